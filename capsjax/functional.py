@@ -1,0 +1,42 @@
+"""Pure functions on capsule poses. All act on the trailing axis and know nothing of batches."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def at_least_float32(x: Array) -> Array:
+    """`x` in float32 if its type is narrower, unchanged otherwise (float64 stays float64)."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def safe_norm(
+    x: Float[Array, "*batch d"], *, keepdims: bool = False
+) -> Float[Array, "*batch"] | Float[Array, "*batch 1"]:
+    """Euclidean length of the last axis, with gradient 0 (not NaN) where `x` is 0.
+
+    Computed in at least float32; the result has the type of `x`.
+    """
+    squared = jnp.sum(jnp.square(at_least_float32(x)), axis=-1, keepdims=keepdims)
+    nonzero = squared > 0
+    # Both sides of a `where` are differentiated: sqrt must not see the zeros at all.
+    length = jnp.where(nonzero, jnp.sqrt(jnp.where(nonzero, squared, 1)), 0)
+    return length.astype(x.dtype)
+
+
+def squash(s: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
+    """squash(s) = |s|² / (1 + |s|²) · s / |s|   (Sabour et al. 2017, eq. 1).
+
+    Keeps the direction of the last axis and maps its length into [0, 1). Value and gradient are
+    0 at s = 0. Computed in at least float32; the result has the type of `s`.
+    """
+    wide = at_least_float32(s)
+    length = safe_norm(wide, keepdims=True)
+    return (wide * (length / (1 + jnp.square(length)))).astype(s.dtype)
+
+
+def mask_poses(
+    poses: Float[Array, "*batch classes d"], mask: Float[Array, "*batch classes"]
+) -> Float[Array, "*batch classes_d"]:
+    """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees."""
+    masked = poses * mask[..., None].astype(poses.dtype)
+    return masked.reshape(*masked.shape[:-2], -1)
