@@ -1,0 +1,53 @@
+"""Checks of arguments at trace time. Every message names the argument, what came and what to do."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def is_array(x: Any) -> bool:
+    """Whether `x` is a JAX (concrete or traced) or NumPy array."""
+    return isinstance(x, jax.Array | np.ndarray)
+
+
+def check_floating(name: str, x: Any) -> None:
+    """Raises a TypeError unless `x` is an array of a floating type."""
+    if not is_array(x):
+        raise TypeError(
+            f"{name} must be an array, got {type(x).__name__}; convert it with jnp.asarray."
+        )
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(
+            f"{name} must have a floating dtype, got {x.dtype}; "
+            f"convert it with {name}.astype(jnp.float32)."
+        )
+
+
+def check_broadcast(name: str, x: Any, shape: tuple[int, ...], axes: str) -> None:
+    """Raises unless `x` is floating and broadcasts to `shape`, whose trailing `axes` are named."""
+    check_floating(name, x)
+    try:
+        fits = np.broadcast_shapes(x.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} must broadcast to {axes} = {shape}, got shape {x.shape}; "
+            f"check it against the votes' trailing axes (children, parents, pose size)."
+        )
+
+
+def check_iterations(num_iterations: int) -> None:
+    """Raises unless `num_iterations` is an integer of at least 1."""
+    if isinstance(num_iterations, bool) or not isinstance(num_iterations, int | np.integer):
+        raise TypeError(
+            f"num_iterations must be a Python int (it sets the length of a loop), "
+            f"got {type(num_iterations).__name__}; mark it static under jit."
+        )
+    if num_iterations < 1:
+        raise ValueError(
+            f"num_iterations must be at least 1, got {num_iterations}; "
+            f"1 is a single pass with the initial coupling."
+        )

@@ -1,0 +1,112 @@
+"""Dynamic routing by agreement, with the soft update."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from capsjax.functional import at_least_float32, squash
+from capsjax.routing._checks import check_broadcast, check_iterations
+from capsjax.routing.routed import Routed
+from capsjax.routing.votes import Votes, as_votes, shape_of
+
+_State = tuple[Array, Array, Array]  # logits, coupling, poses
+
+
+def dynamic_routing(
+    votes: Votes | Float[Array, "*batch I J D"],
+    *,
+    num_iterations: int = 3,
+    logits: Float[Array, "I J"] | None = None,
+    bias: Float[Array, "J D"] | None = None,
+    update_rate: float = 1.0,
+    activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
+    stop_gradient: bool = False,
+    leaky: bool = False,
+) -> Routed:
+    """Dynamic routing (Sabour et al. 2017, procedure 1; soft update: Lin et al. 2018, eq. 3).
+
+    From the prior logits b_ij, `num_iterations` times:
+
+      ĉ_i· = softmax_j(b_i·)
+      c_ij ← η ĉ_ij + (1 − η) c_ij          c starts at 1/J
+      p_j  = squash(Σ_i c_ij v_ij + bias_j)
+      b_ij ← b_ij + <v_ij, p_j>
+
+    Args:
+      votes: an operator or an array [..., I, J, D].
+      num_iterations: r, at least 1.
+      logits: prior logits b_ij, broadcast to [..., I, J]; None for zeros.
+      bias: broadcast to [..., J, D]; None for none.
+      update_rate: η in (0, 1]; 1 is the plain procedure.
+      activation: applied to the last axis in place of squash.
+      stop_gradient: treat the couplings as constants in differentiation, as many ports do. By
+        default gradients flow through all iterations, as in the authors' released code.
+      leaky: let one extra logit of 0 join each softmax and drop its share, so that a child can
+        belong to no parent (an option of the released code).
+
+    Returns:
+      Poses [..., J, D] and coupling [..., I, J] of the last iteration.
+
+    Raises:
+      TypeError: an argument has the wrong type or an array is not floating.
+      ValueError: `num_iterations` < 1, η outside (0, 1], or a shape that does not fit.
+    """
+    votes = as_votes(votes)
+    shape = shape_of(votes)
+    *batch, children, parents, size = shape.shape
+    check_iterations(num_iterations)
+    if not 0 < update_rate <= 1:
+        raise ValueError(
+            f"update_rate (η) must be in (0, 1], got {update_rate}; 1 is plain dynamic routing."
+        )
+    if bias is not None:
+        check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
+    if logits is not None:
+        check_broadcast("logits", logits, (*batch, children, parents), "[..., I, J]")
+    hold = lax.stop_gradient if stop_gradient else lambda x: x
+
+    def activate(total: Array) -> Array:
+        return activation(total if bias is None else total + bias)
+
+    def update(logits: Array, coupling: Array | float) -> Array:
+        routed = _softmax(logits, leaky=leaky)
+        return hold(routed if update_rate == 1 else _mix(update_rate, routed, coupling))
+
+    def iterate(state: _State, _: None) -> tuple[_State, None]:
+        logits, coupling, poses = state
+        logits = hold(logits + votes.agreement(poses))
+        coupling = update(logits, coupling)
+        return (logits, coupling, activate(votes.combine(coupling))), None
+
+    uniform = 1 / (parents + leaky)
+    if logits is None:
+        # Uniform coupling needs no votes: their sum is one matrix product.
+        sums = votes.total() * uniform
+        coupling = jnp.full((*batch, children, parents), uniform, sums.dtype)
+        logits = jnp.zeros_like(coupling)
+    else:
+        logits = jnp.broadcast_to(at_least_float32(logits), (*batch, children, parents))
+        coupling = update(logits, uniform)
+        sums = votes.combine(coupling)
+    state = (hold(logits), coupling, activate(sums))
+    if num_iterations > 1:
+        # The last iteration stands outside the loop: under stop_gradient only it is differentiated.
+        state, _ = lax.scan(iterate, jax.tree.map(hold, state), length=num_iterations - 2)
+        state, _ = iterate(jax.tree.map(hold, state), None)
+    _, coupling, poses = state
+    return Routed(poses.astype(shape.dtype), coupling)
+
+
+def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:
+    """softmax over the parents, joined by one more logit of 0 if `leaky`."""
+    if not leaky:
+        return jax.nn.softmax(logits, axis=-1)
+    padded = jnp.pad(logits, [(0, 0)] * (logits.ndim - 1) + [(0, 1)])
+    return jax.nn.softmax(padded, axis=-1)[..., :-1]
+
+
+def _mix(rate: float, new: Array, old: Array | float) -> Array:
+    return rate * new + (1 - rate) * old

@@ -1,0 +1,229 @@
+"""Votes as a linear operator: what routing needs of v_ij, without holding v_ij.
+
+I children vote for J parents with poses of D numbers. "..." stands for any batch axes, which all
+arguments share. Reductions are done in, and return, at least float32.
+"""
+
+import dataclasses
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from capsjax.functional import at_least_float32
+from capsjax.routing._checks import check_floating, is_array
+
+
+@runtime_checkable
+class Votes(Protocol):
+    """What a class needs to be routed. EM also uses `scatter` and `distance` where they exist.
+
+    A class without these two is asked for `dense()` by EM, and by no other procedure.
+    """
+
+    def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
+        """Σ_i c_ij v_ij."""
+        ...
+
+    def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
+        """The scalar products <v_ij, p_j>."""
+        ...
+
+    def total(self) -> Float[Array, "*batch J D"]:
+        """Σ_i v_ij."""
+        ...
+
+    def dense(self) -> Float[Array, "*batch I J D"]:
+        """All votes in one array."""
+        ...
+
+
+def as_votes(votes: Any) -> Votes:
+    """`votes` itself if it is an operator, `DenseVotes(votes)` if it is an array.
+
+    Raises:
+      TypeError: if it is neither.
+    """
+    if is_array(votes):
+        return DenseVotes(votes)
+    if isinstance(votes, Votes):
+        return votes
+    raise TypeError(
+        f"votes must be an array [..., I, J, D] or have the methods combine, agreement, total and "
+        f"dense, got {type(votes).__name__}; see capsjax.routing.Votes."
+    )
+
+
+def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
+    """Shape [..., I, J, D] and type of the votes. Nothing is computed."""
+    shape = jax.eval_shape(lambda: votes.dense())
+    if len(shape.shape) < 3:
+        raise ValueError(
+            f"votes must have at least the three axes [I, J, D] (children, parents, pose size), "
+            f"dense() has shape {shape.shape}."
+        )
+    return shape
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass(frozen=True)
+class DenseVotes:
+    """Votes held as one array [..., I, J, D].
+
+    Raises:
+      TypeError: `votes` is no floating array.
+      ValueError: it has fewer than three axes.
+    """
+
+    votes: Float[Array, "*batch I J D"]
+
+    def __post_init__(self) -> None:
+        if _is_placeholder(self.votes):
+            return
+        check_floating("votes", self.votes)
+        if self.votes.ndim < 3:
+            raise ValueError(
+                f"votes must have axes [..., I, J, D] (children, parents, pose size), "
+                f"got shape {self.votes.shape}."
+            )
+
+    def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
+        """Σ_i c_ij v_ij."""
+        return _einsum("...ij,...ijd->...jd", coupling, self.votes)
+
+    def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
+        """The scalar products <v_ij, p_j>."""
+        return _einsum("...ijd,...jd->...ij", self.votes, poses)
+
+    def total(self) -> Float[Array, "*batch J D"]:
+        """Σ_i v_ij."""
+        return jnp.sum(at_least_float32(self.votes), axis=-3)
+
+    def dense(self) -> Float[Array, "*batch I J D"]:
+        """All votes in one array."""
+        return self.votes
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        return (self.votes,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any]) -> "DenseVotes":
+        return _rebuild(cls, votes=children[0])
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass(frozen=True)
+class LinearVotes:
+    """Votes v_ij = P_i W_ij, recomputed from poses and kernel instead of held.
+
+    A pose P_i is a matrix of A rows and X columns; the vote has A rows and Y columns and is
+    flattened row by row into D = A·Y numbers. One class has all the published forms:
+
+      vector         A = 1
+      matrix         A = X = Y = √D
+      shared         a kernel with a leading axis of 1: all children use the same W_j
+      convolutional  batch axes are positions, children the capsules of a k×k patch
+
+    Raises:
+      TypeError: `poses` or `kernel` is no floating array.
+      ValueError: their shapes do not fit each other.
+    """
+
+    poses: Float[Array, "*batch I A X"]
+    kernel: Float[Array, "I_or_1 X J Y"]
+
+    def __post_init__(self) -> None:
+        if _is_placeholder(self.poses) or _is_placeholder(self.kernel):
+            return
+        check_floating("poses", self.poses)
+        check_floating("kernel", self.kernel)
+        if self.poses.ndim < 3:
+            hint = (
+                "; vectors [..., I, X] become poses[..., None, :]" if self.poses.ndim == 2 else ""
+            )
+            raise ValueError(
+                f"poses must have axes [..., I, A, X] (children, pose rows, pose columns), "
+                f"got shape {self.poses.shape}{hint}."
+            )
+        if self.kernel.ndim != 4:
+            raise ValueError(
+                f"kernel must have the four axes [I or 1, X, J, Y] (children, pose columns, "
+                f"parents, vote columns), got shape {self.kernel.shape}."
+            )
+        children, columns = self.poses.shape[-3], self.poses.shape[-1]
+        if self.kernel.shape[0] not in (children, 1):
+            raise ValueError(
+                f"kernel axis 0 must be the number of children I = {children} of poses "
+                f"{self.poses.shape}, or 1 for a kernel shared by all children, "
+                f"got kernel {self.kernel.shape}."
+            )
+        if self.kernel.shape[1] != columns:
+            raise ValueError(
+                f"kernel axis 1 must be the number of pose columns X = {columns} of poses "
+                f"{self.poses.shape}, got kernel {self.kernel.shape}."
+            )
+
+    def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
+        """Σ_i c_ij v_ij."""
+        if self.shared:
+            sums = _einsum("...ij,...iax->...jax", coupling, self.poses)
+            return _flat(_einsum("...jax,xjy->...jay", sums, self.kernel[0]))
+        weighted = _einsum("...ij,...iax->...ijax", coupling, self.poses)
+        return _flat(_einsum("...ijax,ixjy->...jay", weighted, self.kernel))
+
+    def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
+        """The scalar products <v_ij, p_j>."""
+        rows = poses.reshape(*poses.shape[:-1], self.poses.shape[-2], -1)
+        if self.shared:
+            pulled = _einsum("...jay,xjy->...jax", rows, self.kernel[0])
+            return _einsum("...iax,...jax->...ij", self.poses, pulled)
+        pulled = _einsum("...jay,ixjy->...ijax", rows, self.kernel)
+        return _einsum("...iax,...ijax->...ij", self.poses, pulled)
+
+    def total(self) -> Float[Array, "*batch J D"]:
+        """Σ_i v_ij, one matrix product."""
+        if self.shared:
+            sums = jnp.sum(at_least_float32(self.poses), axis=-3)
+            return _flat(_einsum("...ax,xjy->...jay", sums, self.kernel[0]))
+        return _flat(_einsum("...iax,ixjy->...jay", self.poses, self.kernel))
+
+    def dense(self) -> Float[Array, "*batch I J D"]:
+        """All votes in one array."""
+        kernel = jnp.broadcast_to(self.kernel, (self.poses.shape[-3], *self.kernel.shape[1:]))
+        return _flat(jnp.einsum("...iax,ixjy->...ijay", self.poses, kernel))
+
+    @property
+    def shared(self) -> bool:
+        """Whether all children use one kernel."""
+        return self.kernel.shape[0] == 1
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
+        return (self.poses, self.kernel), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> "LinearVotes":
+        return _rebuild(cls, poses=children[0], kernel=children[1])
+
+
+def _einsum(subscripts: str, *operands: Array) -> Array:
+    """einsum that accumulates in, and returns, at least float32."""
+    accumulator = jnp.promote_types(jnp.result_type(*operands), jnp.float32)
+    return jnp.einsum(subscripts, *operands, preferred_element_type=accumulator)
+
+
+def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:
+    return votes.reshape(*votes.shape[:-2], -1)
+
+
+def _is_placeholder(leaf: Any) -> bool:
+    """Whether `leaf` stands for an array: an axis in `in_axes`, a shape in `eval_shape`."""
+    return leaf is None or isinstance(leaf, int | jax.ShapeDtypeStruct)
+
+
+def _rebuild(cls: type, **fields: Any) -> Any:
+    """An instance without the checks: JAX hands any object through unflatten."""
+    instance: Any = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(instance, name, value)
+    return instance

@@ -1,0 +1,62 @@
+"""The votes operators: four methods that agree with the dense tensor."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.routing import DenseVotes, LinearVotes
+
+
+def linear(batch=(2,), i=5, a=2, x=3, j=4, y=2, shared=False, dtype=jnp.float32):
+    keys = jax.random.split(jax.random.key(0))
+    poses = jax.random.normal(keys[0], (*batch, i, a, x), dtype)
+    kernel = jax.random.normal(keys[1], (1 if shared else i, x, j, y), dtype)
+    return LinearVotes(poses, kernel)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("a", [1, 2])
+def test_linear_votes_agree_with_dense(shared, a):
+    votes = linear(a=a, shared=shared)
+    kernel = np.broadcast_to(votes.kernel, (5, *votes.kernel.shape[1:]))
+    v = np.einsum("biax,ixjy->bijay", votes.poses, kernel).reshape(2, 5, 4, 2 * a)
+    coupling = jax.random.uniform(jax.random.key(2), (2, 5, 4))
+    poses = jax.random.normal(jax.random.key(3), (2, 4, 2 * a))
+    for operator in (votes, DenseVotes(jnp.asarray(v))):
+        np.testing.assert_allclose(operator.dense(), v, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(operator.total(), v.sum(1), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            operator.combine(coupling),
+            np.einsum("bij,bijd->bjd", coupling, v),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+        np.testing.assert_allclose(
+            operator.agreement(poses), np.einsum("bijd,bjd->bij", v, poses), rtol=1e-5, atol=1e-5
+        )
+
+
+def test_votes_are_pytrees():
+    votes = linear()
+    assert len(jax.tree.leaves(votes)) == 2
+    mapped = jax.vmap(lambda v: v.total(), in_axes=(LinearVotes(0, None),))(votes)
+    np.testing.assert_allclose(jax.jit(lambda v: v.total())(votes), mapped, rtol=1e-5)
+
+
+def test_bad_votes_are_refused():
+    poses, kernel = jnp.zeros((2, 5, 1, 3)), jnp.zeros((5, 3, 4, 2))
+    with pytest.raises(ValueError, match=r"kernel axis 0 .* I = 5"):
+        LinearVotes(poses, kernel[:3])
+    with pytest.raises(ValueError, match=r"kernel axis 1 .* X = 3"):
+        LinearVotes(poses, kernel[:, :2])
+    with pytest.raises(ValueError, match="four axes"):
+        LinearVotes(poses, kernel[0])
+    with pytest.raises(ValueError, match=r"poses\[\.\.\., None, :\]"):
+        LinearVotes(poses[0, :, 0], kernel)
+    with pytest.raises(TypeError, match=r"kernel must have a floating dtype, got int32"):
+        LinearVotes(poses, kernel.astype(int))
+    with pytest.raises(TypeError, match="poses must be an array, got list"):
+        LinearVotes([1.0], kernel)
+    with pytest.raises(ValueError, match=r"\[\.\.\., I, J, D\]"):
+        DenseVotes(jnp.zeros((3, 4)))
