@@ -1,0 +1,99 @@
+"""Decoded arrays on disk, so that images are decoded once and not at every start.
+
+One entry is one uncompressed .npz file: the arrays of one split and the fingerprint of the source
+that they were decoded from. A changed source has another fingerprint, and its entry is replaced.
+The checksums are the zip format's own.
+"""
+
+import hashlib
+import os
+import re
+import uuid
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from capsjax.data.dataset import Examples
+
+# Part of every fingerprint: raise it when the layout of entries or the decoding changes.
+VERSION = 1
+
+
+def cache_dir() -> Path:
+    """CAPSJAX_CACHE_DIR, by default ~/.cache/capsjax."""
+    return Path(os.environ.get("CAPSJAX_CACHE_DIR") or "~/.cache/capsjax").expanduser()
+
+
+def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Examples:
+    """What `build()` returns, from the cache if it holds it and into the cache if not.
+
+    Trouble with the cache itself (a damaged entry, a directory that cannot be written) is
+    warned about and never fails the load.
+
+    Args:
+      key: what is cached and where it lies; one key has one entry.
+      fingerprint: the state of the source; an entry with another one is out of date.
+      build: makes the examples.
+    """
+    fingerprint = f"{VERSION}; {fingerprint}"
+    path = cache_dir() / "datasets" / _file_name(key)
+    examples = _read(path, fingerprint)
+    if examples is None:
+        examples = build()
+        _write(path, fingerprint, examples)
+    return examples
+
+
+def _file_name(key: str) -> str:
+    """A name that people recognise and that differs between keys."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")
+    return f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
+
+
+def _read(path: Path, fingerprint: str) -> Examples | None:
+    """The entry at `path`, or None if it is missing, out of date or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as entry:
+            if str(entry["fingerprint"]) != fingerprint:
+                return None
+            # Reading a member to its end checks its CRC.
+            names = tuple(str(name) for name in entry["class_names"])
+            return Examples(entry["images"], entry["labels"], names)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        warnings.warn(
+            f"cache entry {path} cannot be read and is built again: {error}",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return None
+
+
+def _write(path: Path, fingerprint: str, examples: Examples) -> None:
+    """Writes an entry so that readers see the old one or the whole new one."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                np.savez(
+                    file,
+                    images=examples.images,
+                    labels=examples.labels,
+                    class_names=np.asarray(examples.class_names, dtype=np.str_),
+                    fingerprint=np.asarray(fingerprint),
+                )
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        warnings.warn(
+            f"cannot write the cache entry {path}: {error}. Images are decoded again at the next "
+            "start; set CAPSJAX_CACHE_DIR to a directory that can be written",
+            RuntimeWarning,
+            stacklevel=4,
+        )

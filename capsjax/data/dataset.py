@@ -1,0 +1,79 @@
+"""What loading a dataset gives, and the checks that every source passes."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int32, UInt8
+
+
+class Examples(NamedTuple):
+    """One split's decoded arrays, as a source reads them and the cache keeps them."""
+
+    images: UInt8[np.ndarray, "n h w c"]
+    labels: Int32[np.ndarray, "n"]
+    class_names: tuple[str, ...]
+
+
+class Dataset(NamedTuple):
+    """One split of an image classification set, decoded and in memory.
+
+    Attributes:
+      images: uint8 [N, H, W, C].
+      labels: int32 [N], each in [0, num_classes).
+      class_names: one name per class.
+      name: the name it was asked for by, such as "mnist" or "folder:PATH".
+      split: the split it was asked for by.
+    """
+
+    images: UInt8[np.ndarray, "n h w c"]
+    labels: Int32[np.ndarray, "n"]
+    class_names: tuple[str, ...]
+    name: str
+    split: str
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+
+def checked(
+    images: np.ndarray, labels: np.ndarray, class_names: tuple[str, ...], where: str
+) -> Examples:
+    """`images` and `labels` as `Examples`, or a ValueError that says what is wrong with them.
+
+    Args:
+      images: uint8 [N, H, W, C], or [N, H, W] for grey images.
+      labels: integers [N] in [0, len(class_names)).
+      class_names: one name per class.
+      where: what the arrays are, for messages.
+    """
+    if images.dtype != np.uint8:
+        raise ValueError(
+            f"{where}: images are {images.dtype}, expected uint8 (0 to 255); "
+            "scale and convert them first, e.g. np.round(255 * images).astype(np.uint8)"
+        )
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4:
+        raise ValueError(
+            f"{where}: images have shape {images.shape}, expected [N, H, W] or [N, H, W, C]"
+        )
+    if images.size == 0:
+        raise ValueError(f"{where}: images have shape {images.shape}: there is nothing in the set")
+    if labels.shape != (len(images),):
+        raise ValueError(
+            f"{where}: labels have shape {labels.shape}, expected ({len(images)},): "
+            "one for each image"
+        )
+    if labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"{where}: labels are {labels.dtype}, expected integers from 0 to "
+            f"{len(class_names) - 1}; for one-hot labels take the argmax"
+        )
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(class_names)))
+    if wrong.size:
+        raise ValueError(
+            f"{where}: label {labels[wrong[0]]} of example {wrong[0]} (and {wrong.size - 1} more) "
+            f"is out of range, expected 0 to {len(class_names) - 1} for {len(class_names)} classes"
+        )
+    return Examples(images, labels.astype(np.int32), class_names)

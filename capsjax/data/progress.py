@@ -1,0 +1,19 @@
+"""A progress bar for slow reading."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], description: str, total: int) -> Iterator[T]:
+    """Yields `items`, showing how many are done if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import track as rich_track
+
+    console = Console(stderr=True)
+    yield from rich_track(items, description, total, console=console, transient=True)

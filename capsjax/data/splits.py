@@ -1,0 +1,42 @@
+"""Splitting a labelled set in two, the same way on every machine."""
+
+import numpy as np
+from jaxtyping import Int
+
+
+def stratified_holdout(
+    labels: Int[np.ndarray, "n"], fraction: float, seed: int
+) -> tuple[Int[np.ndarray, "kept"], Int[np.ndarray, "held_out"]]:
+    """Splits indices so that each class gives the same share of its examples.
+
+    A class of n examples gives `fraction * n` of them, rounded, but at least one and not all if
+    it has two or more, so that every such class is in both parts. A class of one is kept whole;
+    `fraction` 0 holds nothing out.
+
+    Args:
+      labels: the class of each example.
+      fraction: the share to hold out, in [0, 1).
+      seed: non-negative; the same seed gives the same split everywhere.
+
+    Returns:
+      The kept and the held-out indices, each ascending; together they are 0 … n − 1.
+
+    Raises:
+      ValueError: `labels` is not a vector of integers or `fraction` is out of range.
+    """
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels: expected a vector of integers, got {labels.dtype} of shape {labels.shape}"
+        )
+    if not 0 <= fraction < 1:
+        raise ValueError(f"fraction: expected a number in [0, 1), got {fraction}")
+    # Raw PCG64 words are promised never to change between NumPy versions, shuffles are not.
+    random = np.random.PCG64(seed).random_raw(labels.size)
+    held_out = np.zeros(labels.size, dtype=bool)
+    if fraction > 0:
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            if members.size > 1:
+                count = int(np.clip(np.floor(fraction * members.size + 0.5), 1, members.size - 1))
+                held_out[members[np.argsort(random[members], kind="stable")[:count]]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
