@@ -1,41 +1,95 @@
 """Datasets by name."""
 
 import os
+from pathlib import Path
 from typing import Protocol
 
 from capsjax.data import prepared
 from capsjax.data.cache import cached
 from capsjax.data.dataset import Dataset, Examples
 from capsjax.data.digits import Digits
+from capsjax.data.folder import Folder
+from capsjax.data.npz import Npz
+from capsjax.data.preparing import prepare
+
+BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
 
 class Source(Protocol):
-    """Where the splits of one dataset are read from."""
+    """One dataset: where it lies, its splits, and how to read one."""
 
     where: str
     splits: tuple[str, ...]
 
-    def fingerprint(self, split: str) -> str: ...
+    def fingerprint(self, split: str) -> str | None:
+        """Changes when the files do. None: reading is as fast as a cache would be."""
 
-    def read(self, split: str) -> Examples: ...
+    def read(self, split: str) -> Examples:
+        """Decodes a split; raises ValueError if it holds no proper image classification set."""
+
+
+def names() -> tuple[str, ...]:
+    """The names that `load` knows by itself; others are names of TFDS sets or of a user's files.
+
+    Only `digits` comes with the installation; the others are read from prepared directories.
+    """
+    return BUILT_IN
 
 
 def load(name: str, split: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
+    """Loads one split of an image classification set into memory.
+
+    Decoded images are cached on disk (`capsjax.data.cache`), so that only the first load of a
+    set decodes it. A TFDS set that is nowhere prepared is downloaded and prepared if TensorFlow
+    is installed.
+
+    Args:
+      name: "digits" (scikit-learn's, enlarged to 28×28), a TFDS dataset such as "mnist" or
+        "emnist/letters", "folder:PATH" (one subfolder of images per class) or "npz:PATH"
+        (arrays `images` and `labels`).
+      split: "train" or "test", or any other split that the set has.
+      data_dir: the directory that holds prepared TFDS datasets. None means the directories in
+        the environment variable CAPSJAX_DATA_DIR (separated as in PATH), then TFDS's default.
+        Only TFDS datasets are looked for there.
+
+    Returns:
+      A `Dataset` of images uint8 [N, H, W, C] and labels int32 [N].
+
+    Raises:
+      FileNotFoundError: `data_dir`, the user's files, or a prepared copy of a TFDS set (and
+        TensorFlow, to prepare one) are not there.
+      ValueError: unknown name or split, or a set that is not image classification, is empty or
+        damaged, has images of different sizes or labels out of range.
+    """
     source = _open(name, data_dir)
     if split not in source.splits:
         raise ValueError(
-            f"split: {name!r} has no split {split!r}; it has {', '.join(source.splits)}"
+            f"split: {name!r} has no split {split!r}; expected one of {', '.join(source.splits)}"
         )
-    key = f"{source.where} {split}"
-    examples = cached(key, source.fingerprint(split), lambda: source.read(split))
+    fingerprint = source.fingerprint(split)
+    if fingerprint is None:
+        examples = source.read(split)
+    else:
+        key = f"{source.where} {split}"
+        examples = cached(key, fingerprint, lambda: source.read(split))
     return Dataset(*examples, name=name, split=split)
 
 
 def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
+    kind, _, path = name.partition(":")
+    if kind in ("folder", "npz") and not path:
+        raise ValueError(f"name: {name!r} names no path, expected {kind}:PATH")
     if name == "digits":
         return Digits()
+    if kind == "folder":
+        return Folder(Path(path).expanduser())
+    if kind == "npz":
+        return Npz(Path(path).expanduser())
     directories = prepared.search_path(data_dir)
     found = prepared.find(name, directories)
     if found is None:
-        raise FileNotFoundError(f"{name} not found in {directories}")
+        prepare(name, directories, known=BUILT_IN)
+        found = prepared.find(name, directories)
+    if found is None:
+        raise FileNotFoundError(f"name: TFDS prepared {name!r}, but not in {directories[0]}")
     return found

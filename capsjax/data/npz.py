@@ -1,0 +1,94 @@
+"""`npz:PATH`: a user's arrays in a NumPy archive."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.npyio import NpzFile
+
+from capsjax.data.dataset import Examples, checked
+from capsjax.data.splits import stratified_holdout
+
+TEST_FRACTION = 0.2
+SPLIT_SEED = 0
+
+
+class Npz:
+    """An archive of `images` and `labels`, without or with `test_images` and `test_labels`.
+
+    Without a test set of its own, a fixed stratified fifth is the test split. `class_names` is
+    an array of strings; without it the classes are numbered up to the largest label.
+    """
+
+    splits: tuple[str, ...] = ("train", "test")
+
+    def __init__(self, path: Path) -> None:
+        """Raises FileNotFoundError if there is no file at `path`."""
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"name: no file {path}; expected npz:PATH, an archive with images and labels "
+                "written by np.savez"
+            )
+        self.where = str(path.resolve())
+
+    def fingerprint(self, split: str) -> None:
+        """None: the arrays are there already, and a second copy would save nothing."""
+
+    def read(self, split: str) -> Examples:
+        """Reads a split; raises ValueError if the archive is damaged or holds something else."""
+        if not zipfile.is_zipfile(self.where):
+            raise ValueError(f"{self.where}: not an .npz archive; write one with np.savez")
+        with np.load(self.where, allow_pickle=False) as archive:
+            has_test_set = _has_test_set(set(archive.files), self.where)
+            class_names = _class_names(archive, self.where)
+            prefix = "test_" if split == "test" and has_test_set else ""
+            images = _member(archive, f"{prefix}images", self.where)
+            labels = _member(archive, f"{prefix}labels", self.where)
+        where = f"{self.where}, {prefix}images and {prefix}labels"
+        examples = checked(images, labels, class_names, where)
+        if has_test_set:
+            return examples
+        train, test = stratified_holdout(examples.labels, TEST_FRACTION, SPLIT_SEED)
+        chosen = {"train": train, "test": test}[split]
+        if chosen.size == 0:
+            raise ValueError(f"{where}: too few for a test split; add test_images and test_labels")
+        return Examples(examples.images[chosen], examples.labels[chosen], class_names)
+
+
+def _has_test_set(keys: set[str], where: str) -> bool:
+    """Checks that all arrays are there; others beside them are left alone."""
+    test_keys = {"test_images", "test_labels"}
+    expected = {"images", "labels"} | (test_keys if keys & test_keys else set())
+    if expected - keys:
+        raise ValueError(
+            f"{where}: no {' and '.join(sorted(expected - keys))} among its arrays {sorted(keys)}"
+        )
+    return bool(keys & test_keys)
+
+
+def _class_names(archive: NpzFile, where: str) -> tuple[str, ...]:
+    """The stored names, or "0" up to the largest label of both sets."""
+    if "class_names" in archive:
+        names = _member(archive, "class_names", where)
+        if names.ndim != 1 or names.dtype.kind != "U":
+            raise ValueError(
+                f"{where}: class_names are {names.dtype} of shape {names.shape}, expected a "
+                "vector of strings"
+            )
+        return tuple(names.tolist())
+    largest = [
+        _member(archive, key, where).max(initial=-1)
+        for key in ("labels", "test_labels")
+        if key in archive
+    ]
+    return tuple(str(label) for label in range(int(max(largest)) + 1))
+
+
+def _member(archive: NpzFile, key: str, where: str) -> np.ndarray:
+    try:
+        return archive[key]
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{where}: cannot read {key!r} ({error}); expected an undamaged array of numbers or "
+            "strings, not of objects: convert and write it again"
+        ) from error

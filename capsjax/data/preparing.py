@@ -1,0 +1,63 @@
+"""What happens when a dataset is not there: it is prepared, or an error says how to."""
+
+import difflib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from capsjax.data.prepared import prepared_names
+
+
+def prepare(name: str, directories: Sequence[Path], known: Sequence[str]) -> None:
+    """Downloads and prepares a TFDS set into the first of `directories`. Needs TensorFlow.
+
+    Args:
+      name: as TFDS calls it.
+      directories: where the set was looked for.
+      known: names that are no TFDS sets or that are known without asking TFDS.
+
+    Raises:
+      ValueError: nothing has that name.
+      FileNotFoundError: TensorFlow is not installed.
+    """
+    candidates = [*known, *prepared_names(list(directories)), *_tfds_names()]
+    base_name = name.partition(":")[0].partition("/")[0]
+    if base_name not in candidates:
+        raise ValueError(_unknown(name, candidates))
+    if not _installed("tensorflow"):
+        places = [f"  {d}" + ("" if d.is_dir() else " (no such directory)") for d in directories]
+        raise FileNotFoundError(
+            f"name: dataset {name!r} is not prepared in\n"
+            + "\n".join(places)
+            + "\nEither name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or "
+            'install what prepares it, pip install "capsjax[prepare]", and load it again with '
+            f"a network: it is then downloaded into {directories[0]}"
+        )
+    import tensorflow_datasets as tfds
+
+    # Of the formats that can be read without TensorFlow, TFDS's own choice.
+    builder = tfds.builder(name, data_dir=directories[0], file_format="array_record")
+    builder.download_and_prepare()
+
+
+def _unknown(name: str, candidates: Sequence[str]) -> str:
+    message = f"name: unknown dataset {name!r}"
+    if Path(name).expanduser().is_dir():
+        return f"{message}; for a directory of images write 'folder:{name}'"
+    if Path(name).expanduser().is_file():
+        return f"{message}; for an .npz file write 'npz:{name}'"
+    message += "; expected 'digits', the name of a TFDS dataset, folder:PATH or npz:PATH"
+    nearest = difflib.get_close_matches(name, dict.fromkeys(candidates), n=3)
+    return f"{message}. The nearest: {', '.join(nearest)}" if nearest else message
+
+
+def _tfds_names() -> list[str]:
+    if not _installed("tensorflow_datasets"):
+        return []
+    import tensorflow_datasets as tfds
+
+    return tfds.list_builders(with_community_datasets=False)
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
