@@ -1,0 +1,1 @@
+"""Training that is the same run on any number of devices, and goes on where it stopped."""

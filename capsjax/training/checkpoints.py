@@ -1,0 +1,202 @@
+"""Checkpoints of a run: Orbax, asynchronous, atomic, complete.
+
+A work directory holds `config.json` and `checkpoints/STEP/`, each with three items: `model`
+(parameters and running statistics), `optimizer` (its state and the step) and `about` (the config
+and the metrics history, JSON). Nothing else is needed to go on or to evaluate.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+import orbax.checkpoint as ocp
+from flax import nnx
+from orbax.checkpoint import checkpoint_managers
+
+from capsjax import models
+from capsjax.training import config as configs
+from capsjax.training.metrics import History
+from capsjax.training.state import TrainState, split
+
+Which = Literal["best", "latest"] | int
+
+
+class Checkpoint(NamedTuple):
+    """One restored model.
+
+    Attributes:
+      model: the network, parameters in place.
+      config: of the run; `config.task` holds `input_shape` and `class_names`.
+      history: the run's metrics up to this step.
+      step: number of training steps behind it.
+    """
+
+    model: nnx.Module
+    config: ml_collections.ConfigDict
+    history: History
+    step: int
+
+
+class Checkpoints:
+    """The checkpoints of one work directory, written during training.
+
+    Used as a context manager; leaving it waits for saves under way.
+    """
+
+    def __init__(self, workdir: Path, *, keep: int):
+        if keep < 1:
+            raise ValueError(f"checkpoints.keep must be at least 1, got {keep}")
+        self._manager = ocp.CheckpointManager(
+            (workdir / "checkpoints").absolute(),
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=checkpoint_managers.AnyPreservationPolicy(
+                    [
+                        checkpoint_managers.LatestN(keep),
+                        checkpoint_managers.BestN(
+                            get_metric_fn=lambda metrics: metrics["accuracy"],
+                            n=1,
+                            keep_checkpoints_without_metrics=False,
+                        ),
+                    ]
+                ),
+            ),
+        )
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._manager.close()
+
+    def latest_step(self) -> int | None:
+        """The step of the newest checkpoint, None if there is none."""
+        return self._manager.latest_step()
+
+    def save(self, state: TrainState, config: ml_collections.ConfigDict, history: History) -> None:
+        """Begins to save; returns when `state` may be given away. Saves a step only once."""
+        step = int(state.step)
+        if step == self.latest_step():
+            return
+        # Copied to the host: the device's memory is donated to the next dispatch.
+        model, optimizer = _split(jax.tree.map(lambda x: np.array(x, copy=True), state))
+        accuracy = history.validation_accuracy().get(step)
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                model=ocp.args.StandardSave(model),
+                optimizer=ocp.args.StandardSave(optimizer),
+                about=ocp.args.JsonSave(
+                    {"config": configs.to_json(config), "history": history.to_json()}
+                ),
+            ),
+            metrics=None if accuracy is None else {"accuracy": accuracy},
+        )
+
+    def restore(self, like: TrainState) -> tuple[TrainState, History]:
+        """The newest state, on the host, and the history up to it; `like` gives the shapes."""
+        model, optimizer = _split(jax.tree.map(np.asarray, like))
+        items = self._manager.restore(
+            self.latest_step(),
+            args=ocp.args.Composite(
+                model=ocp.args.StandardRestore(model),
+                optimizer=ocp.args.StandardRestore(optimizer),
+                about=ocp.args.JsonRestore(),
+            ),
+        )
+        state = TrainState(
+            items.optimizer["step"],
+            items.model["params"],
+            items.model["rest"],
+            items.optimizer["state"],
+        )
+        return state, History(**items.about["history"])
+
+
+def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+    model = {"params": state.params, "rest": state.rest}
+    return model, {"step": state.step, "state": state.opt_state}
+
+
+def restore(
+    path: str | Path, which: Which = "best"
+) -> tuple[nnx.Module, ml_collections.ConfigDict]:
+    """The trained network of a run and its config, from the checkpoint alone.
+
+    Args:
+      path: the run's work directory.
+      which: "best" by validation accuracy (the latest where nothing was held out), "latest", or
+        the number of a step.
+
+    Raises:
+      FileNotFoundError: there is no such directory, or no checkpoint in it.
+      ValueError: there is no such step, or the checkpoint cannot be read.
+    """
+    checkpoint = read(path, which)
+    return checkpoint.model, checkpoint.config
+
+
+def read(path: str | Path, which: Which = "best") -> Checkpoint:
+    """What `restore` returns, with the history and the step."""
+    directory = Path(path) / "checkpoints"
+    if not directory.is_dir():
+        what = "has no checkpoints" if Path(path).is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}: expected the --workdir of experiments/train.py")
+    options = ocp.CheckpointManagerOptions(read_only=True)
+    with ocp.CheckpointManager(directory.absolute(), options=options) as manager:
+        steps = manager.all_steps()
+        if not steps:
+            raise FileNotFoundError(f"{directory} holds no finished checkpoint")
+        try:
+            step = _choose(manager, steps, which)
+            about = _about(manager, step)
+            config = configs.from_json(about["config"])
+            history = History(**about["history"])
+            return Checkpoint(_model(manager, step, config), config, history, step)
+        except (OSError, KeyError, json.JSONDecodeError) as error:
+            raise ValueError(
+                f"a checkpoint in {directory} cannot be read ({error}); it may be damaged or not "
+                "from capsjax. Nothing was changed"
+            ) from error
+
+
+def _about(manager: ocp.CheckpointManager, step: int) -> dict[str, Any]:
+    return manager.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore())).about
+
+
+def _choose(manager: ocp.CheckpointManager, steps: Sequence[int], which: Which) -> int:
+    latest = max(steps)
+    if which == "latest":
+        return latest
+    if which == "best":
+        accuracy = History(**_about(manager, latest)["history"]).validation_accuracy()
+        measured = [step for step in steps if step in accuracy]
+        return max(measured, key=lambda step: (accuracy[step], step), default=latest)
+    if which not in steps:
+        known = ", ".join(map(str, sorted(steps)))
+        raise ValueError(f'which must be "best", "latest" or one of the steps {known}, got {which}')
+    return which
+
+
+def _model(
+    manager: ocp.CheckpointManager, step: int, config: ml_collections.ConfigDict
+) -> nnx.Module:
+    abstract = nnx.eval_shape(lambda: build_model(config))
+    graphdef, params, rest = split(abstract)
+    like = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), {"params": params, "rest": rest})
+    items = manager.restore(step, args=ocp.args.Composite(model=ocp.args.StandardRestore(like)))
+    variables = jax.tree.map(jax.numpy.asarray, items.model)
+    return nnx.merge(graphdef, variables["params"], variables["rest"])
+
+
+def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
+    """The network that a resolved config describes, with fresh parameters of its seed."""
+    return models.create(
+        **config.model,
+        input_shape=tuple(config.task.input_shape),
+        num_classes=len(config.task.class_names),
+        rngs=nnx.Rngs(config.seed),
+    )

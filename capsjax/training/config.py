@@ -1,0 +1,90 @@
+"""What a run is: one nested `ConfigDict`, complete, so that a checkpoint needs no other input."""
+
+import json
+from typing import Any
+
+import ml_collections
+
+from capsjax import models
+
+
+def default(model: str, data: str) -> ml_collections.ConfigDict:
+    """The recipe of Sabour et al. 2017 for the network `model` on the data set `data`.
+
+    Files in `configs/` start from here and change what differs (it is locked: a key that is not
+    there is an error). Nothing in it names a place on a machine, so the same config is the same
+    run anywhere.
+    """
+    config = ml_collections.ConfigDict(
+        {
+            "seed": 0,
+            "model": {"name": model, **models.options(model)},
+            "data": {
+                "name": data,
+                # Part of the training split held out to choose the best checkpoint by.
+                "validation_fraction": 0.1,
+                "max_shift": 2,
+            },
+            "loss": {"reconstruction_weight": 0.0005},
+            # Adam; learning_rate × decay_rate^(step / decay_steps), not below min_learning_rate.
+            "optimizer": {
+                "learning_rate": 1e-3,
+                "decay_rate": 0.96,
+                "decay_steps": 2000,
+                "min_learning_rate": 1e-6,
+            },
+            "training": {"epochs": 50, "batch_size": 128, "log_every_steps": 20},
+            # At the end of each epoch: the latest `keep` and the best by validation accuracy.
+            "checkpoints": {"keep": 2},
+        }
+    )
+    return config.lock()
+
+
+def resolve(
+    config: ml_collections.ConfigDict,
+    input_shape: tuple[int, int, int],
+    class_names: tuple[str, ...],
+) -> ml_collections.ConfigDict:
+    """`config` with what the data turned out to be: all that it takes to rebuild the network."""
+    resolved = config.copy_and_resolve_references()
+    with resolved.unlocked():
+        resolved.task = {"input_shape": tuple(input_shape), "class_names": tuple(class_names)}
+    return resolved
+
+
+def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """All values by dotted key."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, ml_collections.ConfigDict):
+            flat |= {f"{key}.{k}": v for k, v in flatten(value).items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """As plain dicts, lists, numbers and strings."""
+    return json.loads(config.to_json())
+
+
+def from_json(tree: dict[str, Any]) -> ml_collections.ConfigDict:
+    """The inverse of `to_json` (tuples were lists there)."""
+
+    def tuples(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: tuples(v) for k, v in value.items()}
+        return tuple(value) if isinstance(value, list) else value
+
+    return ml_collections.ConfigDict(tuples(tree)).lock()
+
+
+def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
+    """One line for each key in which the two differ."""
+    a, b, missing = flatten(old), flatten(new), object()
+    return [
+        f"{key}: {a.get(key, 'not set')!r} → {b.get(key, 'not set')!r}"
+        for key in sorted(a.keys() | b.keys())
+        if a.get(key, missing) != b.get(key, missing)
+    ]

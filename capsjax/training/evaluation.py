@@ -1,0 +1,84 @@
+"""Class scores of a whole split, and what they say."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import scipy.stats
+from flax import nnx
+from jaxtyping import Float, Int
+
+from capsjax.data.tasks import Arrays, Task
+from capsjax.training.parallel import on_devices, replicate
+from capsjax.training.step import Batches, evaluate_batch
+
+
+def scorer(
+    graphdef: nnx.GraphDef,
+    task: Task,
+    arrays: Arrays,
+    *,
+    batch_size: int,
+    devices: Sequence[jax.Device],
+    progress: Callable[[int], None] = lambda done: None,
+) -> Callable[[nnx.State, nnx.State], Float[np.ndarray, "n classes"]]:
+    """A function from (params, rest) to the scores of every image in `arrays`, in order.
+
+    It is compiled once and holds `arrays` on the devices. `progress` is told the number of
+    images done.
+    """
+    num = len(arrays.labels)
+    # No larger than needed: a small split must not be padded to a large batch.
+    rounded_up = -(-num // len(devices)) * len(devices)
+    batches = Batches(num, min(batch_size, rounded_up), len(devices))
+    on_device = replicate(arrays, devices)
+    run = on_devices(
+        partial(evaluate_batch, graphdef=graphdef, task=task, batches=batches),
+        devices,
+        4,
+        split_output=True,
+    )
+
+    def scores(params: nnx.State, rest: nnx.State) -> Float[np.ndarray, "n classes"]:
+        parts = []
+        for start in range(0, num, batches.batch_size):
+            part = run(params, rest, on_device, np.int32(start))
+            parts.append(part.reshape(-1, part.shape[-1]))
+            if start:  # one batch ahead, so that the device never waits for the host
+                parts[-2] = np.asarray(parts[-2])
+                progress(start)
+        progress(num)
+        return np.concatenate([np.asarray(part) for part in parts])[:num]
+
+    return scores
+
+
+class Summary(NamedTuple):
+    """Top-1 results.
+
+    Attributes:
+      accuracy: share of right answers.
+      interval: its 95 % confidence interval (Wilson's score interval).
+      per_class: share of right answers by true class (NaN for a class without examples).
+      confusion: counts, true class by predicted class.
+    """
+
+    accuracy: float
+    interval: tuple[float, float]
+    per_class: Float[np.ndarray, "classes"]
+    confusion: Int[np.ndarray, "classes classes"]
+
+
+def summarize(scores: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n"]) -> Summary:
+    """Compares the class with the highest score with the label."""
+    num, num_classes = scores.shape
+    confusion = np.zeros((num_classes, num_classes), np.int64)
+    np.add.at(confusion, (labels, scores.argmax(-1)), 1)
+    right = np.diag(confusion)
+    with np.errstate(invalid="ignore"):
+        per_class = right / confusion.sum(-1)
+    test = scipy.stats.binomtest(int(right.sum()), num)
+    interval = test.proportion_ci(confidence_level=0.95, method="wilson")
+    return Summary(float(test.statistic), (interval.low, interval.high), per_class, confusion)

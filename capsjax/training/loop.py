@@ -1,0 +1,169 @@
+"""From a config to a trained network."""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from capsjax.data import tasks
+from capsjax.training import config as configs
+from capsjax.training import evaluation, objective, optimizers, signals, workdir
+from capsjax.training.checkpoints import Checkpoints, build_model
+from capsjax.training.display import Display, console
+from capsjax.training.metrics import Diverged, History, Writer
+from capsjax.training.parallel import check_batch_size, on_devices, replicate
+from capsjax.training.state import TrainState, init_state, num_parameters
+from capsjax.training.step import Batches, run_steps, update
+
+# Dispatches are made as long as this: the host's work between them is nothing beside it, and a
+# person sees the bar move and Ctrl-C take effect.
+DISPATCH_SECONDS = 2.0
+MAX_STEPS_PER_DISPATCH = 256
+
+
+class Result(NamedTuple):
+    """The end of a training run: the last state (on the host) and the history of its metrics."""
+
+    state: TrainState
+    history: History
+
+
+def train(
+    config: ml_collections.ConfigDict,
+    directory: str | Path,
+    *,
+    data_dir: str | None = None,
+    devices: Sequence[jax.Device] | None = None,
+) -> Result:
+    """Trains what `config` describes; goes on where an earlier call in `directory` stopped.
+
+    Args:
+      config: see `capsjax.training.config.default`.
+      directory: for the config, metrics and checkpoints.
+      data_dir: as for `capsjax.data.load`.
+      devices: all by default; each batch is divided over them.
+
+    Raises:
+      ValueError: a config that does not fit itself, the data, the devices or the directory.
+      Diverged: a loss or gradient is not finite. The last good checkpoint stays.
+      Interrupted: by Ctrl-C or SIGTERM, after saving.
+    """
+    devices = list(devices or jax.devices())
+    directory = Path(directory)
+    terminal = console()
+    batch_size = config.training.batch_size
+    check_batch_size(batch_size, len(devices))
+    for key in ("epochs", "log_every_steps"):
+        if config.training[key] < 1:
+            raise ValueError(f"training.{key} must be at least 1, got {config.training[key]}")
+
+    task = tasks.create(**config.data, data_dir=data_dir)
+    batches = Batches(len(task.train.labels), batch_size, len(devices))
+    if not batches.per_epoch:
+        raise ValueError(
+            f"training.batch_size is {batch_size}, more than the {batches.num_examples} training "
+            f"images of {task.name}"
+        )
+    total = config.training.epochs * batches.per_epoch
+    config = configs.resolve(config, task.input_shape, task.class_names)
+    optimizer = optimizers.create(**config.optimizer)
+    graphdef, state = init_state(build_model(config), optimizer)
+
+    terminal.print(
+        f"{config.model.name}: {num_parameters(state.params):,} parameters. {task.name}: "
+        f"{batches.num_examples:,} images to train on, {len(task.validation.labels):,} held out. "
+        f"{len(devices)} × {devices[0].device_kind}."
+    )
+    workdir.claim(directory, config)
+    with Checkpoints(directory, keep=config.checkpoints.keep) as saver:
+        history = History()
+        if saver.latest_step() is not None:
+            state, history = saver.restore(state)
+        step = int(state.step)
+        if step == total:
+            terminal.print(f"{directory}: finished before, at step {step}.")
+            return Result(state, history)
+        if step:
+            terminal.print(f"{directory}: going on from step {step}.")
+
+        update_step = partial(
+            update,
+            graphdef=graphdef,
+            objective=objective.create(**config.loss),
+            optimizer=optimizer,
+        )
+        program = partial(
+            run_steps,
+            task=task,
+            batches=batches,
+            update=update_step,
+            capacity=MAX_STEPS_PER_DISPATCH,
+        )
+        dispatch = on_devices(program, devices, 4, donate=(0,))
+        validate = _validator(graphdef, task, batch_size, devices)
+        arrays = replicate(task.train, devices)
+        key = replicate(jax.random.key(config.seed), devices)
+        state = replicate(state, devices)
+        with (
+            Writer(directory, history) as writer,
+            Display(terminal, first=step, total=total, batch_size=batch_size) as display,
+            signals.received() as received,
+        ):
+            # No step at all: this compiles.
+            state, _ = jax.block_until_ready(dispatch(state, arrays, key, np.int32(0)))
+            display.restart_clock()
+            count = 1
+            while step < total and not received:
+                epoch = step // batches.per_epoch + 1
+                count = min(count, epoch * batches.per_epoch - step)
+                began = time.monotonic()
+                state, record = dispatch(state, arrays, key, np.int32(count))
+                record = {name: np.asarray(values)[:count] for name, values in record.items()}
+                seconds = time.monotonic() - began
+                try:
+                    history.add_steps(
+                        step, record, every=config.training.log_every_steps, epoch=epoch
+                    )
+                except Diverged as error:
+                    raise Diverged(_last_good(error, saver, directory)) from None
+                step += count
+                writer.add_speed(step, count * batch_size / seconds)
+                display.update(step, record["loss"][-1], record["accuracy"][-1])
+                if step == epoch * batches.per_epoch:
+                    history.close_interval(step, epoch)
+                    accuracy = validate(state)
+                    if accuracy is not None:
+                        history.add_validation(step, epoch, accuracy)
+                    display.epoch(step, epoch, history.epoch_means(epoch), accuracy)
+                    saver.save(state, config, history)
+                writer.flush()
+                count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
+            saver.save(state, config, history)
+            if received and step < total:
+                raise signals.Interrupted(received[0], step)
+        return Result(jax.tree.map(np.asarray, state), history)
+
+
+def _validator(graphdef, task, batch_size, devices):
+    """A function from a state to its validation accuracy; to None where nothing is held out."""
+    labels = np.asarray(task.validation.labels)
+    if not len(labels):
+        return lambda state: None
+    score = evaluation.scorer(
+        graphdef, task, task.validation, batch_size=batch_size, devices=devices
+    )
+    return lambda state: evaluation.summarize(score(state.params, state.rest), labels).accuracy
+
+
+def _last_good(error: Diverged, saver: Checkpoints, directory: Path) -> str:
+    good = saver.latest_step()
+    stays = "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
+    return (
+        f"{error}: training stopped; {stays} in {directory}. A lower optimizer.learning_rate "
+        "often helps"
+    )

@@ -1,0 +1,113 @@
+"""Where a run's numbers go: its history, metrics.jsonl, TensorBoard."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from tensorboardX import SummaryWriter
+
+Record = dict[str, Any]
+
+
+class Diverged(ArithmeticError):
+    """A loss or a gradient is no finite number any more."""
+
+
+class History:
+    """A run's records in order, and the sums of the interval that is not finished yet.
+
+    A record is `{"step", "epoch", "split"}` and numbers: for split "train" the means over
+    `steps` steps up to and including `step`, for "validation" the results at that step. It holds
+    no times, so that a run that was interrupted has the same history as one that was not.
+    """
+
+    def __init__(self, records: list[Record] | None = None, open_sums: Record | None = None):
+        self.records = records or []
+        self._open = open_sums or {"steps": 0}
+
+    def to_json(self) -> Record:
+        """For a checkpoint; `History(**...)` restores it."""
+        return {"records": self.records, "open_sums": self._open}
+
+    def add_steps(
+        self, first: int, metrics: dict[str, Float[np.ndarray, "steps"]], *, every: int, epoch: int
+    ) -> None:
+        """Adds the metrics of the steps after step number `first`.
+
+        A record is made whenever the step number is a multiple of `every` (and by
+        `close_interval`).
+
+        Raises:
+          Diverged: one of them is not finite; the message names the step.
+        """
+        for i in range(len(metrics["loss"])):
+            step = first + i + 1
+            for name, values in metrics.items():
+                value = float(values[i])
+                if not math.isfinite(value):
+                    raise Diverged(f"{name} is {value} at step {step}")
+                self._open[name] = self._open.get(name, 0.0) + value
+            self._open["steps"] += 1
+            if step % every == 0:
+                self.close_interval(step, epoch)
+
+    def close_interval(self, step: int, epoch: int) -> None:
+        """Makes a record of the steps since the last one, if there were any."""
+        steps = self._open.pop("steps")
+        if steps:
+            means = {name: total / steps for name, total in self._open.items()}
+            where = {"step": step, "epoch": epoch, "split": "train", "steps": steps}
+            self.records.append(where | means)
+        self._open = {"steps": 0}
+
+    def add_validation(self, step: int, epoch: int, accuracy: float) -> None:
+        """Adds the result of an evaluation on the held-out images."""
+        where = {"step": step, "epoch": epoch, "split": "validation"}
+        self.records.append(where | {"accuracy": accuracy})
+
+    def epoch_means(self, epoch: int) -> dict[str, float]:
+        """The training metrics of one epoch."""
+        records = [r for r in self.records if r["split"] == "train" and r["epoch"] == epoch]
+        steps = [r["steps"] for r in records]
+        names = records[0].keys() - {"step", "epoch", "split", "steps"}
+        return {n: float(np.average([r[n] for r in records], weights=steps)) for n in names}
+
+    def validation_accuracy(self) -> dict[int, float]:
+        """By step."""
+        return {r["step"]: r["accuracy"] for r in self.records if r["split"] == "validation"}
+
+
+class Writer:
+    """Keeps `metrics.jsonl` and TensorBoard's event files equal to a history that grows."""
+
+    def __init__(self, workdir: Path, history: History):
+        self._history, self._written = history, len(history.records)
+        # Written anew: it may hold records that are newer than the checkpoint we start from.
+        self._file = (workdir / "metrics.jsonl").open("w")
+        self._file.writelines(json.dumps(record) + "\n" for record in history.records)
+        self._file.flush()
+        last = history.records[-1]["step"] if history.records else 0
+        self._events = SummaryWriter(str(workdir / "events"), purge_step=last + 1)
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+        self._events.close()
+
+    def flush(self) -> None:
+        """Writes the records that are new."""
+        for record in self._history.records[self._written :]:
+            self._file.write(json.dumps(record) + "\n")
+            for name in record.keys() - {"step", "epoch", "split", "steps"}:
+                self._events.add_scalar(f"{record['split']}/{name}", record[name], record["step"])
+        self._file.flush()
+        self._written = len(self._history.records)
+
+    def add_speed(self, step: int, images_per_second: float) -> None:
+        """Only for TensorBoard: a time is no part of the history."""
+        self._events.add_scalar("train/images_per_second", images_per_second, step)

@@ -1,0 +1,62 @@
+"""The only file that knows that steps are driven by `jax.pmap` (jit of shard_map, since JAX 0.8).
+
+State and data are replicated: ordinary arrays without a device axis, whole on every device, so a
+checkpoint of one device is a checkpoint of any number of devices.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from capsjax.training.step import DEVICES
+
+
+def check_batch_size(batch_size: int, num_devices: int) -> None:
+    """Raises ValueError unless the devices can share a batch evenly."""
+    if batch_size < 1 or batch_size % num_devices:
+        below = batch_size // num_devices * num_devices
+        near = " or ".join(str(n) for n in (below, below + num_devices) if n > 0)
+        raise ValueError(
+            f"batch_size must be a positive multiple of the number of devices, {num_devices}, "
+            f"got {batch_size}: use {near}, or fewer devices"
+        )
+
+
+def replicate(tree: Any, devices: Sequence[jax.Device]) -> Any:
+    """`tree` with every array whole on every device."""
+    sharding = NamedSharding(Mesh(np.asarray(devices), (DEVICES,)), PartitionSpec())
+    return jax.device_put(tree, sharding)
+
+
+def on_devices(
+    function: Callable[..., Any],
+    devices: Sequence[jax.Device],
+    num_args: int,
+    *,
+    donate: tuple[int, ...] = (),
+    split_output: bool = False,
+) -> Callable[..., Any]:
+    """`function`, which may use collectives over `DEVICES`, compiled to run on all `devices`.
+
+    Args:
+      function: of `num_args` replicated arguments.
+      devices: where to run.
+      num_args: number of arguments.
+      donate: arguments whose memory the result may take.
+      split_output: the outputs differ between devices and come back with a leading device axis;
+        else they must be equal and come back replicated.
+    """
+    mapped = jax.pmap(
+        # pmap wants one mapped argument; the place of a device is lax.axis_index.
+        lambda _, *args: function(*args),
+        axis_name=DEVICES,
+        in_axes=(0, *[None] * num_args),
+        out_axes=0 if split_output else None,
+        devices=devices,
+        donate_argnums=tuple(n + 1 for n in donate),
+    )
+    places = np.arange(sum(d.process_index == jax.process_index() for d in devices))
+    return lambda *args: mapped(places, *args)

@@ -1,0 +1,44 @@
+"""Everything that a training step changes, and nothing else."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jaxtyping import Array, Int
+
+
+class TrainState(NamedTuple):
+    """A pytree. The random numbers of a step and its place in the epoch follow from `step`.
+
+    Attributes:
+      step: number of updates done.
+      params: the model's `nnx.Param`s.
+      rest: its other variables (running statistics).
+      opt_state: the optimizer's.
+    """
+
+    step: Int[Array, ""]
+    params: nnx.State
+    rest: nnx.State
+    opt_state: optax.OptState
+
+
+def init_state(
+    model: nnx.Module, optimizer: optax.GradientTransformation
+) -> tuple[nnx.GraphDef, TrainState]:
+    """Splits a fresh model into its structure and the state before the first step."""
+    graphdef, params, rest = split(model)
+    return graphdef, TrainState(jnp.int32(0), params, rest, optimizer.init(params))
+
+
+def split(model: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
+    """Structure, trainable parameters, other variables."""
+    graphdef, params, *rest = nnx.split(model, nnx.Param, ...)
+    return graphdef, params, rest[0]
+
+
+def num_parameters(params: nnx.State) -> int:
+    """Number of trainable numbers."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))

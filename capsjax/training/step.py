@@ -1,0 +1,132 @@
+"""One update, and many of them in one dispatch: pure functions of one device.
+
+Collectives run over the named axis `DEVICES`; `parallel` alone knows how that axis is driven.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from capsjax.data.tasks import Arrays, Example, Task
+from capsjax.models import Output
+from capsjax.training.objective import Metrics, Objective
+from capsjax.training.state import TrainState
+
+DEVICES = "devices"
+
+
+def update(
+    state: TrainState,
+    batch: Example,
+    *,
+    graphdef: nnx.GraphDef,
+    objective: Objective,
+    optimizer: optax.GradientTransformation,
+) -> tuple[TrainState, Metrics]:
+    """One step on this device's part of the batch; gradients and metrics are averaged."""
+
+    def loss_fn(params):
+        # Without copy=True a running statistic's update would leak out of the gradient's trace.
+        model = nnx.merge(graphdef, params, state.rest, copy=True)
+        loss, metrics = objective(model(batch.image, mask=batch.label), batch)
+        return loss, (metrics, nnx.state(model, nnx.Not(nnx.Param)))
+
+    grads, (metrics, rest) = jax.grad(loss_fn, has_aux=True)(state.params)
+    grads, metrics = lax.pmean((grads, metrics), DEVICES)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    metrics["gradient_norm"] = optax.global_norm(grads)
+    return TrainState(state.step + 1, params, rest, opt_state), metrics
+
+
+class Batches(NamedTuple):
+    """How a global batch is cut out of an epoch and divided over the devices.
+
+    An epoch is a random order of the training examples, cut into batches; the few left over at
+    its end (fewer than a batch) wait for another epoch's order.
+    """
+
+    num_examples: int
+    batch_size: int
+    num_devices: int
+
+    @property
+    def per_epoch(self) -> int:
+        return self.num_examples // self.batch_size
+
+    def order(self, key: PRNGKeyArray, step: Int[Array, ""]) -> Int[Array, "examples"]:
+        """The order of the epoch that `step` belongs to."""
+        return jax.random.permutation(
+            jax.random.fold_in(key, step // self.per_epoch), self.num_examples
+        )
+
+    def slots(self) -> Int[Array, "local"]:
+        """The places in the global batch that belong to this device."""
+        local = self.batch_size // self.num_devices
+        return lax.axis_index(DEVICES) * local + jnp.arange(local)
+
+
+def run_steps(
+    state: TrainState,
+    arrays: Arrays,
+    key: PRNGKeyArray,
+    count: Int[Array, ""],
+    *,
+    task: Task,
+    batches: Batches,
+    update: Callable[[TrainState, Example], tuple[TrainState, Metrics]],
+    capacity: int,
+) -> tuple[TrainState, dict[str, Float[Array, "capacity"]]]:
+    """`count` steps of one epoch in one program; returns each step's metrics.
+
+    The loop's length is an argument of the program and not part of it: the same executable
+    runs whatever the number of steps, so where a run was interrupted cannot change its numbers.
+    (A `lax.scan` would be compiled anew for each length, and the compiler rounds differently
+    for each.) The last `capacity - count` metrics are zeros.
+    """
+    order_key, example_key = jax.random.split(key)
+    order = batches.order(order_key, state.step)
+    slots = batches.slots()
+
+    def draw(step):
+        place = step % batches.per_epoch * batches.batch_size + slots
+        indices = order[place]
+        # By slot in the global batch, so that examples do not depend on the device count.
+        keys = jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(example_key, step)))(slots)
+        return jax.vmap(task.training_example)(keys, arrays.images[indices], arrays.labels[indices])
+
+    def body(i, carry):
+        state, record = carry
+        state, metrics = update(state, draw(state.step))
+        return state, jax.tree.map(lambda all, one: all.at[i].set(one), record, metrics)
+
+    _, metrics = jax.eval_shape(lambda s: update(s, draw(s.step)), state)
+    record = jax.tree.map(lambda m: jnp.zeros(capacity, m.dtype), metrics)
+    return lax.fori_loop(0, count, body, (state, record))
+
+
+def evaluate_batch(
+    params: nnx.State,
+    rest: nnx.State,
+    arrays: Arrays,
+    start: Int[Array, ""],
+    *,
+    graphdef: nnx.GraphDef,
+    task: Task,
+    batches: Batches,
+) -> Float[Array, "local classes"]:
+    """The class scores of this device's part of the batch that begins at `start`.
+
+    Beyond the end the last example is repeated; the caller drops those rows.
+    """
+    indices = jnp.minimum(start + batches.slots(), batches.num_examples - 1)
+    batch = jax.vmap(task.example)(arrays.images[indices], arrays.labels[indices])
+    output: Output = nnx.merge(graphdef, params, rest)(batch.image)
+    return output.scores

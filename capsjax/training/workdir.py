@@ -1,0 +1,43 @@
+"""A run's directory belongs to one config."""
+
+import json
+from pathlib import Path
+
+import ml_collections
+
+from capsjax.training import config as configs
+
+
+def claim(workdir: Path, config: ml_collections.ConfigDict) -> None:
+    """Makes `workdir` the directory of this run, or finds that it is already.
+
+    Raises:
+      ValueError: it belongs to another config (the differences are listed), or holds something
+        that is not a run. Nothing is changed then.
+    """
+    file = workdir / "config.json"
+    if not workdir.exists() or not any(workdir.iterdir()):
+        workdir.mkdir(parents=True, exist_ok=True)
+        # Atomic: an interrupted start must not leave half a config behind.
+        temporary = workdir / "config.json.tmp"
+        temporary.write_text(json.dumps(configs.to_json(config), indent=2) + "\n")
+        temporary.replace(file)
+        return
+    if not file.is_file():
+        raise ValueError(
+            f"workdir {workdir} is not empty and no run of capsjax (it has no config.json): "
+            "choose another directory. Nothing was changed"
+        )
+    try:
+        old = configs.from_json(json.loads(file.read_text()))
+    except (ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{file} cannot be read ({error}): the run is damaged. Nothing was changed"
+        ) from error
+    lines = configs.differences(old, config)
+    if lines:
+        raise ValueError(
+            f"workdir {workdir} holds a run of another config; choose another directory, or "
+            "remove this one to start anew. It was made with → you asked for:\n  "
+            + "\n  ".join(lines)
+        )

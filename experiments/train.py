@@ -1,0 +1,53 @@
+"""Trains a network; run again with the same arguments, it goes on where it stopped.
+
+  python experiments/train.py --config=configs/sabour2017_mnist.py --workdir=runs/mnist
+  python experiments/train.py --config=configs/digits.py --workdir=runs/digits \\
+      --config.training.epochs=3 --config.model.width=0.125
+
+Any value of the config can be set like that; an unknown one is an error. The work directory gets
+config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits.
+"""
+
+import sys
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "A file of configs/; --config.SECTION.KEY=VALUE changes one of its values."
+)
+WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Directory of the run: new, or one of the same config, which is resumed."
+)
+DATA_DIR = flags.DEFINE_string(
+    "data_dir", None, "Prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's."
+)
+
+
+def main(argv: list[str]) -> None:
+    if argv[1:]:
+        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
+    logging.set_verbosity(logging.WARNING)  # Orbax reports each of its steps otherwise
+    # After the flags are read: JAX takes seconds to import, --help should not.
+    from capsjax.training import loop, signals
+
+    try:
+        loop.train(CONFIG.value, WORKDIR.value, data_dir=DATA_DIR.value)
+    except signals.Interrupted as stop:
+        print(f"{stop}. The same command goes on from there.")
+        sys.exit(128 + stop.signum)
+    except (ValueError, OSError, ArithmeticError) as error:
+        sys.exit(f"error: {error}")
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """As absl does, but a key that the config lacks is a message, not a traceback."""
+    try:
+        return app.parse_flags_with_usage(argv)
+    except (KeyError, AttributeError) as error:
+        sys.exit(f"error: unknown config key: {error}")
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["config", "workdir"])
+    app.run(main, flags_parser=parse_flags)
