@@ -1,0 +1,1 @@
+"""What the papers measure on trained networks: functions of models and arrays."""

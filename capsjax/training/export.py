@@ -1,0 +1,28 @@
+"""A trained network as one file that needs only JAX to run."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import export as jax_export
+from jaxtyping import Array, Float, UInt8
+
+from capsjax.training.state import split
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+
+
+def export_scores(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
+    """The function from uint8 images [b, h, w, c], any b, to class scores [b, classes].
+
+    The parameters are inside. To run the file, on any of `PLATFORMS`:
+
+      scores = jax.export.deserialize(bytearray(contents)).call(images)
+    """
+    graphdef, params, rest = split(model)
+
+    def scores(images: UInt8[Array, "b h w c"]) -> Float[Array, "b classes"]:
+        return nnx.merge(graphdef, params, rest)(images).scores
+
+    (batch,) = jax_export.symbolic_shape("b")
+    images = jax.ShapeDtypeStruct((batch, *input_shape), jnp.uint8)
+    return bytes(jax_export.export(jax.jit(scores), platforms=PLATFORMS)(images).serialize())

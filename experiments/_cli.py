@@ -1,0 +1,73 @@
+"""What the scripts on trained networks have in common: their arguments, and errors as one line."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+
+def add_which(parser: argparse.ArgumentParser) -> None:
+    """--which: the checkpoint among those of a run."""
+    parser.add_argument(
+        "--which",
+        type=_which,
+        default="best",
+        metavar="best|latest|STEP",
+        help="which checkpoint: the best by validation accuracy (default), the latest, or a step",
+    )
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """--dataset, --split, --data_dir and --batch_size: what to evaluate on, and how."""
+    parser.add_argument(
+        "--dataset", metavar="NAME", help="default: the one that the network was trained on"
+    )
+    parser.add_argument("--split", default="test", help="default: test")
+    parser.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
+    )
+    parser.add_argument(
+        "--batch_size",
+        type=int,
+        metavar="N",
+        help="images at a time, divided over the devices; default: 128 per device",
+    )
+
+
+def _which(text: str) -> Literal["best", "latest"] | int:
+    if text == "best" or text == "latest":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither best nor latest nor the number of a step"
+        ) from None
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    main: Callable[[argparse.Namespace], None],
+    argv: Sequence[str] | None = None,
+) -> None:
+    """Parses the command line and calls `main`; what a user got wrong is a line on stderr.
+
+    `main` is to import JAX itself: it takes seconds, `--help` should not.
+    """
+    args = parser.parse_args(argv)
+    from absl import logging
+
+    # Orbax reports each of its steps, and warns that what is opened read-only is read-only.
+    logging.set_verbosity(logging.ERROR)
+    try:
+        main(args)
+    except OSError as error:
+        # The system's own errors would begin with "[Errno 2]".
+        own = error.strerror is None or error.filename is None
+        sys.exit(f"error: {error if own else f'{error.filename}: {error.strerror}'}")
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

@@ -1,0 +1,164 @@
+"""Evaluates a trained network: accuracy, accuracy by class, confusion matrix.
+
+  python experiments/evaluate.py --checkpoint=runs/mnist
+  python experiments/evaluate.py --checkpoint=runs/mnist --dataset=folder:my_digits --split=train
+
+Nothing but the run's directory is needed: the network, its sizes and its data set's name are in
+the checkpoint. The numbers are also written as JSON into that directory.
+"""
+
+import argparse
+import json
+import platform
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import _cli
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from capsjax.data import Dataset
+    from capsjax.training.checkpoints import Checkpoint
+    from capsjax.training.evaluation import Summary
+
+# A wider confusion matrix fits no terminal; the JSON file has it anyway.
+MAX_PRINTED_CLASSES = 20
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="DIR", help="--workdir of experiments/train.py"
+    )
+    _cli.add_which(parser)
+    _cli.add_data(parser)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE.json",
+        help="default: evaluation_DATASET_SPLIT.json in the run's directory",
+    )
+    return parser
+
+
+def main(args: argparse.Namespace) -> None:
+    """Evaluates, prints, writes."""
+    from capsjax.training import checkpoints, evaluation
+    from capsjax.training.display import console
+
+    terminal = console()
+    checkpoint = checkpoints.read(args.checkpoint, args.which)
+    dataset, scores = score(checkpoint, args, terminal)
+    summary = evaluation.summarize(scores, dataset.labels)
+    terminal.print(
+        f"{checkpoint.config.model.name} of {args.checkpoint}, step {checkpoint.step}, on "
+        f"{len(dataset.labels):,} images: {dataset.name}, split {dataset.split}.",
+        markup=False,
+    )
+    terminal.print(_per_class(summary, dataset.class_names))
+    terminal.print(_confusion(summary, dataset.class_names))
+    file = args.output or Path(args.checkpoint) / default_file_name(dataset)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    report = to_json(checkpoint, dataset, summary)
+    file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    low, high = summary.interval
+    terminal.print(f"Written to {file}.", markup=False)
+    terminal.print(f"95 % interval: {100 * low:.1f} to {100 * high:.1f} %")
+    # The last line, and always like this: people and scripts look for it.
+    terminal.print(f"{dataset.split} accuracy: {100 * summary.accuracy:.1f} %", markup=False)
+
+
+def score(
+    checkpoint: "Checkpoint", args: argparse.Namespace, terminal: Console
+) -> tuple["Dataset", "np.ndarray"]:
+    """Loads the split that `args` ask for and gives the scores of all its images."""
+    import jax
+    from rich.progress import Progress
+
+    from capsjax import data
+    from capsjax.training import scoring
+
+    name = args.dataset or checkpoint.config.data.name
+    dataset = data.load(name, args.split, args.data_dir)
+    devices = jax.local_devices()
+    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("evaluating", total=len(dataset.labels))
+        scores = scoring.score(
+            checkpoint,
+            dataset,
+            batch_size=128 * len(devices) if args.batch_size is None else args.batch_size,
+            devices=devices,
+            progress=lambda done: bar.update(task, completed=done),
+        )
+    return dataset, scores
+
+
+def default_file_name(dataset: "Dataset") -> str:
+    """Where names such as "folder:a/b" have characters that file names should not."""
+    safe = re.sub(r"[^\w.-]+", "_", f"{dataset.name}_{dataset.split}")
+    return f"evaluation_{safe}.json"
+
+
+def to_json(checkpoint: "Checkpoint", dataset: "Dataset", summary: "Summary") -> dict[str, Any]:
+    """All results, as what `json` writes."""
+    counts = summary.confusion.sum(-1).tolist()
+    right = summary.confusion.diagonal().tolist()
+    return {
+        "model": checkpoint.config.model.name,
+        "step": checkpoint.step,
+        "trained_on": checkpoint.config.data.name,
+        "dataset": dataset.name,
+        "split": dataset.split,
+        "images": sum(counts),
+        "correct": sum(right),
+        "accuracy": summary.accuracy,
+        "interval_95": list(summary.interval),
+        "per_class": [
+            # A class without images has no accuracy; NaN is not JSON.
+            {"class": name, "images": n, "correct": k, "accuracy": k / n if n else None}
+            for name, n, k in zip(dataset.class_names, counts, right, strict=True)
+        ],
+        "confusion": summary.confusion.tolist(),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers depend on."""
+    packages = {name: version(name) for name in ("capsjax", "jax", "flax", "numpy")}
+    return packages | {"python": platform.python_version()}
+
+
+def _per_class(summary: "Summary", names: tuple[str, ...]) -> Table:
+    table = Table("class", title="Accuracy by class", title_justify="left")
+    for heading in ("images", "correct", "accuracy"):
+        table.add_column(heading, justify="right")
+    counts, right = summary.confusion.sum(-1), summary.confusion.diagonal()
+    for name, n, k, share in zip(names, counts, right, summary.per_class, strict=True):
+        table.add_row(escape(name), f"{n:,}", f"{k:,}", f"{100 * share:.1f} %" if n else "–")
+    return table
+
+
+def _confusion(summary: "Summary", names: tuple[str, ...]) -> Table | str:
+    if len(names) > MAX_PRINTED_CLASSES:
+        return f"The confusion matrix of {len(names)} classes is in the JSON file."
+    table = Table("true ↓", title="Confusion: true class by predicted", title_justify="left")
+    for name in names:
+        table.add_column(escape(name), justify="right")
+    for i, (name, row) in enumerate(zip(names, summary.confusion, strict=True)):
+        cells = [f"[bold]{n}[/]" if i == j else str(n) if n else "·" for j, n in enumerate(row)]
+        table.add_row(escape(name), *cells)
+    return table
+
+
+if __name__ == "__main__":
+    _cli.run(parser(), main)
