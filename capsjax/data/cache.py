@@ -56,13 +56,14 @@ def _file_name(key: str) -> str:
 def _read(path: Path, fingerprint: str) -> Examples | None:
     """The entry at `path`, or None if it is missing, out of date or damaged."""
     try:
-        with np.load(path, allow_pickle=False) as entry:
+        # Opened here, not by NumPy, which leaves a file that is no zip archive open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as entry:
             if str(entry["fingerprint"]) != fingerprint:
                 return None
             # Reading a member to its end checks its CRC.
             names = tuple(str(name) for name in entry["class_names"])
             return Examples(entry["images"], entry["labels"], names)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         warnings.warn(

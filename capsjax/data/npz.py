@@ -11,6 +11,7 @@ from capsjax.data.splits import stratified_holdout
 
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0
+MAX_UNNAMED_CLASSES = 100_000
 
 
 class Npz:
@@ -76,12 +77,14 @@ def _class_names(archive: NpzFile, where: str) -> tuple[str, ...]:
                 "vector of strings"
             )
         return tuple(names.tolist())
-    largest = [
-        _member(archive, key, where).max(initial=-1)
-        for key in ("labels", "test_labels")
-        if key in archive
-    ]
-    return tuple(str(label) for label in range(int(max(largest)) + 1))
+    stored = [_member(archive, key, where) for key in ("labels", "test_labels") if key in archive]
+    # Labels of other types are left for `checked` to complain about.
+    largest = max((int(x.max()) for x in stored if x.size and x.dtype.kind in "iu"), default=-1)
+    if largest >= MAX_UNNAMED_CLASSES:
+        raise ValueError(
+            f"{where}: labels go up to {largest}; if that is no mistake, add class_names"
+        )
+    return tuple(str(label) for label in range(largest + 1))
 
 
 def _member(archive: NpzFile, key: str, where: str) -> np.ndarray:

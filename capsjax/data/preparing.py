@@ -42,7 +42,7 @@ def prepare(name: str, directories: Sequence[Path], known: Sequence[str]) -> Non
 
 def _unknown(name: str, candidates: Sequence[str]) -> str:
     message = f"name: unknown dataset {name!r}"
-    if Path(name).expanduser().is_dir():
+    if name and Path(name).expanduser().is_dir():
         return f"{message}; for a directory of images write 'folder:{name}'"
     if Path(name).expanduser().is_file():
         return f"{message}; for an .npz file write 'npz:{name}'"

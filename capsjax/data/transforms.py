@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Num, PRNGKeyArray
+from jaxtyping import Array, Num, PRNGKeyArray
 
 
 def shift(key: PRNGKeyArray, image: Num[Array, "h w c"], max_shift: int) -> Num[Array, "h w c"]:
@@ -24,16 +24,3 @@ def shift(key: PRNGKeyArray, image: Num[Array, "h w c"], max_shift: int) -> Num[
     padded = jnp.pad(image, (margin, margin, (0, 0)))
     top, left = jax.random.randint(key, (2,), 0, 2 * max_shift + 1)
     return lax.dynamic_slice(padded, (top, left, 0), image.shape)
-
-
-def to_unit(image: Num[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Scales uint8 from 0 … 255 to float32 in [0, 1]; floating types are taken to be scaled.
-
-    Raises:
-      ValueError: `image` is neither uint8 nor floating.
-    """
-    if jnp.issubdtype(image.dtype, jnp.floating):
-        return image
-    if image.dtype != jnp.uint8:
-        raise ValueError(f"image: expected uint8 or a floating type, got {image.dtype}")
-    return image.astype(jnp.float32) / 255

@@ -1,0 +1,171 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from small_datasets import CLASSES, png, random_images, tiny_examples, write_tfds
+
+import capsjax.data
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    return tmp_path / "data"
+
+
+def test_reads_a_set_that_tfds_does_not_know(data_dir):
+    splits = {"train": tiny_examples(7), "test": tiny_examples(3, seed=1), "extra": []}
+    splits["extra"] = tiny_examples(1, seed=2)
+    write_tfds(data_dir, splits=splits)
+    train = capsjax.data.load("tiny", "train", data_dir)
+    np.testing.assert_array_equal(train.images, random_images(7))
+    assert train.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert train.class_names == CLASSES
+    extra = capsjax.data.load("tiny", "extra", str(data_dir))
+    np.testing.assert_array_equal(extra.images, random_images(1, seed=2))
+    with pytest.raises(ValueError, match="no split 'val'; expected one of train, test, extra"):
+        capsjax.data.load("tiny", "val", data_dir)
+
+
+def test_search_order(tmp_path, monkeypatch):
+    for i, place in enumerate(("a", "b", "tfds_default", "argument")):
+        write_tfds(tmp_path / place, splits={"train": tiny_examples(2, seed=i)})
+
+    def found(data_dir=None) -> int:
+        images = capsjax.data.load("tiny", "train", data_dir).images
+        (place,) = (i for i in range(4) if np.array_equal(images, random_images(2, seed=i)))
+        return place
+
+    assert found() == 2
+    monkeypatch.setenv("CAPSJAX_DATA_DIR", f"{tmp_path}/nowhere:{tmp_path}/b:{tmp_path}/a")
+    assert found() == 1
+    assert found(tmp_path / "argument") == 3
+
+
+def test_newest_version_unless_one_is_asked_for(data_dir):
+    for i, version in enumerate(("1.9.0", "1.10.0")):
+        write_tfds(data_dir, version=version, splits={"train": tiny_examples(i + 1)})
+    assert len(capsjax.data.load("tiny", "train", data_dir).images) == 2
+    assert len(capsjax.data.load("tiny:1.9.0", "train", data_dir).images) == 1
+
+
+def test_configurations(data_dir):
+    write_tfds(data_dir, config="one", splits={"train": tiny_examples(1)})
+    assert len(capsjax.data.load("tiny", "train", data_dir).images) == 1
+    write_tfds(data_dir, config="two", splits={"train": tiny_examples(2)})
+    assert len(capsjax.data.load("tiny/two", "train", data_dir).images) == 2
+    with pytest.raises(ValueError, match="2 configurations; expected one of tiny/one, tiny/two"):
+        capsjax.data.load("tiny", "train", data_dir)
+
+
+def write_with_features(data_dir, features, supervised_keys=None):
+    examples = [
+        {key: png(image) if key.startswith("i") else 1 for key in features()}
+        for image in random_images(3)
+    ]
+    write_tfds(
+        data_dir,
+        features=features,
+        supervised_keys=supervised_keys,
+        splits={"train": examples},
+    )
+
+
+def test_keys_are_found_by_type(data_dir):
+    def features():
+        return {
+            "number": np.int64,
+            "i_scan": tfds.features.Image(shape=(6, 5, 1), encoding_format="png"),
+            "kind": tfds.features.ClassLabel(num_classes=4),
+        }
+
+    write_with_features(data_dir, features)
+    dataset = capsjax.data.load("tiny", "train", data_dir)
+    np.testing.assert_array_equal(dataset.images, random_images(3))
+    assert dataset.class_names == ("0", "1", "2", "3")
+
+
+def test_supervised_keys_decide_between_several_labels(data_dir):
+    def features():
+        return {
+            "image": tfds.features.Image(shape=(6, 5, 1), encoding_format="png"),
+            "coarse": tfds.features.ClassLabel(num_classes=2),
+            "label": tfds.features.ClassLabel(num_classes=3),
+        }
+
+    write_with_features(data_dir, features, ("image", "label"))
+    assert capsjax.data.load("tiny", "train", data_dir).num_classes == 3
+
+
+def test_several_labels_and_nothing_decides(data_dir):
+    def features():
+        return {
+            "image": tfds.features.Image(shape=(6, 5, 1), encoding_format="png"),
+            "coarse": tfds.features.ClassLabel(num_classes=2),
+            "label": tfds.features.ClassLabel(num_classes=3),
+        }
+
+    write_with_features(data_dir, features)
+    with pytest.raises(ValueError, match=r"not an image classification set: .*coarse.*label"):
+        capsjax.data.load("tiny", "train", data_dir)
+
+
+def test_no_image(data_dir):
+    write_with_features(data_dir, lambda: {"number": np.int64, "text": np.int64})
+    with pytest.raises(ValueError, match=r"expected one Image and one ClassLabel .*number"):
+        capsjax.data.load("tiny", "train", data_dir)
+
+
+def test_unlabelled_test_set(data_dir):
+    examples = [{"image": png(image), "label": -1} for image in random_images(2)]
+    write_tfds(data_dir, splits={"test": examples})
+    with pytest.raises(ValueError, match=r"label -1 of example 0 .*expected 0 to 2"):
+        capsjax.data.load("tiny", "test", data_dir)
+
+
+def test_images_of_different_sizes(data_dir):
+    examples = tiny_examples(2) + tiny_examples(1, size=(4, 4))
+    write_tfds(data_dir, splits={"train": examples})
+    with pytest.raises(ValueError, match=r"image 2 has \[H, W, C\] = \[4, 4, 1\]"):
+        capsjax.data.load("tiny", "train", data_dir)
+
+
+def test_damaged_and_missing_files(data_dir):
+    directory = write_tfds(data_dir, splits={"train": tiny_examples(5)})
+    (records,) = directory.glob("*train*")
+    records.write_bytes(records.read_bytes()[:-50])
+    with pytest.raises(ValueError, match=r"tiny/1\.0\.0, split 'train': files are missing or dam"):
+        capsjax.data.load("tiny", "train", data_dir)
+    records.unlink()
+    with pytest.raises(ValueError, match="files are missing or damaged"):
+        capsjax.data.load("tiny", "train", data_dir)
+
+
+def test_damaged_description(data_dir):
+    directory = write_tfds(data_dir, splits={"train": tiny_examples(1)})
+    (directory / "dataset_info.json").write_text("{")
+    with pytest.raises(ValueError, match=r"dataset_info\.json is not a TFDS dataset description"):
+        capsjax.data.load("tiny", "train", data_dir)
+
+
+def test_format_without_random_access(data_dir):
+    directory = write_tfds(data_dir, splits={"train": tiny_examples(1)})
+    info = json.loads((directory / "dataset_info.json").read_text())
+    (directory / "dataset_info.json").write_text(json.dumps(info | {"fileFormat": "tfrecord"}))
+    with pytest.raises(ValueError, match="the format tfrecord, which takes TensorFlow to read"):
+        capsjax.data.load("tiny", "train", data_dir)
+
+
+def test_real_mnist(real_mnist_dir):
+    train = capsjax.data.load("mnist", "train")
+    test = capsjax.data.load("mnist", "test")
+    assert train.images.shape == (60_000, 28, 28, 1)
+    assert test.images.shape == (10_000, 28, 28, 1)
+    # The counts and the mean that are published for the original files.
+    assert np.bincount(train.labels).tolist() == [
+        5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
+    ]  # fmt: skip
+    assert np.bincount(test.labels).tolist() == [
+        980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009,
+    ]  # fmt: skip
+    assert abs(train.images.mean() / 255 - 0.1307) < 1e-4

@@ -1,0 +1,90 @@
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from small_datasets import random_images, tiny_examples, write_image, write_tfds
+
+import capsjax.data
+
+
+def run(script: str) -> str:
+    """What a new process prints."""
+    return subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_names_can_be_listed():
+    assert {"digits", "mnist"} <= set(capsjax.data.names())
+
+
+def test_import_is_light():
+    heavy = ("tensorflow_datasets", "tensorflow", "sklearn", "PIL", "matplotlib", "scipy.ndimage")
+    script = f"import sys, capsjax.data; print([m for m in {heavy} if m in sys.modules])"
+    assert run(script).strip() == "[]"
+
+
+def test_user_data_and_digits_need_no_tfds(tmp_path):
+    for i, image in enumerate(random_images(4)):
+        write_image(tmp_path / "set" / "ab"[i % 2] / f"{i}.png", image)
+    np.savez(tmp_path / "x.npz", images=random_images(4), labels=[0, 1, 0, 1])
+    names = ["digits", f"folder:{tmp_path}/set", f"npz:{tmp_path}/x.npz"]
+    script = f"""
+import sys
+sys.modules["tensorflow_datasets"] = None
+import capsjax.data
+for name in {names}:
+    print(len(capsjax.data.load(name, "train").images))
+try:
+    capsjax.data.load("mnits", "train")
+except ValueError as error:
+    print("mnist" in str(error))
+"""
+    assert run(script).split() == ["1438", "2", "2", "True"]
+
+
+def test_cache_hit_needs_no_tfds(tmp_path, monkeypatch):
+    write_tfds(tmp_path, splits={"train": tiny_examples(3)})
+    first = capsjax.data.load("tiny", "train", tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    second = capsjax.data.load("tiny", "train", tmp_path)
+    np.testing.assert_array_equal(first.images, second.images)
+    np.testing.assert_array_equal(first.labels, second.labels)
+    assert first[2:] == second[2:]
+
+
+def test_set_prepared_anew_is_decoded_anew(tmp_path):
+    directory = write_tfds(tmp_path, splits={"train": tiny_examples(3)})
+    capsjax.data.load("tiny", "train", tmp_path)
+    shutil.rmtree(directory)
+    write_tfds(tmp_path, splits={"train": tiny_examples(3, seed=5)})
+    images = capsjax.data.load("tiny", "train", tmp_path).images
+    np.testing.assert_array_equal(images, random_images(3, seed=5))
+
+
+def test_same_file_touched_is_decoded_anew(tmp_path):
+    directory = write_tfds(tmp_path, splits={"train": tiny_examples(3)})
+    capsjax.data.load("tiny", "train", tmp_path)
+    (records,) = directory.glob("*array_record*")
+    content = records.read_bytes()
+    records.write_bytes(b"x" * len(content))
+    os.utime(records, (1, 1))
+    with pytest.raises(ValueError, match="files are missing or damaged"):
+        capsjax.data.load("tiny", "train", tmp_path)
+
+
+def test_unknown_split_lists_those_that_exist():
+    message = "split: 'digits' has no split 'val'; expected one of train, test"
+    with pytest.raises(ValueError, match=message):
+        capsjax.data.load("digits", "val")
+
+
+def test_second_load_of_mnist_takes_under_a_second(real_mnist_dir):
+    capsjax.data.load("mnist", "train")
+    start = time.perf_counter()
+    capsjax.data.load("mnist", "train")
+    assert time.perf_counter() - start < 1

@@ -1,0 +1,55 @@
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from capsjax.data.splits import stratified_holdout
+
+
+@given(
+    labels=arrays(np.int64, st.integers(0, 60), elements=st.integers(0, 4)),
+    fraction=st.floats(0, 0.99),
+    seed=st.integers(0, 2**32),
+)
+def test_parts_are_sorted_disjoint_and_proportional(labels, fraction, seed):
+    kept, held_out = stratified_holdout(labels, fraction, seed)
+    assert np.array_equal(np.sort(np.concatenate([kept, held_out])), np.arange(labels.size))
+    assert np.all(np.diff(kept) > 0)
+    assert np.all(np.diff(held_out) > 0)
+    for label in np.unique(labels):
+        n, count = np.sum(labels == label), np.sum(labels[held_out] == label)
+        if fraction == 0 or n == 1:
+            assert count == 0
+        else:
+            assert 1 <= count <= n - 1
+            assert abs(count - fraction * n) < 1
+
+
+def test_same_split_everywhere():
+    # The digest was computed once: a change would change every user's test set.
+    kept, held_out = stratified_holdout(np.arange(1000) % 7, 0.2, seed=0)
+    assert (kept.size, held_out.size) == (798, 202)
+    digest = hashlib.sha256(held_out.astype("<i8").tobytes()).hexdigest()
+    assert digest.startswith("8e91153637d467ce")
+
+
+def test_seeds_differ():
+    labels = np.zeros(100, np.int32)
+    assert not np.array_equal(
+        stratified_holdout(labels, 0.5, 0)[1], stratified_holdout(labels, 0.5, 1)[1]
+    )
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan")])
+def test_fraction_out_of_range(fraction):
+    with pytest.raises(ValueError, match="fraction: expected a number in"):
+        stratified_holdout(np.zeros(3, int), fraction, 0)
+
+
+@pytest.mark.parametrize("labels", [np.zeros((3, 2), int), np.zeros(3)])
+def test_labels_are_no_vector_of_integers(labels):
+    with pytest.raises(ValueError, match="labels: expected a vector of integers"):
+        stratified_holdout(labels, 0.1, 0)
