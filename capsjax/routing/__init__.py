@@ -1,15 +1,37 @@
 """Routing procedures: pure functions from votes to parent poses."""
 
+from capsjax.routing.attention import attention_routing
+from capsjax.routing.blocking import blocked_vmap, choose_block_size
+from capsjax.routing.diagnostics import coupling_entropy
 from capsjax.routing.dynamic import dynamic_routing
+from capsjax.routing.em import em_routing, published_inverse_temperature, softmax_over_parents
+from capsjax.routing.inverted_attention import inverted_attention_routing
+from capsjax.routing.patches import pose_patches, softmax_over_windows, uniform_convolution
 from capsjax.routing.routed import Routed
+from capsjax.routing.schedules import FixedPoint, concurrent, fixed_point, sequential
 from capsjax.routing.uniform import uniform_routing
 from capsjax.routing.votes import DenseVotes, LinearVotes, Votes
 
 __all__ = [
     "DenseVotes",
+    "FixedPoint",
     "LinearVotes",
     "Routed",
     "Votes",
+    "attention_routing",
+    "blocked_vmap",
+    "choose_block_size",
+    "concurrent",
+    "coupling_entropy",
     "dynamic_routing",
+    "em_routing",
+    "fixed_point",
+    "inverted_attention_routing",
+    "pose_patches",
+    "published_inverse_temperature",
+    "sequential",
+    "softmax_over_parents",
+    "softmax_over_windows",
+    "uniform_convolution",
     "uniform_routing",
 ]

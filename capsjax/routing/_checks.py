@@ -39,15 +39,12 @@ def check_broadcast(name: str, x: Any, shape: tuple[int, ...], axes: str) -> Non
         )
 
 
-def check_iterations(num_iterations: int) -> None:
-    """Raises unless `num_iterations` is an integer of at least 1."""
-    if isinstance(num_iterations, bool) or not isinstance(num_iterations, int | np.integer):
+def check_count(name: str, value: Any) -> None:
+    """Raises unless `value` is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(
-            f"num_iterations must be a Python int (it sets the length of a loop), "
-            f"got {type(num_iterations).__name__}; mark it static under jit."
+            f"{name} must be a Python int, got {type(value).__name__}; "
+            f"it sets shapes or the length of a loop, so mark it static under jit."
         )
-    if num_iterations < 1:
-        raise ValueError(
-            f"num_iterations must be at least 1, got {num_iterations}; "
-            f"1 is a single pass with the initial coupling."
-        )
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}.")

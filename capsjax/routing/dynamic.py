@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32, squash
-from capsjax.routing._checks import check_broadcast, check_iterations
+from capsjax.routing._checks import check_broadcast, check_count
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import Votes, as_votes, shape_of
 
@@ -57,7 +57,7 @@ def dynamic_routing(
     votes = as_votes(votes)
     shape = shape_of(votes)
     *batch, children, parents, size = shape.shape
-    check_iterations(num_iterations)
+    check_count("num_iterations", num_iterations)
     if not 0 < update_rate <= 1:
         raise ValueError(
             f"update_rate (η) must be in (0, 1], got {update_rate}; 1 is plain dynamic routing."

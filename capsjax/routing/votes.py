@@ -104,6 +104,21 @@ class DenseVotes:
         """All votes in one array."""
         return self.votes
 
+    def scatter(
+        self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
+    ) -> Float[Array, "*batch J D"]:
+        """Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
+        return _einsum("...ij,...ijd->...jd", coupling, self._squares(means))
+
+    def distance(
+        self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
+    ) -> Float[Array, "*batch I J"]:
+        """Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
+        return _einsum("...ijd,...jd->...ij", self._squares(means), precision)
+
+    def _squares(self, means: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J D"]:
+        return jnp.square(at_least_float32(self.votes) - means[..., None, :, :])
+
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         return (self.votes,), None
 
@@ -192,6 +207,18 @@ class LinearVotes:
         """All votes in one array."""
         kernel = jnp.broadcast_to(self.kernel, (self.poses.shape[-3], *self.kernel.shape[1:]))
         return _flat(jnp.einsum("...iax,ixjy->...ijay", self.poses, kernel))
+
+    def scatter(
+        self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
+    ) -> Float[Array, "*batch J D"]:
+        """Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
+        return DenseVotes(self.dense()).scatter(coupling, means)
+
+    def distance(
+        self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
+    ) -> Float[Array, "*batch I J"]:
+        """Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
+        return DenseVotes(self.dense()).distance(means, precision)
 
     @property
     def shared(self) -> bool:

@@ -1,0 +1,28 @@
+"""What coupling coefficients tell about a routing."""
+
+import jax.scipy.special
+from jaxtyping import Array, Float
+
+from capsjax.functional import at_least_float32
+from capsjax.routing._checks import check_floating
+
+
+def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch I"]:
+    """−Σ_j c_ij log c_ij of each child, in nats (Lin et al. 2018, section 4.2).
+
+    log J where a child is spread evenly over J parents, 0 where it has chosen one. The printed
+    formula has a further factor 1/J, which would make layers of different J incomparable.
+
+    Args:
+      coupling: what a routing procedure returned; zeros are allowed and count 0.
+
+    Raises:
+      TypeError: `coupling` is no floating array.
+      ValueError: it has no axes [I, J].
+    """
+    check_floating("coupling", coupling)
+    if coupling.ndim < 2:
+        raise ValueError(
+            f"coupling must have axes [..., I, J] (children, parents), got shape {coupling.shape}."
+        )
+    return jax.scipy.special.entr(at_least_float32(coupling)).sum(axis=-1)

@@ -1,0 +1,152 @@
+"""EM routing: parents as Gaussian clusters of their children's votes."""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from capsjax.functional import at_least_float32
+from capsjax.routing._checks import check_broadcast, check_count
+from capsjax.routing.routed import Routed
+from capsjax.routing.votes import DenseVotes, Votes, as_votes, shape_of
+
+
+def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
+    """λ = 0.01 (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018)."""
+    return 0.01 * (1 - 0.95 ** (jnp.asarray(iteration) + 1.0))
+
+
+def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*batch I J"]:
+    """log softmax over the last axis: each child splits itself over the parents of its position."""
+    return jax.nn.log_softmax(logits, axis=-1)
+
+
+def em_routing(
+    votes: Votes | Float[Array, "*batch I J D"],
+    activations: Float[Array, "*batch I"],
+    beta_use: Float[Array, " J"],
+    beta_activate: Float[Array, " J"],
+    *,
+    num_iterations: int = 3,
+    coupling: Float[Array, "*batch I J"] | None = None,
+    inverse_temperature: Callable[[Int[Array, ""]], Float[Array, ""]]
+    | float = published_inverse_temperature,
+    variance_floor: float = 1e-4,
+    normalize: Callable[
+        [Float[Array, "*batch I J"]], Float[Array, "*batch I J"]
+    ] = softmax_over_parents,
+) -> Routed:
+    """EM routing (Hinton et al. 2018, procedure 1; the EM baseline of Tsai et al. 2020).
+
+    `num_iterations` M-steps with E-steps between them. From R_ij = 1/J and child activations a_i:
+
+      M:  μ_j = Σ_i R_ij a_i v_ij / Σ_i R_ij a_i
+          σ²_jd = Σ_i R_ij a_i (v_ijd − μ_jd)² / Σ_i R_ij a_i + variance_floor
+          cost_j = Σ_d (β_u,j + log σ_jd) · Σ_i R_ij a_i
+          a_j = sigmoid(λ (β_a,j − cost_j))
+      E:  log p_ij = −Σ_d [(v_ijd − μ_jd)² / 2σ²_jd + log σ_jd + ½ log 2π]
+          R_i· = softmax_j(log a_j + log p_ij)
+
+    Sums over children are taken relative to each parent's largest R, so that a parent all children
+    have left keeps a mean; one without active children gets μ = 0.
+
+    Args:
+      votes: an operator or an array [..., I, J, D]. Operators with the methods `scatter` and
+        `distance` (see LinearVotes) are never asked for the whole tensor.
+      activations: a_i in [0, 1], broadcast to [..., I]; checked where the values are concrete.
+      beta_use: β_u, broadcast to [..., J].
+      beta_activate: β_a, broadcast to [..., J].
+      num_iterations: M-steps, at least 1.
+      coupling: the R to start from, broadcast to [..., I, J]; None for 1/J.
+      inverse_temperature: λ as a function of the iteration t = 0, 1, …, or one number.
+      variance_floor: added to σ². Without one some float32 cases are wrong by tens of per cent.
+      normalize: maps log a_j + log p_ij [..., I, J] to log R. The default, over the parents of one
+        position, is the common simplification; `softmax_over_windows` is Hinton's, over all parents
+        a child reaches.
+
+    Returns:
+      Poses μ [..., J, D], the R [..., I, J] of the last M-step (without a_i), activations [..., J].
+
+    Raises:
+      TypeError: an argument has the wrong type or an array is not floating.
+      ValueError: `num_iterations` < 1, a negative `variance_floor`, activations outside [0, 1], or
+        a shape that does not fit.
+    """
+    votes = as_votes(votes)
+    shape = shape_of(votes)
+    *batch, children, parents, _ = shape.shape
+    check_count("num_iterations", num_iterations)
+    check_broadcast("activations", activations, (*batch, children), "[..., I]")
+    _check_probabilities("activations", activations)
+    check_broadcast("beta_use", beta_use, (*batch, parents), "[..., J]")
+    check_broadcast("beta_activate", beta_activate, (*batch, parents), "[..., J]")
+    if variance_floor < 0:
+        raise ValueError(f"variance_floor must not be negative, got {variance_floor}; try 1e-4.")
+    scatter, distance = _quadratic_forms(votes)
+    activations = at_least_float32(activations)[..., None]
+
+    def temperature(iteration: Array) -> Array | float:
+        if callable(inverse_temperature):
+            return inverse_temperature(iteration)
+        return inverse_temperature
+
+    def maximize(log_coupling: Array, iteration: Array) -> tuple[Array, Array, Array]:
+        largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
+        weight = activations * jnp.exp(log_coupling - largest)
+        total = jnp.sum(weight, axis=-2, keepdims=True)
+        # Below this the squares in the gradient of the quotient overflow.
+        share = weight / jnp.maximum(total, 1e-15)
+        means = votes.combine(share)
+        variances = scatter(share, means) + variance_floor
+        mass = (total * jnp.exp(largest))[..., 0, :]
+        cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
+        return means, variances, temperature(iteration) * (beta_activate - cost)
+
+    def expect(means: Array, variances: Array, activation_logits: Array) -> Array:
+        log_normal = -0.5 * distance(means, 1 / variances)
+        constant = 0.5 * jnp.sum(jnp.log(variances) + math.log(2 * math.pi), axis=-1)
+        log_parent = jax.nn.log_sigmoid(activation_logits) - constant
+        return normalize(log_normal + log_parent[..., None, :])
+
+    def iterate(log_coupling: Array, iteration: Array) -> tuple[Array, None]:
+        expected = expect(*maximize(log_coupling, iteration))
+        return expected.astype(log_coupling.dtype), None
+
+    dtype = jnp.promote_types(shape.dtype, jnp.float32)
+    if coupling is None:
+        log_coupling = jnp.full((*batch, children, parents), -math.log(parents), dtype)
+    else:
+        check_broadcast("coupling", coupling, (*batch, children, parents), "[..., I, J]")
+        # A coupling of 0 is a log of −∞ with a NaN for a gradient: the smallest number stands in.
+        positive = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
+        log_coupling = jnp.broadcast_to(jnp.log(positive), (*batch, children, parents))
+    steps = jnp.arange(num_iterations - 1)
+    log_coupling, _ = lax.scan(iterate, log_coupling, steps)
+    means, _, activation_logits = maximize(log_coupling, jnp.asarray(num_iterations - 1))
+    return Routed(
+        means.astype(shape.dtype),
+        jnp.exp(log_coupling),
+        jax.nn.sigmoid(activation_logits).astype(shape.dtype),
+    )
+
+
+def _quadratic_forms(votes: Votes) -> tuple[Callable[..., Array], Callable[..., Array]]:
+    """The methods `scatter` and `distance` of `votes`, or those of its dense form."""
+    if not (hasattr(votes, "scatter") and hasattr(votes, "distance")):
+        votes = DenseVotes(votes.dense())
+    return votes.scatter, votes.distance
+
+
+def _check_probabilities(name: str, x: Array) -> None:
+    if isinstance(x, jax.core.Tracer):
+        return
+    values = np.asarray(x, np.float32)
+    if not np.all((values >= 0) & (values <= 1)):
+        raise ValueError(
+            f"{name} must lie in [0, 1], got values from {values.min()} to {values.max()}; "
+            f"pass logits through jax.nn.sigmoid first."
+        )

@@ -1,0 +1,57 @@
+"""Inverted dot-product attention routing: parents attend to children's votes."""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from capsjax.functional import at_least_float32
+from capsjax.routing._checks import check_broadcast
+from capsjax.routing.routed import Routed
+from capsjax.routing.votes import Votes, as_votes, shape_of
+
+
+def inverted_attention_routing(
+    votes: Votes | Float[Array, "*batch I J D"],
+    poses: Float[Array, "*batch J D"] | None = None,
+    *,
+    normalize: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]],
+) -> Routed:
+    """One iteration of inverted dot-product attention routing (Tsai et al. 2020, eq. 2 to 5).
+
+      a_ij = <p_j, v_ij> / √D
+      r_i· = softmax_j(a_i·)
+      p_j  = LayerNorm(Σ_i r_ij v_ij)
+
+    The text does not mention the 1/√D; both released codes have it. `sequential`, `concurrent` and
+    `fixed_point` (capsjax.routing) repeat the iteration in one layer, over a stack of layers, and
+    until it changes nothing.
+
+    Args:
+      votes: an operator or an array [..., I, J, D].
+      poses: p_j of the previous iteration [..., J, D]. None is the first iteration, in which poses
+        are zero and so r = 1/J exactly: one matrix product.
+      normalize: the LayerNorm over the last axis, with whatever parameters it has, such as a
+        `flax.nnx.LayerNorm` or `jax.nn.standardize`. The identity is the ablation without it.
+
+    Returns:
+      Poses [..., J, D] and the coupling r [..., I, J].
+
+    Raises:
+      TypeError: `votes` is neither an operator nor a floating array, or `poses` is not floating.
+      ValueError: `poses` does not broadcast to [..., J, D].
+    """
+    votes = as_votes(votes)
+    shape = shape_of(votes)
+    *batch, children, parents, size = shape.shape
+    if poses is None:
+        sums = votes.total() / parents
+        coupling = jnp.full((*batch, children, parents), 1 / parents, sums.dtype)
+    else:
+        check_broadcast("poses", poses, (*batch, parents, size), "[..., J, D]")
+        poses = jnp.broadcast_to(at_least_float32(poses), (*batch, parents, size))
+        coupling = jax.nn.softmax(votes.agreement(poses) / math.sqrt(size), axis=-1)
+        sums = votes.combine(coupling)
+    return Routed(normalize(sums).astype(shape.dtype), coupling)

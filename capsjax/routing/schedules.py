@@ -1,0 +1,209 @@
+"""When to iterate what: one layer, a stack of layers, or until nothing changes."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jax import lax
+from jaxtyping import Array, Bool, Int, PyTree
+
+from capsjax.routing._checks import check_count
+from capsjax.routing.attention import attention_routing
+from capsjax.routing.dynamic import dynamic_routing
+from capsjax.routing.em import em_routing
+from capsjax.routing.inverted_attention import inverted_attention_routing
+from capsjax.routing.routed import Routed
+from capsjax.routing.uniform import uniform_routing
+from capsjax.routing.votes import Votes
+
+# layer(below, previous): one routing iteration of a layer, from the state of the layer below and
+# its own previous state, which is None in the first iteration. A state is any pytree of arrays:
+# poses, or poses and activations.
+Layer = Callable[[PyTree, PyTree | None], PyTree]
+
+
+def sequential(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) -> list[PyTree]:
+    """All iterations of a layer, then the next layer (ablation B of Tsai et al. 2020).
+
+    Args:
+      layers: functions layer(below, previous) -> state, from the bottom up.
+      inputs: the state below the first layer.
+      num_iterations: iterations of each layer, at least 1; the first is given None for `previous`.
+
+    Returns:
+      The last state of each layer.
+
+    Raises:
+      TypeError: `num_iterations` is no Python int, or a layer's state changes shape or type.
+      ValueError: `num_iterations` < 1, or no layers.
+    """
+    _check_stack(layers, num_iterations)
+    states = []
+    for layer in layers:
+        update = functools.partial(layer, inputs)
+        inputs = _repeat(update, update(None), num_iterations - 1)
+        states.append(inputs)
+    return states
+
+
+def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) -> list[PyTree]:
+    """All layers at once, from their previous values (Tsai et al. 2020, procedure 2).
+
+    The first iteration goes bottom-up. In each further one every layer is updated from what the
+    layer below it and it itself were before. With one layer this is `sequential`.
+
+    Args:
+      layers: functions layer(below, previous) -> state, from the bottom up.
+      inputs: the state below the first layer.
+      num_iterations: iterations of each layer, at least 1.
+
+    Returns:
+      The last state of each layer.
+
+    Raises:
+      TypeError: `num_iterations` is no Python int, or a layer's state changes shape or type.
+      ValueError: `num_iterations` < 1, or no layers.
+    """
+    _check_stack(layers, num_iterations)
+    states, below = [], inputs
+    for layer in layers:
+        below = layer(below, None)
+        states.append(below)
+
+    def update(states: list[PyTree]) -> list[PyTree]:
+        return [
+            layer(below, previous)
+            for layer, below, previous in zip(layers, [inputs, *states[:-1]], states, strict=True)
+        ]
+
+    return _repeat(update, states, num_iterations - 1)
+
+
+class FixedPoint(NamedTuple):
+    """Routing run to convergence.
+
+    Attributes:
+      routed: the routing at the last state.
+      converged: whether the state changed by less than the tolerance.
+      num_iterations: how many iterations were run.
+    """
+
+    routed: Routed
+    converged: Bool[Array, ""]
+    num_iterations: Int[Array, ""]
+
+
+def fixed_point(
+    procedure: Callable[..., Routed],
+    votes: Votes | Array,
+    *args: Array,
+    tolerance: float = 1e-6,
+    max_iterations: int = 300,
+    **options: Any,
+) -> FixedPoint:
+    """Routing with infinitely many iterations, which Tsai et al. 2020 name as future work.
+
+      p* = iteration(p*)   for inverted_attention_routing
+      R* = iteration(R*)   for em_routing at a fixed inverse temperature
+
+    Gradients come from the implicit function theorem, so memory does not grow with the number of
+    iterations. They are those of the limit, and right only where `converged`. Leading axes converge
+    together: the slowest example decides. Under `jax.vmap` each stops by itself. Call it inside
+    jit: it compiles anew each time it is called outside.
+
+    Args:
+      procedure: `inverted_attention_routing` or `em_routing`.
+      votes: an operator or an array [..., I, J, D].
+      *args: further positional arguments of the procedure.
+      tolerance: converged when every number of the state changes by less than
+        tolerance · (1 + |number|). The linear system of the gradient has the same tolerance.
+      max_iterations: cap on iterations, at least 1. Reaching it raises nothing: see `converged`.
+      **options: keyword arguments of the procedure, but for the starting state and
+        `num_iterations`. EM needs a number for `inverse_temperature`.
+
+    Returns:
+      The routing, whether it converged, and after how many iterations.
+
+    Raises:
+      TypeError: `procedure` is not one of the library's.
+      ValueError: it has no fixed point, or an argument is out of range.
+    """
+    import lineax  # type: ignore[import-untyped]
+    import optimistix
+
+    class Gmres(lineax.GMRES):
+        """GMRES that returns the best it has found, where lineax's would raise inside jit."""
+
+        def compute(self, state: Any, vector: Any, options: Any) -> Any:
+            solution, _, stats = super().compute(state, vector, options)
+            return solution, lineax.RESULTS.successful, stats
+
+    check_count("max_iterations", max_iterations)
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, got {tolerance}; try 1e-6.")
+    iterate, finish, start = _as_iteration(procedure, votes, args, options)
+    solution: Any = optimistix.fixed_point(
+        lambda state, _: iterate(state),
+        optimistix.FixedPointIteration(rtol=tolerance, atol=tolerance),
+        start,
+        max_steps=max_iterations,
+        adjoint=optimistix.ImplicitAdjoint(Gmres(rtol=tolerance, atol=tolerance)),
+        throw=False,
+    )
+    converged: Any = solution.result == optimistix.RESULTS.successful
+    return FixedPoint(finish(solution.value), converged, solution.stats["num_steps"])
+
+
+def _as_iteration(
+    procedure: Callable[..., Routed], votes: Votes | Array, args: tuple, options: dict[str, Any]
+) -> tuple[Callable[[Array], Array], Callable[[Array], Routed], Array]:
+    """The procedure as a map of a state to the next, a map to its result, and a first state."""
+    if procedure is inverted_attention_routing:
+
+        def attend(poses: Array | None) -> Routed:
+            return inverted_attention_routing(votes, poses, *args, **options)
+
+        return lambda poses: attend(poses).poses, attend, attend(None).poses
+    if procedure is em_routing:
+        if callable(options.get("inverse_temperature", callable)):
+            raise ValueError(
+                "fixed_point of em_routing needs a number for inverse_temperature: with a schedule "
+                "the iteration changes as it goes and has no fixed point. Pass for example "
+                "inverse_temperature=0.01, the limit of the published schedule."
+            )
+
+        def maximize(coupling: Array | None, num_iterations: int) -> Routed:
+            return em_routing(
+                votes, *args, num_iterations=num_iterations, coupling=coupling, **options
+            )
+
+        # Two M-steps with an E-step between them: the coupling is that of the E-step, and XLA
+        # removes the second M-step.
+        return (
+            lambda coupling: maximize(coupling, 2).coupling,
+            lambda coupling: maximize(coupling, 1),
+            maximize(None, 2).coupling,
+        )
+    if procedure is dynamic_routing:
+        raise ValueError(
+            "dynamic_routing has no fixed point: it adds to its logits in every iteration, without "
+            "bound, so that couplings run to 0 and 1. Use it with a finite num_iterations, or "
+            "fixed_point of inverted_attention_routing or em_routing."
+        )
+    if procedure in (uniform_routing, attention_routing):
+        raise ValueError(f"{procedure.__name__} is a single pass; call it without fixed_point.")
+    raise TypeError(
+        f"procedure must be inverted_attention_routing or em_routing, got {procedure!r}; give "
+        f"their arguments to fixed_point, not to a partial or lambda."
+    )
+
+
+def _repeat(update: Callable[[PyTree], PyTree], state: PyTree, times: int) -> PyTree:
+    state, _ = lax.scan(lambda state, _: (update(state), None), state, length=times)
+    return state
+
+
+def _check_stack(layers: Sequence[Layer], num_iterations: int) -> None:
+    check_count("num_iterations", num_iterations)
+    if not layers:
+        raise ValueError("layers must hold at least one layer, got none.")
