@@ -65,7 +65,7 @@ class Folder:
             )
         first = read_image(files[0])
         images = np.empty((len(files), *first.shape), np.uint8)
-        for i, file in enumerate(track(files, f"decoding {self._path}", len(files))):
+        for i, file in enumerate(track(files, f"decoding {self._path.name}", len(files))):
             image = read_image(file)
             if image.shape != first.shape:
                 raise ValueError(

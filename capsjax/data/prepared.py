@@ -150,7 +150,7 @@ def _decode(
     first = source[0][image_key]
     images = np.empty((count, *first.shape), first.dtype)
     labels = np.empty(count, np.int64)
-    for i, example in enumerate(track(_examples(source), f"decoding {where}", count)):
+    for i, example in enumerate(track(_examples(source), f"decoding {builder.info.name}", count)):
         image = example[image_key]
         if image.shape != first.shape:
             raise ValueError(
