@@ -1,17 +1,32 @@
 """Capsule networks in JAX: routing procedures, layers, models, training, data."""
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from capsjax import data, functional, layers, losses, models, routing
 from capsjax._version import __version__
 
-__all__ = ["__version__", "data", "functional", "layers", "losses", "models", "restore", "routing"]
+if TYPE_CHECKING:
+    from capsjax import analysis, data, functional, layers, losses, models, routing, training
+    from capsjax.training.checkpoints import restore
+
+__all__ = [
+    "__version__",
+    "analysis",
+    "data",
+    "functional",
+    "layers",
+    "losses",
+    "models",
+    "restore",
+    "routing",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:
-    # Orbax and optax take seconds to import: only for those who restore.
+    # Each room is imported when it is first used: routing needs no Flax, loading data no Orbax.
     if name == "restore":
-        from capsjax.training.checkpoints import restore
-
-        return restore
+        return importlib.import_module("capsjax.training.checkpoints").restore
+    if name in __all__:
+        return importlib.import_module(f"capsjax.{name}")
     raise AttributeError(f"module 'capsjax' has no attribute {name!r}")

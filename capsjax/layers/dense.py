@@ -1,5 +1,6 @@
 """Capsules that every capsule below votes for."""
 
+import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -7,11 +8,6 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.routing import LinearVotes, Routed, dynamic_routing
-
-# The released code's choice. Much smaller, and lengths start so near 0 that squash, quadratic
-# there, lets next to no gradient through.
-KERNEL_INIT = nnx.initializers.truncated_normal(0.1)
-
 
 class DenseCapsules(nnx.Module):
     """Fully connected capsules: v_ij = u_i W_ij, then a routing procedure.
@@ -24,6 +20,11 @@ class DenseCapsules(nnx.Module):
       in_pose: size of their poses.
       num_parents: J, the number of capsules here.
       out_pose: size of the poses here.
+      routing: the procedure.
+      kernel_init: of W [I, D_in, J, D_out]; by default a truncated normal with standard deviation
+        J / √(I·D_out), so that with uniform couplings and children of length 1 the sums
+        Σ_i c_ij v_ij have length about 1. Where they start much shorter, squash, quadratic near
+        0, lets next to no gradient through, and stacked layers do not learn.
       use_bias: add a learned bias to Σ_i c_ij v_ij (the released code of the paper has one).
     """
 
@@ -36,10 +37,14 @@ class DenseCapsules(nnx.Module):
         *,
         routing: Callable[..., Routed] = dynamic_routing,
         use_bias: bool = False,
-        kernel_init: nnx.Initializer = KERNEL_INIT,
+        kernel_init: nnx.Initializer | None = None,
         rngs: nnx.Rngs,
     ):
         self.routing = routing
+        if kernel_init is None:
+            kernel_init = nnx.initializers.truncated_normal(
+                num_parents / math.sqrt(num_children * out_pose)
+            )
         shape = (num_children, in_pose, num_parents, out_pose)
         self.kernel = nnx.Param(kernel_init(rngs.params(), shape, jnp.float32))
         self.bias = (

@@ -99,6 +99,7 @@ class CapsNet(nnx.Module):
             config.class_pose,
             routing=partial(dynamic_routing, num_iterations=config.num_iterations),
             use_bias=config.routing_bias,
+            kernel_init=nnx.initializers.truncated_normal(0.1),  # as in the released code
             rngs=rngs,
         )
         self.decoder = (

@@ -5,8 +5,9 @@ A work directory holds `config.json` and `checkpoints/STEP/`, each with three it
 and the metrics history, JSON). Nothing else is needed to go on or to evaluate.
 """
 
-import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -48,8 +49,6 @@ class Checkpoints:
     """
 
     def __init__(self, workdir: Path, *, keep: int):
-        if keep < 1:
-            raise ValueError(f"checkpoints.keep must be at least 1, got {keep}")
         self._manager = ocp.CheckpointManager(
             (workdir / "checkpoints").absolute(),
             options=ocp.CheckpointManagerOptions(
@@ -99,14 +98,16 @@ class Checkpoints:
     def restore(self, like: TrainState) -> tuple[TrainState, History]:
         """The newest state, on the host, and the history up to it; `like` gives the shapes."""
         model, optimizer = _split(jax.tree.map(np.asarray, like))
-        items = self._manager.restore(
-            self.latest_step(),
-            args=ocp.args.Composite(
-                model=ocp.args.StandardRestore(model),
-                optimizer=ocp.args.StandardRestore(optimizer),
-                about=ocp.args.JsonRestore(),
-            ),
-        )
+        step = self.latest_step()
+        with _reading(self._manager.directory / str(step)):
+            items = self._manager.restore(
+                step,
+                args=ocp.args.Composite(
+                    model=ocp.args.StandardRestore(model),
+                    optimizer=ocp.args.StandardRestore(optimizer),
+                    about=ocp.args.JsonRestore(),
+                ),
+            )
         state = TrainState(
             items.optimizer["step"],
             items.model["params"],
@@ -141,6 +142,8 @@ def restore(
 
 def read(path: str | Path, which: Which = "best") -> Checkpoint:
     """What `restore` returns, with the history and the step."""
+    if which not in ("best", "latest") and not isinstance(which, int):
+        raise ValueError(f'which must be "best", "latest" or a step number, got {which!r}')
     directory = Path(path) / "checkpoints"
     if not directory.is_dir():
         what = "has no checkpoints" if Path(path).is_dir() else "does not exist"
@@ -150,17 +153,27 @@ def read(path: str | Path, which: Which = "best") -> Checkpoint:
         steps = manager.all_steps()
         if not steps:
             raise FileNotFoundError(f"{directory} holds no finished checkpoint")
-        try:
+        if isinstance(which, int) and which not in steps:
+            known = ", ".join(map(str, sorted(steps)))
+            raise ValueError(f"there is no step {which} in {directory}, only {known}")
+        with _reading(directory):
             step = _choose(manager, steps, which)
             about = _about(manager, step)
             config = configs.from_json(about["config"])
             history = History(**about["history"])
             return Checkpoint(_model(manager, step, config), config, history, step)
-        except (OSError, KeyError, json.JSONDecodeError) as error:
-            raise ValueError(
-                f"a checkpoint in {directory} cannot be read ({error}); it may be damaged or not "
-                "from capsjax. Nothing was changed"
-            ) from error
+
+
+@contextmanager
+def _reading(directory: os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # Orbax and TensorStore raise all kinds for damaged files
+        first_line = str(error).partition("\n")[0][:200]
+        raise ValueError(
+            f"the checkpoint in {os.fspath(directory)} cannot be read: it is damaged or not of "
+            f"this run ({type(error).__name__}: {first_line}). Nothing was changed"
+        ) from error
 
 
 def _about(manager: ocp.CheckpointManager, step: int) -> dict[str, Any]:
@@ -175,9 +188,6 @@ def _choose(manager: ocp.CheckpointManager, steps: Sequence[int], which: Which) 
         accuracy = History(**_about(manager, latest)["history"]).validation_accuracy()
         measured = [step for step in steps if step in accuracy]
         return max(measured, key=lambda step: (accuracy[step], step), default=latest)
-    if which not in steps:
-        known = ", ".join(map(str, sorted(steps)))
-        raise ValueError(f'which must be "best", "latest" or one of the steps {known}, got {which}')
     return which
 
 

@@ -58,9 +58,13 @@ def train(
     terminal = console()
     batch_size = config.training.batch_size
     check_batch_size(batch_size, len(devices))
-    for key in ("epochs", "log_every_steps"):
-        if config.training[key] < 1:
-            raise ValueError(f"training.{key} must be at least 1, got {config.training[key]}")
+    for section, key in (
+        ("training", "epochs"),
+        ("training", "log_every_steps"),
+        ("checkpoints", "keep"),
+    ):
+        if config[section][key] < 1:
+            raise ValueError(f"{section}.{key} must be at least 1, got {config[section][key]}")
 
     task = tasks.create(**config.data, data_dir=data_dir)
     batches = Batches(len(task.train.labels), batch_size, len(devices))
@@ -72,6 +76,7 @@ def train(
     total = config.training.epochs * batches.per_epoch
     config = configs.resolve(config, task.input_shape, task.class_names)
     optimizer = optimizers.create(**config.optimizer)
+    goal = objective.create(**config.loss)
     graphdef, state = init_state(build_model(config), optimizer)
 
     terminal.print(
@@ -94,7 +99,7 @@ def train(
         update_step = partial(
             update,
             graphdef=graphdef,
-            objective=objective.create(**config.loss),
+            objective=goal,
             optimizer=optimizer,
         )
         program = partial(

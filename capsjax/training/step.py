@@ -42,7 +42,7 @@ def update(
     grads, metrics = lax.pmean((grads, metrics), DEVICES)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    metrics["gradient_norm"] = optax.global_norm(grads)
+    metrics["gradient_norm"] = optax.tree.norm(grads)
     return TrainState(state.step + 1, params, rest, opt_state), metrics
 
 
@@ -108,7 +108,7 @@ def run_steps(
         return state, jax.tree.map(lambda all, one: all.at[i].set(one), record, metrics)
 
     _, metrics = jax.eval_shape(lambda s: update(s, draw(s.step)), state)
-    record = jax.tree.map(lambda m: jnp.zeros(capacity, m.dtype), metrics)
+    record = jax.tree.map(lambda m: jnp.zeros((capacity, *m.shape), m.dtype), metrics)
     return lax.fori_loop(0, count, body, (state, record))
 
 

@@ -1,0 +1,42 @@
+# `make demo` and `make test` are all a newcomer needs: they set up what they use.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test test-all lint docs clean
+
+help: ## Lists the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The environment is up to date while it is newer than what defines it.
+$(VENV)/installed: setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "capsjax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+demo: $(VENV)/installed ## Trains on handwritten digits, reports and evaluates: three minutes on two cores
+	$(BIN)/python experiments/train.py --config=configs/digits.py --workdir=runs/demo
+	$(BIN)/python experiments/report.py runs/demo
+	$(BIN)/python experiments/evaluate.py --checkpoint=runs/demo
+
+test: $(VENV)/installed ## Lint, types and the default test suite
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: $(VENV)/installed ## The slow tests too
+	$(BIN)/python -m pytest
+
+docs: $(VENV)/installed-docs ## Builds docs/_build, warnings as errors
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+
+clean: ## Removes the environment and everything that was built
+	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,59 @@
+"""Eight virtual CPU devices for all tests, and nothing of the user's is touched."""
+
+import importlib.metadata
+import os
+import shutil
+import tempfile
+
+import pytest
+
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+)
+# Decoded data and compiled programs: shared by the tests of a session and the scripts they start.
+os.environ["CAPSJAX_CACHE_DIR"] = tempfile.mkdtemp(prefix="capsjax-tests-")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(os.environ["CAPSJAX_CACHE_DIR"], "compiled")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tensorflow-datasets")
+
+
+def pytest_report_header() -> str:
+    versions = (f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    return f"versions: {', '.join(versions)}"
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ["CAPSJAX_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def npz(tmp_path_factory):
+    """Real 8×8 digits as a user's npz file: 200 to train on, 50 to test on."""
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = (digits.images * 15.9).astype(np.uint8)
+    path = tmp_path_factory.mktemp("data") / "digits.npz"
+    np.savez(
+        path,
+        images=images[:200],
+        labels=digits.target[:200],
+        test_images=images[200:250],
+        test_labels=digits.target[200:250],
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory, npz):
+    """The directory of a finished run of `tiny_config`, on one device. Not to be changed."""
+    import jax
+
+    from capsjax.training.loop import train
+    from tests.tiny import tiny_config
+
+    directory = tmp_path_factory.mktemp("tiny") / "run"
+    train(tiny_config(npz), directory, devices=jax.devices()[:1])
+    return directory

@@ -1,0 +1,94 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from capsjax.functional import safe_norm, squash
+from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules
+from capsjax.losses import margin_loss
+
+
+def test_primary_capsules_group_the_channels_of_a_position():
+    layer = PrimaryCapsules(3, 4, 8, kernel_size=3, strides=2, rngs=nnx.Rngs(0))
+    features = jax.random.normal(jax.random.key(0), (2, 7, 7, 3))
+    poses = layer(features)
+    chex.assert_shape(poses, (2, 3 * 3 * 4, 8))
+    # The second position's first capsule is the first eight channels there.
+    expected = squash(layer.conv(features)[:, 0, 1, :8])
+    np.testing.assert_allclose(poses[:, 4], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_dense_capsules_vote_linearly():
+    layer = DenseCapsules(6, 4, 3, 5, use_bias=True, rngs=nnx.Rngs(0))
+    layer.kernel[...] = layer.kernel[...].at[:].set(0)  # no votes: the bias alone remains
+    routed = layer(jnp.ones((2, 6, 4)))
+    chex.assert_shape(routed.poses, (2, 3, 5))
+    np.testing.assert_allclose(routed.poses[0, 0], squash(jnp.full(5, 0.1)), rtol=1e-6)
+    np.testing.assert_allclose(routed.coupling, 1 / 3, rtol=1e-6)
+
+
+def test_decoder_sees_the_masked_class_only():
+    decoder = Decoder(3, 4, (6, 5, 2), features=(8, 8), rngs=nnx.Rngs(0))
+    poses = jax.random.normal(jax.random.key(0), (2, 3, 4))
+    mask = jax.nn.one_hot(jnp.array([1, 2]), 3)
+    image = decoder(poses, mask)
+    chex.assert_shape(image, (2, 6, 5, 2))
+    assert image.min() > 0
+    assert image.max() < 1
+    changed = decoder(poses.at[:, 0].add(1), mask)
+    np.testing.assert_array_equal(image, changed)
+
+
+def test_three_stacked_capsule_layers_train_without_nan():
+    class Stack(nnx.Module):
+        def __init__(self, rngs):
+            self.layers = nnx.List(
+                [
+                    DenseCapsules(32, 8, 16, 8, rngs=rngs),
+                    DenseCapsules(16, 8, 12, 8, rngs=rngs),
+                    DenseCapsules(12, 8, 4, 8, rngs=rngs),
+                ]
+            )
+
+        def __call__(self, poses):
+            for layer in self.layers:
+                poses = layer(poses).poses
+            return safe_norm(poses)
+
+    labels = jnp.arange(64) % 4
+    inputs = squash(
+        jax.random.normal(jax.random.key(0), (4, 32, 8))[labels]
+        + 0.3 * jax.random.normal(jax.random.key(1), (64, 32, 8))
+    )
+    inputs = inputs.at[0].set(0)  # an image that excites nothing
+    graphdef, params = nnx.split(Stack(nnx.Rngs(0)))
+    optimizer = optax.adam(3e-3)
+
+    @jax.jit
+    def step(params, opt_state):
+        def loss_fn(params):
+            lengths = nnx.merge(graphdef, params)(inputs)
+            return jnp.mean(jax.vmap(margin_loss)(lengths, jax.nn.one_hot(labels, 4)))
+
+        loss, grads = jax.value_and_grad(loss_fn)(params)
+        updates, opt_state = optimizer.update(grads, opt_state)
+        return optax.apply_updates(params, updates), opt_state, loss, optax.tree.norm(grads)
+
+    opt_state = optimizer.init(params)
+    losses = []
+    for _ in range(200):
+        params, opt_state, loss, norm = step(params, opt_state)
+        chex.assert_tree_all_finite((loss, norm))
+        losses.append(float(loss))
+    assert losses[-1] < 0.25 * losses[0]
+
+
+def test_routing_procedure_is_an_argument():
+    from capsjax.routing import uniform_routing
+
+    layer = DenseCapsules(6, 4, 3, 5, routing=uniform_routing, rngs=nnx.Rngs(0))
+    coupling = layer(jnp.ones((6, 4))).coupling
+    assert coupling == pytest.approx(1 / 3)

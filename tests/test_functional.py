@@ -1,0 +1,75 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+from capsjax.functional import mask_poses, safe_norm, squash, to_unit, windows
+
+
+def test_squash_of_a_known_vector():
+    # |s| = 5: 25/26 · (0.6, 0.8)
+    np.testing.assert_allclose(squash(jnp.array([3.0, 4.0])), [15 / 26, 20 / 26], rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-10, 1.0, 1e4])
+@pytest.mark.parametrize("function", [squash, safe_norm])
+def test_value_and_gradient_are_finite(function, scale):
+    s = jnp.full((3, 8), scale)
+    value, pullback = jax.vjp(function, s)
+    (gradient,) = pullback(jnp.ones_like(value))
+    chex.assert_tree_all_finite((value, gradient))
+    if scale == 0:
+        assert not value.any()
+        assert not gradient.any()
+
+
+def test_squash_gradient_matches_finite_differences():
+    with jax.enable_x64(True):
+        s = jnp.asarray(np.random.default_rng(0).normal(size=8))
+        chex.assert_numerical_grads(squash, (s,), order=1)
+
+
+def test_narrow_types_are_computed_in_float32():
+    s = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
+    narrow = squash(jnp.asarray(s, jnp.bfloat16))
+    assert narrow.dtype == jnp.bfloat16
+    exact = squash(jnp.asarray(s, jnp.bfloat16).astype(jnp.float32))
+    np.testing.assert_array_equal(narrow, exact.astype(jnp.bfloat16))
+
+
+def test_mask_poses_keeps_only_the_chosen_class():
+    poses = jnp.arange(1.0, 7.0).reshape(3, 2)
+    np.testing.assert_array_equal(mask_poses(poses, jnp.array([0, 1, 0])), [0, 0, 3, 4, 0, 0])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    kernel=st.integers(1, 4),
+    stride=st.integers(1, 3),
+    padding=st.sampled_from(["VALID", "SAME", ((1, 2), (0, 1))]),
+)
+def test_windows_are_xlas_patches(kernel, stride, padding):
+    x = np.random.default_rng(0).normal(size=(2, 7, 6, 3)).astype(np.float32)
+    ours = windows(jnp.asarray(x), (kernel, kernel), (stride, stride), padding)
+    theirs = lax.conv_general_dilated_patches(
+        x, (kernel, kernel), (stride, stride), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    # XLA runs over channels first, then over the window.
+    theirs = theirs.reshape(*theirs.shape[:-1], 3, kernel * kernel).swapaxes(-1, -2)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_windows_larger_than_the_map():
+    with pytest.raises(ValueError, match=r"windows of 5×5 do not fit a map of 3×4"):
+        windows(jnp.zeros((1, 3, 4, 1)), (5, 5))
+
+
+def test_to_unit():
+    np.testing.assert_allclose(to_unit(jnp.array([0, 51, 255], jnp.uint8)), [0, 0.2, 1])
+    np.testing.assert_array_equal(to_unit(jnp.array([0.5])), [0.5])
+    with pytest.raises(ValueError, match="uint8"):
+        to_unit(jnp.array([1], jnp.int32))

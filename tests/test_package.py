@@ -1,0 +1,130 @@
+"""The package as a whole: what it imports, and what its wheel holds."""
+
+import ast
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import capsjax
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "capsjax"
+
+# What each room may import of the others (docs/architecture.md).
+MAY_IMPORT = {
+    "_nearest": set(),
+    "_version": set(),
+    "functional": set(),
+    "losses": {"functional"},
+    "routing": {"functional"},
+    "layers": {"functional", "routing"},
+    "models": {"_nearest", "functional", "routing", "layers"},
+    "data": {"_nearest", "functional"},
+    "training": {"_nearest", "_version", "functional", "losses", "layers", "models", "data"},
+    "analysis": {"functional", "losses", "routing", "layers", "models"},
+}
+
+
+def imports(file: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize(
+    "file", sorted(PACKAGE.rglob("*.py")), ids=lambda f: str(f.relative_to(ROOT))
+)
+def test_imports_run_one_way(file):
+    room = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if room == "__init__":
+        return
+    used = {name.split(".")[1] for name in imports(file) if name.startswith("capsjax.")}
+    assert used <= MAY_IMPORT[room] | {room}
+
+
+def test_routing_can_be_lifted_into_other_code():
+    allowed = {"jax", "chex", "jaxtyping", "numpy", "capsjax", "optimistix", "lineax"}
+    for file in (PACKAGE / "routing").rglob("*.py"):
+        outside = {name.split(".")[0] for name in imports(file)} - set(sys.stdlib_module_names)
+        assert outside <= allowed, file
+
+
+def test_import_is_light():
+    heavy = [
+        "tensorflow_datasets",
+        "matplotlib",
+        "sklearn",
+        "scipy",
+        "PIL",
+        "orbax",
+        "optimistix",
+        "flax",
+    ]
+    program = f"import sys, capsjax; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], text=True, capture_output=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_unknown_attribute():
+    with pytest.raises(AttributeError, match="no attribute 'restroe'"):
+        _ = capsjax.restroe
+
+
+def test_changelog_knows_the_version():
+    assert f"## {capsjax.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {capsjax.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_wheel_works_outside_the_clone(tmp_path, tiny_run):
+    """Built, installed without its dependencies (this environment's are used), and used."""
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "dist", ROOT],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    venv.create(tmp_path / "venv", with_pip=False, system_site_packages=False)
+    (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--no-deps", "--target", site, wheel],
+        check=True,
+        capture_output=True,
+    )
+    # The dependencies by path, but not the editable install of the clone.
+    dependencies = [p for p in sys.path if p.endswith("site-packages")]
+    program = f"""
+import sys
+sys.path += {dependencies}
+import jax.numpy as jnp
+import capsjax
+assert capsjax.__file__.startswith({str(site)!r}), capsjax.__file__
+assert capsjax.__version__ == {capsjax.__version__!r}
+routed = capsjax.routing.dynamic_routing(jnp.ones((4, 3, 2)))
+assert routed.poses.shape == (3, 2)
+model, config = capsjax.restore({str(tiny_run)!r})
+scores = model(jnp.zeros((2, *config.task.input_shape))).scores
+assert scores.shape == (2, 10)
+print("works")
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [python, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "works", done.stderr

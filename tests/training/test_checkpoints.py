@@ -1,0 +1,77 @@
+import chex
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from flax import nnx
+
+import capsjax
+from capsjax.training import checkpoints, loop
+from capsjax.training.state import split
+from tests.tiny import tiny_config
+
+ONE = jax.devices()[:1]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, npz):
+    config = tiny_config(npz)
+    config.training.epochs = 4
+    config.checkpoints.keep = 1
+    directory = tmp_path_factory.mktemp("run") / "run"
+    return directory, loop.train(config, directory, devices=ONE)
+
+
+def steps(directory):
+    return sorted(int(p.name) for p in (directory / "checkpoints").iterdir())
+
+
+def test_keeps_the_latest_and_the_best(run):
+    directory, result = run
+    accuracy = result.history.validation_accuracy()
+    best = max(accuracy, key=lambda step: (accuracy[step], step))
+    assert steps(directory) == sorted({best, 28})
+    assert checkpoints.read(directory).step == best
+    assert checkpoints.read(directory, "latest").step == 28
+    assert checkpoints.read(directory, 28).step == 28
+
+
+def test_restores_without_any_other_input(run, npz):
+    directory, result = run
+    model, config = capsjax.restore(directory, "latest")
+    images = np.load(npz)["test_images"][..., None]
+    state = result.state
+    graphdef, _, _ = split(model)
+    expected = nnx.merge(graphdef, state.params, state.rest)(images).scores
+    np.testing.assert_array_equal(model(images).scores, expected)
+    assert config.task.class_names == tuple("0123456789")
+    assert config.training.batch_size == 24
+
+
+def test_state_survives_bit_for_bit(run):
+    directory, result = run
+    with checkpoints.Checkpoints(directory, keep=1) as saver:
+        state, history = saver.restore(result.state)
+    chex.assert_trees_all_equal(state, jax.tree.map(np.asarray, result.state))
+    assert history.to_json() == result.history.to_json()
+
+
+def test_what_is_missing_is_said(run, tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        capsjax.restore(tmp_path / "nothing")
+    with pytest.raises(FileNotFoundError, match="has no checkpoints"):
+        capsjax.restore(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(FileNotFoundError, match="no finished checkpoint"):
+        capsjax.restore(tmp_path)
+    with pytest.raises(ValueError, match=r"there is no step 5 .* only"):
+        capsjax.restore(run[0], 5)
+    with pytest.raises(ValueError, match='must be "best", "latest" or a step number'):
+        capsjax.restore(run[0], "newest")
+
+
+def test_a_foreign_checkpoint_is_named(tmp_path):
+    with ocp.CheckpointManager((tmp_path / "checkpoints").absolute()) as manager:
+        manager.save(3, args=ocp.args.StandardSave({"weights": np.zeros(2)}))
+    with pytest.raises(ValueError, match="cannot be read: it is damaged or not of this run"):
+        capsjax.restore(tmp_path)

@@ -1,0 +1,47 @@
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from capsjax import models
+from capsjax.data import tasks
+from capsjax.training.evaluation import scorer, summarize
+from capsjax.training.state import split
+
+
+def test_summary_by_hand():
+    scores = np.eye(3)[[0, 0, 1, 2, 2]]
+    summary = summarize(scores, np.array([0, 1, 1, 2, 0]))
+    assert summary.accuracy == pytest.approx(0.6)
+    np.testing.assert_array_equal(summary.confusion, [[1, 0, 1], [1, 1, 0], [0, 0, 1]])
+    np.testing.assert_allclose(summary.per_class, [0.5, 0.5, 1.0])
+    # Wilson (1927) for 3 of 5
+    np.testing.assert_allclose(summary.interval, [0.2307, 0.8824], atol=1e-4)
+
+
+def test_classes_without_examples_are_nan():
+    summary = summarize(np.eye(3)[[0, 1]], np.array([0, 1]))
+    assert np.isnan(summary.per_class[2])
+
+
+@pytest.mark.parametrize(("num_devices", "batch_size"), [(1, 7), (1, 500), (8, 16)])
+def test_scores_are_those_of_every_image_in_order(npz, num_devices, batch_size):
+    task = tasks.create(f"npz:{npz}")
+    options = {"kernel_size": 3, "width": 1 / 32}
+    model = models.create(
+        "sabour2017_capsnet", task.input_shape, task.num_classes, rngs=nnx.Rngs(0), **options
+    )
+    graphdef, params, rest = split(model)
+    done = []
+    score = scorer(
+        graphdef,
+        task,
+        task.validation,
+        batch_size=batch_size,
+        devices=jax.devices()[:num_devices],
+        progress=done.append,
+    )
+    expected = model(task.validation.images).scores
+    np.testing.assert_allclose(score(params, rest), expected, rtol=1e-5, atol=1e-6)
+    assert done == sorted(done)
+    assert done[-1] == 20

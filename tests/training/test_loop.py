@@ -1,0 +1,193 @@
+import json
+import os
+import shutil
+import signal
+import threading
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+from capsjax.training import loop, signals
+from capsjax.training.metrics import Diverged
+from tests.tiny import tiny_config
+
+ONE = jax.devices()[:1]
+
+
+@pytest.fixture
+def config(npz):
+    return tiny_config(npz)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, npz):
+    """An uninterrupted run, and its directory."""
+    config = tiny_config(npz)
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    return config, directory, loop.train(config, directory, devices=ONE)
+
+
+def same(a: loop.Result, b: loop.Result) -> None:
+    chex.assert_trees_all_equal(
+        jax.tree.map(np.asarray, a.state), jax.tree.map(np.asarray, b.state)
+    )
+    assert a.history.to_json() == b.history.to_json()
+
+
+def test_history(finished):
+    _, directory, (state, history) = finished
+    assert int(state.step) == 14
+    # Every third step, and the end of each epoch of seven.
+    train = [r for r in history.records if r["split"] == "train"]
+    assert [(r["step"], r["steps"]) for r in train] == [
+        (3, 3),
+        (6, 3),
+        (7, 1),
+        (9, 2),
+        (12, 3),
+        (14, 2),
+    ]
+    assert list(history.validation_accuracy()) == [7, 14]
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == history.records
+    assert list((directory / "events").iterdir())
+    assert train[-1]["loss"] < train[0]["loss"]
+
+
+def test_a_finished_run_is_not_repeated(finished, capsys):
+    config, directory, result = finished
+    again = loop.train(config, directory, devices=ONE)
+    assert "finished before" in capsys.readouterr().out
+    same(again, result)
+
+
+# Dispatches of one step each, or as long as can be; stopped in the middle of a logging interval,
+# of an epoch, and at the end of an epoch.
+@pytest.mark.parametrize(
+    ("dispatch_seconds", "stops"), [(0.0, (2, 3, 2)), (2.0, (1, 2, 1))], ids=["short", "long"]
+)
+def test_interrupted_is_bit_identical_with_uninterrupted(
+    finished, config, tmp_path, monkeypatch, dispatch_seconds, stops
+):
+    monkeypatch.setattr(loop, "DISPATCH_SECONDS", dispatch_seconds)
+    for after_dispatches in stops:
+        with monkeypatch.context() as patch:
+            _terminate(after_dispatches, patch)
+            with pytest.raises(signals.Interrupted) as stop:
+                loop.train(config, tmp_path / "run", devices=ONE)
+        assert stop.value.signum == signal.SIGTERM
+    same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
+
+
+def _terminate(after_dispatches, patch):
+    """A real SIGTERM to this process when so many dispatches are done."""
+    left = iter(range(after_dispatches - 1, -1, -1))
+    update = loop.Display.update
+
+    def update_and_terminate(*args):
+        update(*args)
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    patch.setattr(loop.Display, "update", update_and_terminate)
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_the_number_of_devices_does_not_matter(finished, config, tmp_path, count):
+    result = loop.train(config, tmp_path / "run", devices=jax.devices()[:count])
+    for a, b in zip(result.history.records, finished[2].history.records, strict=True):
+        assert a["split"] == b["split"]
+        numbers = a.keys() - {"split"}
+        assert [a[k] for k in numbers] == pytest.approx([b[k] for k in numbers], rel=1e-5)
+
+
+def test_another_config_is_refused(finished, config):
+    directory = finished[1]
+    before = _snapshot(directory)
+    config.training.epochs = 5
+    config.optimizer.learning_rate = 0.1
+    with pytest.raises(ValueError, match="another config") as error:
+        loop.train(config, directory, devices=ONE)
+    assert "optimizer.learning_rate: 0.001 → 0.1" in str(error.value)
+    assert "training.epochs: 2 → 5" in str(error.value)
+    assert _snapshot(directory) == before
+
+
+def test_a_foreign_directory_is_left_alone(config, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="is not empty and no run"):
+        loop.train(config, tmp_path, devices=ONE)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_broken_checkpoint_is_left_alone(finished, config, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(finished[1], directory)
+    for file in (directory / "checkpoints" / "14" / "model").rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[:10])
+    before = _snapshot(directory)
+    with pytest.raises(ValueError, match="cannot be read: it is damaged"):
+        loop.train(config, directory, devices=ONE)
+    assert _snapshot(directory) == before
+
+
+def _snapshot(directory):
+    return {p: p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def test_nan_stops_training_and_names_the_step(config, tmp_path):
+    config.optimizer.learning_rate = 1e30
+    config.optimizer.min_learning_rate = 1e30
+    config.training.epochs = 3
+    with pytest.raises(Diverged, match=r"is (nan|inf|-inf) at step \d+: training stopped") as error:
+        loop.train(config, tmp_path / "run", devices=ONE)
+    assert "there is no checkpoint yet" in str(error.value)
+    assert not list((tmp_path / "run" / "checkpoints").glob("[0-9]*"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("training.batch_size", 25, "multiple of the number of devices, 8, got 25: use 24 or 32"),
+        ("training.batch_size", 400, "more than the 180 training images"),
+        ("training.epochs", 0, "training.epochs must be at least 1"),
+        ("checkpoints.keep", 0, "checkpoints.keep must be at least 1"),
+        ("optimizer.learning_rate", -1.0, "learning_rate must be positive"),
+        ("data.validation_fraction", 1.0, r"validation_fraction must be in \[0, 1\)"),
+        ("data.max_shift", 8, r"max_shift must be in \[0, 8\)"),
+        ("loss.reconstruction_weight", -1.0, "reconstruction_weight must be ≥ 0"),
+        ("model.kernel_size", 5, "smallest is 9×9"),
+    ],
+)
+def test_bad_values(config, tmp_path, key, value, message):
+    section, name = key.split(".")
+    config[section][name] = value
+    with pytest.raises(ValueError, match=message):
+        loop.train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_signals_are_noted_once_and_handlers_come_back():
+    before = signal.getsignal(signal.SIGINT)
+    with signals.received() as numbers:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert numbers == [signal.SIGINT]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_training_in_a_thread_listens_to_no_signals():
+    seen = []
+
+    def run():
+        with signals.received() as numbers:
+            seen.append(numbers)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [[]]

@@ -1,0 +1,74 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.data.tasks import Arrays
+from capsjax.training.parallel import check_batch_size, on_devices, replicate
+from capsjax.training.state import TrainState
+from capsjax.training.step import Batches, run_steps
+
+
+class Echo:
+    """A task whose examples are their own index and key."""
+
+    def training_example(self, key, image, label):
+        return label, jax.random.bits(key)
+
+
+def draws(num_devices, counts, *, num_examples=26, batch_size=8):
+    """What `run_steps` trains on, step by step: the labels and the keys of the global batch."""
+    devices = jax.devices()[:num_devices]
+
+    def update(seen, batch):
+        labels, bits = (jax.lax.all_gather(x, "devices").reshape(-1) for x in batch)
+        return seen._replace(step=seen.step + 1), {"labels": labels, "bits": bits}
+
+    def program(state, arrays, key, count):
+        batches = Batches(num_examples, batch_size, num_devices)
+        state, record = run_steps(
+            state, arrays, key, count, task=Echo(), batches=batches, update=update, capacity=4
+        )
+        return state, record
+
+    run = on_devices(program, devices, 4)
+    arrays = Arrays(np.zeros((num_examples, 1, 1, 1), np.uint8), np.arange(num_examples))
+    state = replicate(TrainState(jnp.int32(0), (), (), ()), devices)
+    arrays, key = replicate((arrays, jax.random.key(1)), devices)
+    records = []
+    for count in counts:
+        state, record = run(state, arrays, key, np.int32(count))
+        records += [
+            (np.asarray(record["labels"][i]), np.asarray(record["bits"][i])) for i in range(count)
+        ]
+    return [np.stack(part) for part in zip(*records, strict=True)]
+
+
+def test_an_epoch_visits_every_example_at_most_once():
+    labels, _ = draws(1, [3, 3, 3])  # three batches of eight out of 26 make an epoch
+    for epoch in range(3):
+        seen = labels[3 * epoch : 3 * epoch + 3].reshape(-1)
+        assert len(set(seen)) == 24
+    assert not np.array_equal(labels[:3], labels[3:6])
+
+
+def test_dispatches_of_any_length_draw_the_same():
+    for a, b in zip(draws(1, [3, 3]), draws(1, [1, 2, 2, 1]), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("num_devices", [2, 4, 8])
+def test_examples_do_not_depend_on_the_number_of_devices(num_devices):
+    for a, b in zip(draws(1, [3]), draws(num_devices, [3]), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_every_example_has_its_own_key():
+    _, bits = draws(1, [3, 3])
+    assert len(np.unique(bits)) == bits.size
+
+
+@pytest.mark.parametrize("batch_size", [0, -8, 12])
+def test_a_batch_that_the_devices_cannot_share(batch_size):
+    with pytest.raises(ValueError, match="multiple of the number of devices, 8"):
+        check_batch_size(batch_size, 8)
