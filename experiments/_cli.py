@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +35,8 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _which(text: str) -> Literal["best", "latest"] | int:
-    if text == "best" or text == "latest":
+def _which(text: str) -> str | int:
+    if text in ("best", "latest"):
         return text
     try:
         return int(text)

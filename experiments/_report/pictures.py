@@ -1,0 +1,47 @@
+"""Arrays to pictures that lie inside the page."""
+
+import base64
+import io
+
+import numpy as np
+from jaxtyping import Num
+from PIL import Image
+
+
+def data_uri(contents: bytes, kind: str) -> str:
+    """A file as an address, `kind` being its MIME type."""
+    return f"data:{kind};base64,{base64.b64encode(contents).decode()}"
+
+
+def png(image: Num[np.ndarray, "h w c"]) -> str:
+    """An image, uint8 or floats in [0, 1], as a data URI.
+
+    One channel is shown grey, three in colour; other numbers of channels side by side in grey.
+    """
+    return _encode(_picture(image))
+
+
+def strip(images: Num[np.ndarray, "k h w c"], gap: int = 2) -> str:
+    """Images of one kind in a row, the page showing through between them, as one data URI."""
+    pictures = [_picture(image) for image in images]
+    width, height = pictures[0].size
+    row = Image.new(
+        "LA" if pictures[0].mode == "L" else "RGBA", ((width + gap) * len(images), height)
+    )
+    for i, picture in enumerate(pictures):
+        row.paste(picture.convert(row.mode), (i * (width + gap), 0))
+    return _encode(row.crop((0, 0, row.width - gap, height)))
+
+
+def _picture(image: Num[np.ndarray, "h w c"]) -> Image.Image:
+    if image.dtype != np.uint8:
+        image = np.round(255 * np.clip(image, 0, 1)).astype(np.uint8)
+    if image.shape[-1] != 3:
+        image = np.concatenate(np.moveaxis(image, -1, 0), axis=1)
+    return Image.fromarray(image)
+
+
+def _encode(picture: Image.Image) -> str:
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    return data_uri(buffer.getvalue(), "image/png")

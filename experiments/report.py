@@ -1,0 +1,72 @@
+"""Shows a trained network on one page: what it learned, mistakes, reconstructions, poses.
+
+  python experiments/report.py runs/mnist
+
+The page is a single HTML file without scripts or links to anything outside: it can be mailed,
+kept, and opened anywhere.
+"""
+
+import argparse
+import shlex
+from pathlib import Path
+
+import _cli
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, metavar="DIR", help="--workdir of experiments/train.py")
+    _cli.add_which(parser)
+    _cli.add_data(parser)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE.html",
+        help="default: report.html in the run's directory",
+    )
+    return parser
+
+
+def main(args: argparse.Namespace) -> None:
+    """Evaluates and writes the page."""
+    import evaluate
+    from _report.page import page
+    from _report.reproduce import train_command
+    from _report.sections import Results
+
+    from capsjax.training import checkpoints, evaluation
+    from capsjax.training.display import console
+
+    terminal = console()
+    checkpoint = checkpoints.read(args.run, args.which)
+    # The checkpoint's own history ends where it was saved; the run may have gone on.
+    history = checkpoints.read(args.run, "latest").history
+    dataset, scores = evaluate.score(checkpoint, args, terminal)
+    results = Results(
+        checkpoint, history, dataset, scores, evaluation.summarize(scores, dataset.labels)
+    )
+    train = train_command(checkpoint.config, args.run)
+    commands = [
+        train or f"# No file of configs/ fits any more; the values are in {args.run}/config.json.",
+        shlex.join(
+            [
+                "python",
+                "experiments/report.py",
+                str(args.run),
+                f"--which={checkpoint.step}",
+                f"--dataset={dataset.name}",
+                f"--split={dataset.split}",
+            ]
+        ),
+    ]
+    file = args.output or args.run / "report.html"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(page(results, evaluate.versions(), commands), encoding="utf-8")
+    terminal.print(f"Written to {file} ({file.stat().st_size / 1e6:.1f} MB).", markup=False)
+
+
+if __name__ == "__main__":
+    _cli.run(parser(), main)

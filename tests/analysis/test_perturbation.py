@@ -1,0 +1,38 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.analysis.perturbation import perturb, symmetric_offsets
+
+
+def test_offsets_of_the_paper():
+    offsets = symmetric_offsets()
+    assert len(offsets) == 11
+    np.testing.assert_allclose(offsets[[0, 1, -1]], [-0.25, -0.2, 0.25], atol=1e-12)
+    assert offsets[5] == 0, "the middle is the unchanged pose, exactly"
+
+
+@pytest.mark.parametrize(("limit", "step"), [(0.25, 0.1), (0.1, 0.2), (0.25, 0.0), (-0.2, 0.1)])
+def test_offsets_that_do_not_fit(limit, step):
+    with pytest.raises(ValueError, match="positive multiple of step"):
+        symmetric_offsets(limit, step)
+
+
+def test_each_element_moves_alone():
+    moved = perturb(jnp.array([1.0, 2.0, 3.0]), jnp.array([-1.0, 0.0]))
+    expected = [
+        [[0.0, 2.0, 3.0], [1.0, 2.0, 3.0]],
+        [[1.0, 1.0, 3.0], [1.0, 2.0, 3.0]],
+        [[1.0, 2.0, 2.0], [1.0, 2.0, 3.0]],
+    ]
+    np.testing.assert_array_equal(moved, expected)
+
+
+def test_batch_axes_and_vmap_agree():
+    poses = jax.random.normal(jax.random.key(0), (2, 5, 4))
+    offsets = symmetric_offsets(limit=0.5, step=0.25)
+    together = perturb(poses, offsets)
+    assert together.shape == (2, 5, 4, 5, 4)
+    one_by_one = jax.vmap(jax.vmap(lambda pose: perturb(pose, offsets)))(poses)
+    np.testing.assert_array_equal(together, one_by_one)

@@ -1,0 +1,51 @@
+"""The scripts, imported and as a user runs them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Python does the same for the folder of a script that it runs.
+sys.path.insert(0, str(ROOT / "experiments"))
+
+
+@pytest.fixture
+def finished_run(tiny_run, tmp_path):
+    """A copy of the tiny run, for scripts that write into a run's directory."""
+    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def script():
+    """Runs `python experiments/NAME ARGUMENTS` with one device."""
+
+    def run(name, *arguments):
+        return subprocess.run(
+            [sys.executable, f"experiments/{name}", *map(str, arguments)],
+            cwd=ROOT,
+            env=os.environ | {"XLA_FLAGS": ""},
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def fails(capsys):
+    """Runs a script's `main` in this process and gives the message of the error it ends with."""
+
+    def run(module, *arguments):
+        import _cli
+
+        with pytest.raises(SystemExit) as stop:
+            _cli.run(module.parser(), module.main, [str(a) for a in arguments])
+        assert stop.value.code not in (0, None)
+        return f"{stop.value.code}\n{capsys.readouterr().err}"
+
+    return run

@@ -1,0 +1,93 @@
+import json
+import re
+import time
+
+import evaluate
+import numpy as np
+import pytest
+
+from capsjax.data import load
+
+
+def run(*arguments):
+    evaluate.main(evaluate.parser().parse_args([str(a) for a in arguments]))
+
+
+def test_as_a_user_runs_it(script, finished_run, npz):
+    done = script("evaluate.py", f"--checkpoint={finished_run}")
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr.strip()
+    assert "\x1b" not in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"test accuracy: \d+\.\d %", last)
+    (file,) = finished_run.glob("evaluation_*_test.json")
+    results = json.loads(file.read_text())
+    assert last == f"test accuracy: {100 * results['accuracy']:.1f} %"
+    assert results["dataset"] == f"npz:{npz}"
+    assert results["images"] == len(load(f"npz:{npz}", "test").labels) == 50
+    assert results["accuracy"] == results["correct"] / 50
+    low, high = results["interval_95"]
+    assert low < results["accuracy"] < high
+    confusion = np.array(results["confusion"])
+    assert confusion.trace() == results["correct"]
+    assert [c["images"] for c in results["per_class"]] == confusion.sum(1).tolist()
+
+
+def test_help_is_instant(script):
+    began = time.monotonic()
+    done = script("evaluate.py", "--help")
+    assert "--checkpoint" in done.stdout
+    assert time.monotonic() - began < 1.5, "JAX takes longer than that to import"
+
+
+def test_another_split_step_and_file(finished_run, tmp_path, capsys):
+    file = tmp_path / "new" / "results.json"
+    run(f"--checkpoint={finished_run}", "--split=train", "--which=latest", f"--output={file}")
+    results = json.loads(file.read_text())
+    assert results["split"] == "train"
+    assert results["images"] == 200
+    assert results["step"] == 14
+    assert capsys.readouterr().out.splitlines()[-1].startswith("train accuracy: ")
+    assert not list(finished_run.glob("evaluation_*"))
+
+
+def test_a_class_without_images_has_no_accuracy(finished_run, npz, tmp_path, capsys):
+    data = load(f"npz:{npz}", "test")
+    kept = data.labels != 3
+    fewer = tmp_path / "fewer.npz"
+    np.savez(
+        fewer,
+        images=data.images,
+        labels=data.labels,
+        test_images=data.images[kept],
+        test_labels=data.labels[kept],
+    )
+    file = tmp_path / "results.json"
+    run(f"--checkpoint={finished_run}", f"--dataset=npz:{fewer}", f"--output={file}")
+    assert json.loads(file.read_text())["per_class"][3]["accuracy"] is None
+    assert re.search(r"3 +│ +0 │ +0 │ +– │", capsys.readouterr().out)
+
+
+def test_names_that_are_paths_make_one_file_name(npz):
+    dataset = load(f"npz:{npz}", "test")._replace(name="folder:/a b/c")
+    assert evaluate.default_file_name(dataset) == "evaluation_folder_a_b_c_test.json"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dataset=digits"], "error: digits has images of 28×28×1, this network takes 8×8×1"),
+        (["--split=tset"], "no split 'tset'"),
+        (["--which=9999"], "there is no step 9999"),
+        (["--which=newest"], "neither best nor latest"),
+        (["--batch_size=100"], "multiple of the number of devices, 8"),
+        (["--output=/dev/null/x.json"], "error: /dev/null: "),
+    ],
+)
+def test_user_mistakes_are_one_line(fails, finished_run, arguments, message):
+    assert message in fails(evaluate, f"--checkpoint={finished_run}", *arguments)
+
+
+def test_no_checkpoint(fails, tmp_path):
+    assert "does not exist" in fails(evaluate, f"--checkpoint={tmp_path / 'none'}")
+    assert "has no checkpoints" in fails(evaluate, f"--checkpoint={tmp_path}")

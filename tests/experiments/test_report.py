@@ -1,0 +1,253 @@
+import base64
+import io
+import re
+import shutil
+import subprocess
+from html import unescape
+from html.parser import HTMLParser
+
+import evaluate
+import numpy as np
+import pytest
+import report
+from _report import pictures, reproduce, sections
+from _report.page import page
+from flax import nnx
+from PIL import Image
+
+from capsjax import models
+from capsjax.data import load
+from capsjax.training import checkpoints, evaluation
+from capsjax.training import config as configs
+
+SECTIONS = ("learning", "confusion", "reconstructions", "poses", "mistakes", "config", "commands")
+
+
+class Page(HTMLParser):
+    """What a page refers to and shows."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.text = [], [], ""
+        self.feed(text)
+        assert not self.open, "every tag is closed"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "link", "img", "source"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def results_of(run, npz, **changes):
+    checkpoint = checkpoints.read(run)
+    dataset = load(f"npz:{npz}", "test")
+    scores = np.asarray(checkpoint.model(dataset.images).scores)
+    summary = evaluation.summarize(scores, dataset.labels)
+    results = sections.Results(checkpoint, checkpoint.history, dataset, scores, summary)
+    return results._replace(**changes)
+
+
+@pytest.fixture(scope="module")
+def results(tiny_run, npz):
+    return results_of(tiny_run, npz)
+
+
+@pytest.fixture(scope="module")
+def text(results):
+    return page(results, evaluate.versions(), ["python experiments/train.py"])
+
+
+def test_as_a_user_runs_it(script, finished_run):
+    done = script("report.py", finished_run)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr.strip()
+    assert f"Written to {finished_run / 'report.html'}" in done.stdout
+    html = Page((finished_run / "report.html").read_text(encoding="utf-8"))
+    assert [s["id"] for s in html.all("section")] == list(SECTIONS)
+    assert f"--workdir={finished_run}" in html.text
+
+
+def test_it_refers_to_nothing_outside(text):
+    html = Page(text)
+    assert not html.all("script")
+    addresses = [a[k] for _, a in html.tags for k in ("src", "srcset", "href") if k in a]
+    assert addresses
+    assert all(address.startswith("data:") for address in addresses)
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_every_picture_has_words_and_can_be_decoded(text):
+    images = Page(text).all("img")
+    assert all(image["alt"] for image in images)
+    kinds = set()
+    for address in {image["src"] for image in images}:
+        kind, _, contents = address.removeprefix("data:").partition(";base64,")
+        contents = base64.b64decode(contents, validate=True)
+        kinds.add(kind)
+        if kind == "image/png":
+            Image.open(io.BytesIO(contents)).load()
+        else:
+            assert b"</svg>" in contents
+    assert kinds == {"image/png", "image/svg+xml"}
+
+
+def test_equal_runs_give_equal_pages(results, text):
+    assert page(results, evaluate.versions(), ["python experiments/train.py"]) == text
+
+
+def test_the_numbers(results, text):
+    html = Page(text)
+    assert f"{100 * results.summary.accuracy:.1f} % test accuracy" in html.text
+    assert "seed" in html.text
+    assert f"step {results.checkpoint.step} of 14" in html.text
+    row = rf'<th scope="row">{results.dataset.class_names[2]}</th>((<td[^>]*>\d*</td>)+)'
+    cells = re.findall(r"<td[^>]*>(\d*)</td>", re.search(row, text)[1])
+    assert [int(cell or 0) for cell in cells] == results.summary.confusion[2].tolist()
+
+
+def test_a_row_per_pose_element_and_eleven_columns(results, text):
+    strips = [a for a in Page(text).all("img") if "moved from −0.25 to +0.25" in a["alt"]]
+    shown = {a["alt"].partition(",")[0] for a in strips}
+    assert len(strips) == 16 * len(shown)
+    assert 1 <= len(shown) <= sections.PERTURBED_IMAGES
+    contents = base64.b64decode(strips[0]["src"].partition(",")[2])
+    assert Image.open(io.BytesIO(contents)).size == (11 * (8 + 2) - 2, 8)
+
+
+def test_the_middle_column_is_the_reconstruction(results):
+    model = results.checkpoint.model
+    output = model(results.dataset.images[:1])
+    label = int(output.scores[0].argmax())
+    moved = sections.decode_moved(model.decoder, output.poses[0], label, np.array([-0.25, 0, 0.25]))
+    assert moved.shape == (16, 3, 8, 8, 1)
+    for element in moved:
+        np.testing.assert_allclose(element[1], output.reconstruction[0], atol=1e-5)
+    assert not np.allclose(moved[:, 0], moved[:, 2], atol=1e-4)
+
+
+def test_worst_mistakes_first(results, text):
+    cards = re.findall(r'alt="Image (\d+), class (\d), taken for (\d)"', text)
+    assert 0 < len(cards) <= sections.MAX_MISTAKES
+    leads = []
+    for index, true, predicted in (map(int, card) for card in cards):
+        scores = results.scores[index]
+        assert results.dataset.labels[index] == true
+        assert scores.argmax() == predicted != true
+        leads.append(scores[predicted] - scores[true])
+    assert leads == sorted(leads, reverse=True)
+
+
+def test_a_network_without_decoder(results):
+    config = results.checkpoint.config
+    rest = {k: v for k, v in config.model.items() if k not in ("name", "decoder")}
+    model = models.create(config.model.name, (8, 8, 1), 10, decoder=False, rngs=nnx.Rngs(0), **rest)
+    changed = results._replace(checkpoint=results.checkpoint._replace(model=model))
+    html = Page(page(changed, {}, []))
+    assert html.text.count("This network has no decoder.") == 2
+    assert [s["id"] for s in html.all("section")] == list(SECTIONS)
+
+
+def test_no_mistakes_and_nothing_but_mistakes(results):
+    labels, classes = results.dataset.labels, np.eye(10, dtype=np.float32)
+    perfect, wrong = (
+        results._replace(scores=s, summary=evaluation.summarize(s, labels))
+        for s in (classes[labels], classes[(labels + 1) % 10])
+    )
+    assert "There are none: every image is classified right." in page(perfect, {}, [])
+    assert "None of the images above is classified right." in page(wrong, {}, [])
+
+
+def test_names_are_text_and_not_html(results):
+    names = tuple(f'<b>"{k}"&' for k in range(10))
+    renamed = results._replace(dataset=results.dataset._replace(class_names=names, name="<i>"))
+    text = page(renamed, {}, ["<script>"])
+    assert not Page(text).all("script")
+    assert not Page(text).all("i")
+    assert '<b>"0"&' in unescape(Page(text).text)
+
+
+def test_pictures_of_any_number_of_channels():
+    def decoded(uri):
+        return Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))
+
+    grey = decoded(pictures.png(np.array([[[0.0], [1.5]]])))
+    np.testing.assert_array_equal(grey, [[0, 255]])
+    assert decoded(pictures.png(np.zeros((4, 5, 3), np.uint8))).mode == "RGB"
+    assert decoded(pictures.png(np.zeros((4, 5, 2), np.uint8))).size == (10, 4)
+    row = np.asarray(decoded(pictures.strip(np.ones((2, 1, 1, 1)), gap=1)))
+    np.testing.assert_array_equal(row[0, :, -1], [255, 0, 255], "transparent between")
+
+
+def test_the_training_command_is_the_nearest_config_and_its_changes(tmp_path):
+    config = configs.default("sabour2017_capsnet", "mnist")
+    config.model.decoder_features = (8, 16)
+    resolved = configs.resolve(config, (28, 28, 1), tuple("0123456789"))
+    assert reproduce.train_command(resolved, tmp_path) == (
+        "python experiments/train.py --config=configs/sabour2017_mnist.py "
+        f"--workdir={tmp_path} '--config.model.decoder_features=(8, 16)'"
+    )
+    with config.unlocked():
+        config.model.of_another_version = 1
+    assert reproduce.train_command(config, tmp_path) is None
+
+
+def test_user_mistakes_are_one_line(fails, finished_run, tmp_path):
+    assert "does not exist" in fails(report, tmp_path / "none")
+    assert "no split 'tset'" in fails(report, finished_run, "--split=tset")
+    assert "error: /dev/null: " in fails(report, finished_run, "--output=/dev/null/x.html")
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+# The page itself forbids scripts; a copy is asked what the browser made of it.
+ASK = """<script>addEventListener("load", () => {
+  const images = [...document.images];
+  document.title = JSON.stringify({
+    images: images.length,
+    decoded: images.filter(image => image.complete && image.naturalWidth > 0).length,
+    loaded: performance.getEntriesByType("resource").map(entry => entry.name)
+      .filter(name => !name.startsWith("data:")).length,
+    wider: document.documentElement.scrollWidth > innerWidth,
+  });
+});</script>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.parametrize("size", ["1200,900", "500,900"])
+def test_in_a_browser(text, tmp_path, size):
+    file = tmp_path / "report.html"
+    asking = text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';")
+    file.write_text(asking.replace("<style>", f"{ASK}<style>", 1), encoding="utf-8")
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={size}",
+            "--enable-logging=stderr",
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+            file.as_uri(),
+        ],
+        text=True,
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    assert "CONSOLE" not in done.stderr, done.stderr
+    count = len(Page(text).all("img"))
+    title = unescape(re.search("<title>(.*?)</title>", done.stdout)[1])
+    assert title == (f'{{"images":{count},"decoded":{count},"loaded":0,"wider":false}}'), (
+        "all decoded, nothing loaded from elsewhere, no sideways scrolling of the page"
+    )
