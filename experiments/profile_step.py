@@ -1,0 +1,140 @@
+"""Where the time of a CapsNet training step goes: each part alone, beside the whole.
+
+  python experiments/profile_step.py --config=configs/sabour2017_mnist.py --batch_size=32
+
+Each part is compiled and run by itself, forward and backward, on arrays of the real shapes; the
+best of several runs counts. The parts need not add up to the step: XLA may overlap or fuse them.
+"""
+
+import argparse
+import platform
+import resource
+import runpy
+import subprocess
+import time
+from functools import partial
+
+import _cli
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", required=True, help="a file of configs/ with a CapsNet")
+    parser.add_argument("--batch_size", type=int, help="default: the config's")
+    parser.add_argument("--data_dir", help="prepared TFDS directory")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each part; default: 5")
+    return parser
+
+
+def main(args: argparse.Namespace) -> None:
+    """Measures and prints a Markdown table."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from flax import nnx
+
+    from capsjax import models
+    from capsjax.data import tasks
+    from capsjax.training import objective, optimizers
+    from capsjax.training.parallel import on_devices, replicate
+    from capsjax.training.state import init_state
+    from capsjax.training.step import Batches, run_steps, update
+
+    config = runpy.run_path(args.config)["get_config"]()
+    batch_size = args.batch_size or config.training.batch_size
+    task = tasks.create(**config.data, data_dir=args.data_dir)
+    model = models.create(
+        **config.model,
+        input_shape=task.input_shape,
+        num_classes=task.num_classes,
+        rngs=nnx.Rngs(config.seed),
+    )
+    optimizer = optimizers.create(**config.optimizer)
+    graphdef, state = init_state(model, optimizer)
+
+    def best(run) -> float:
+        """Seconds of the fastest of `repeats` calls, after one that compiles."""
+        jax.block_until_ready(run())
+        times = []
+        for _ in range(args.repeats):
+            began = time.perf_counter()
+            jax.block_until_ready(run())
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    def forward_backward(module, *inputs):
+        """The time of `module(*inputs)` and its gradients for parameters and inputs."""
+        structure, variables = nnx.split(module)
+
+        @jax.jit
+        def run(variables, cotangent, *inputs):
+            def call(variables, *inputs):
+                out = nnx.merge(structure, variables)(*inputs)
+                return getattr(out, "poses", out)
+
+            _, pullback = jax.vjp(call, variables, *inputs)
+            return pullback(cotangent)
+
+        out = jax.eval_shape(lambda: module(*inputs))
+        cotangent = jnp.ones(getattr(out, "poses", out).shape)
+        return best(lambda: run(variables, cotangent, *inputs))
+
+    key = jax.random.key(0)
+    images = jax.random.uniform(key, (batch_size, *task.input_shape))
+    features = nnx.relu(model.conv(images))
+    children = model.primary(features)
+    poses = model.classes(children).poses
+    mask = jax.nn.one_hot(jnp.arange(batch_size) % task.num_classes, task.num_classes)
+
+    devices = jax.devices()[:1]
+    batches = Batches(len(task.train.labels), batch_size, 1)
+    step = partial(
+        update,
+        graphdef=graphdef,
+        objective=objective.create(**config.loss),
+        optimizer=optimizer,
+    )
+    program = partial(run_steps, task=task, batches=batches, update=step, capacity=1)
+    dispatch = on_devices(program, devices, 4)
+    arguments = replicate((state, task.train, jax.random.key(0)), devices)
+    sample = jax.jit(
+        lambda images, labels: jax.vmap(task.training_example)(
+            jax.random.split(key, batch_size), images, labels
+        )
+    )
+    grads = jax.tree.map(jnp.ones_like, state.params)
+
+    parts = {
+        "first convolution": forward_backward(model.conv, images),
+        "primary capsules (convolution, squash)": forward_backward(model.primary, features),
+        "class capsules (votes, routing)": forward_backward(model.classes, children),
+        "decoder": forward_backward(model.decoder, poses, mask),
+        "optimizer": best(partial(jax.jit(optimizer.update), grads, state.opt_state, state.params)),
+        "drawing the batch": best(
+            lambda: sample(task.train.images[:batch_size], task.train.labels[:batch_size])
+        ),
+        "host: an empty dispatch, per 10 steps": best(lambda: dispatch(*arguments, np.int32(0)))
+        / 10,
+    }
+    whole = best(lambda: dispatch(*arguments, np.int32(1)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    print(
+        f"{config.model.name} on {task.name}, batch {batch_size}; {devices[0].device_kind}, "
+        f"{platform.machine()}, jax {jax.__version__}, commit {commit}\n"
+    )
+    print("| part | seconds | of the step |\n| --- | ---: | ---: |")
+    for name, seconds in (*parts.items(), ("sum of the parts", sum(parts.values()))):
+        print(f"| {name} | {seconds:.4f} | {seconds / whole:.1%} |")
+    print(f"| **training step** | **{whole:.4f}** | {batch_size / whole:,.0f} images/s |")
+    print(f"\npeak resident memory of the process: {peak:.2f} GiB")
+
+
+if __name__ == "__main__":
+    _cli.run(parser(), main)
