@@ -1,9 +1,6 @@
 """Pure functions on capsule poses. All act on the trailing axis and know nothing of batches."""
 
-from collections.abc import Sequence
-
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Shaped
 
 
@@ -43,40 +40,6 @@ def mask_poses(
     """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees."""
     masked = poses * mask[..., None].astype(poses.dtype)
     return masked.reshape(*masked.shape[:-2], -1)
-
-
-def windows(
-    x: Shaped[Array, "*batch h w c"],
-    size: tuple[int, int],
-    strides: tuple[int, int] = (1, 1),
-    padding: str | Sequence[tuple[int, int]] = "VALID",
-) -> Shaped[Array, "*batch h_out w_out window c"]:
-    """All `size` windows of a map, as strided slices: axis -2 runs over a window row by row.
-
-    `padding` is "VALID", "SAME" (zeros, the TensorFlow rule) or ((top, bottom), (left, right)).
-    """
-    spatial = x.shape[-3:-1]
-    if isinstance(padding, str):
-        padding = lax.padtype_to_pads(spatial, size, strides, padding)
-    no_padding = [(0, 0)] * (x.ndim - 3)
-    x = jnp.pad(x, [*no_padding, *padding, (0, 0)])
-    h_out, w_out = ((n - k) // s + 1 for n, k, s in zip(x.shape[-3:-1], size, strides, strict=True))
-    if h_out < 1 or w_out < 1:
-        raise ValueError(
-            f"windows of {size[0]}×{size[1]} do not fit a map of {spatial[0]}×{spatial[1]} "
-            f"(padding {padding}): use a larger map or a smaller window"
-        )
-    slices = [
-        x[
-            ...,
-            dy : dy + (h_out - 1) * strides[0] + 1 : strides[0],
-            dx : dx + (w_out - 1) * strides[1] + 1 : strides[1],
-            :,
-        ]
-        for dy in range(size[0])
-        for dx in range(size[1])
-    ]
-    return jnp.stack(slices, axis=-2)
 
 
 def to_unit(image: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -3,11 +3,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from jax import lax
 
-from capsjax.functional import mask_poses, safe_norm, squash, to_unit, windows
+from capsjax.functional import mask_poses, safe_norm, squash, to_unit
 
 
 def test_squash_of_a_known_vector():
@@ -44,28 +41,6 @@ def test_narrow_types_are_computed_in_float32():
 def test_mask_poses_keeps_only_the_chosen_class():
     poses = jnp.arange(1.0, 7.0).reshape(3, 2)
     np.testing.assert_array_equal(mask_poses(poses, jnp.array([0, 1, 0])), [0, 0, 3, 4, 0, 0])
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    kernel=st.integers(1, 4),
-    stride=st.integers(1, 3),
-    padding=st.sampled_from(["VALID", "SAME", ((1, 2), (0, 1))]),
-)
-def test_windows_are_xlas_patches(kernel, stride, padding):
-    x = np.random.default_rng(0).normal(size=(2, 7, 6, 3)).astype(np.float32)
-    ours = windows(jnp.asarray(x), (kernel, kernel), (stride, stride), padding)
-    theirs = lax.conv_general_dilated_patches(
-        x, (kernel, kernel), (stride, stride), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-    # XLA runs over channels first, then over the window.
-    theirs = theirs.reshape(*theirs.shape[:-1], 3, kernel * kernel).swapaxes(-1, -2)
-    np.testing.assert_array_equal(ours, theirs)
-
-
-def test_windows_larger_than_the_map():
-    with pytest.raises(ValueError, match=r"windows of 5×5 do not fit a map of 3×4"):
-        windows(jnp.zeros((1, 3, 4, 1)), (5, 5))
 
 
 def test_to_unit():

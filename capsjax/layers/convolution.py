@@ -1,22 +1,18 @@
 """The one place that knows how a convolution is computed on which backend."""
 
-from collections.abc import Sequence
-from functools import partial
-
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.functional import windows
-
-Padding = str | Sequence[tuple[int, int]]
+from capsjax.routing import pose_patches
+from capsjax.routing.patches import Padding
 
 
 def convolve(
     images: Float[Array, "n h w c"],
-    kernel: Float[Array, "kh kw c features"],
-    strides: tuple[int, int] = (1, 1),
+    kernel: Float[Array, "k k c features"],
+    stride: int = 1,
     padding: Padding = "VALID",
     precision: lax.PrecisionLike = None,
 ) -> Float[Array, "n h_out w_out features"]:
@@ -26,18 +22,19 @@ def convolve(
     matrix product over patches for the primary capsules' 9×9 stride 2); accelerators have it in
     hardware. The choice is made when the program is lowered, so an exported model carries both.
     """
+    options = (stride, padding, precision)
     return lax.platform_dependent(
         images,
         kernel,
-        cpu=partial(convolve_patches, strides=strides, padding=padding, precision=precision),
-        default=partial(convolve_native, strides=strides, padding=padding, precision=precision),
+        cpu=lambda x, w: convolve_patches(x, w, *options),
+        default=lambda x, w: convolve_native(x, w, *options),
     )
 
 
 def convolve_native(
     images: Float[Array, "n h w c"],
-    kernel: Float[Array, "kh kw c features"],
-    strides: tuple[int, int] = (1, 1),
+    kernel: Float[Array, "k k c features"],
+    stride: int = 1,
     padding: Padding = "VALID",
     precision: lax.PrecisionLike = None,
 ) -> Float[Array, "n h_out w_out features"]:
@@ -45,7 +42,7 @@ def convolve_native(
     return lax.conv_general_dilated(
         images,
         kernel,
-        strides,
+        (stride, stride),
         padding,
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
         precision=precision,
@@ -54,16 +51,14 @@ def convolve_native(
 
 def convolve_patches(
     images: Float[Array, "n h w c"],
-    kernel: Float[Array, "kh kw c features"],
-    strides: tuple[int, int] = (1, 1),
+    kernel: Float[Array, "k k c features"],
+    stride: int = 1,
     padding: Padding = "VALID",
     precision: lax.PrecisionLike = None,
 ) -> Float[Array, "n h_out w_out features"]:
     """The same as one matrix product over all patches."""
-    kh, kw, channels, features = kernel.shape
-    patches = windows(images, (kh, kw), strides, padding)
-    patches = patches.reshape(*patches.shape[:-2], kh * kw * channels)
-    return jnp.dot(patches, kernel.reshape(-1, features), precision=precision)
+    patches = pose_patches(images, kernel.shape[0], stride=stride, padding=padding, pose_axes=0)
+    return jnp.dot(patches, kernel.reshape(-1, kernel.shape[-1]), precision=precision)
 
 
 def conv2d(
@@ -72,11 +67,14 @@ def conv2d(
     kernel_size: int,
     *,
     strides: int = 1,
-    padding: str = "VALID",
+    padding: str | int = "VALID",
     use_bias: bool = True,
     rngs: nnx.Rngs,
 ) -> nnx.Conv:
-    """An `nnx.Conv` with a square kernel that computes by `convolve`."""
+    """An `nnx.Conv` with a square kernel that computes by `convolve`.
+
+    `padding` is "SAME", "VALID" or the number of zeros on each side.
+    """
     return nnx.Conv(
         in_features,
         out_features,
@@ -89,8 +87,8 @@ def conv2d(
     )
 
 
-def _conv_general_dilated(
-    images, kernel, strides, padding, *, precision, **undilated_and_ungrouped
-):
+def _conv_general_dilated(images, kernel, strides, padding, *, precision, **undilated_ungrouped):
     """`convolve` behind the signature that `nnx.Conv` calls; `conv2d` sets nothing it drops."""
-    return convolve(images, kernel, strides, padding, precision)
+    if not isinstance(padding, str):
+        images, padding = jnp.pad(images, [(0, 0), *padding, (0, 0)]), "VALID"
+    return convolve(images, kernel, strides[0], padding, precision)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from capsjax.routing import LinearVotes, Routed, dynamic_routing
 
+
 class DenseCapsules(nnx.Module):
     """Fully connected capsules: v_ij = u_i W_ij, then a routing procedure.
 
