@@ -35,7 +35,7 @@ def main(args: argparse.Namespace) -> None:
     import evaluate
     from _report.page import page
     from _report.reproduce import train_command
-    from _report.sections import Results
+    from _report.results import Results
 
     from capsjax.training import checkpoints, evaluation
     from capsjax.training.display import console

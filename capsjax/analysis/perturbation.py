@@ -1,5 +1,8 @@
 """What each number of a pose means, seen by moving it."""
 
+from collections.abc import Callable
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -28,3 +31,26 @@ def perturb(
     d = poses.shape[-1]
     moves = jnp.asarray(offsets, poses.dtype)[:, None] * jnp.eye(d, dtype=poses.dtype)[:, None, :]
     return poses[..., None, None, :] + moves
+
+
+def reconstruct_perturbed(
+    decoder: Callable[[jax.Array, jax.Array], jax.Array],
+    poses: Float[jax.Array, "classes d"],
+    label: int,
+    offsets: Float[np.ndarray, "k"],
+) -> Float[np.ndarray, "d k h w c"]:
+    """One image's reconstructions, every element of the pose of class `label` moved.
+
+    Args:
+      decoder: from [n, classes, d] poses and [n, classes] masks to images, as a model's.
+      poses: the class poses of the image.
+      label: the class that the decoder is to see.
+      offsets: see `perturb`.
+    """
+    num_classes, d = poses.shape
+    moved = perturb(poses[label], offsets).reshape(-1, 1, d)
+    # The decoder sees the masked class alone, so the others may hold the same pose.
+    everywhere = jnp.broadcast_to(moved, (len(moved), num_classes, d))
+    mask = jnp.broadcast_to(jax.nn.one_hot(label, num_classes), (len(moved), num_classes))
+    images = np.asarray(decoder(everywhere, mask))
+    return images.reshape(d, len(offsets), *images.shape[1:])

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from _report import sections
-from _report.sections import Results
+from _report import decoded, numbers
+from _report.mistakes import mistakes
+from _report.results import Results, examples
 
 # A browser that reads this loads nothing from outside and runs no script, whatever else is here.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -15,18 +16,18 @@ STYLE = Path(__file__).with_name("page.css")
 def page(results: Results, versions: dict[str, str], commands: Sequence[str]) -> str:
     """One HTML document that refers to nothing outside itself."""
     config, dataset = results.checkpoint.config, results.dataset
-    examples = sections.examples(results)
+    shown = examples(results)
     title = escape(f"{config.model.name} on {dataset.name}")
     body = "\n".join(
         [
-            sections.header(results, versions),
-            sections.learning(results),
-            sections.confusion(results),
-            sections.reconstructions(results, examples),
-            sections.poses(results, examples),
-            sections.mistakes(results),
-            sections.settings(config),
-            sections.commands(commands),
+            numbers.header(results, versions),
+            numbers.learning(results),
+            numbers.confusion(results),
+            decoded.reconstructions(results, shown),
+            decoded.poses(results, shown),
+            mistakes(results),
+            numbers.settings(config),
+            numbers.commands(commands),
         ]
     )
     return f"""<!doctype html>

@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.analysis.perturbation import perturb, symmetric_offsets
+from capsjax.analysis.perturbation import perturb, reconstruct_perturbed, symmetric_offsets
+from capsjax.functional import mask_poses
 
 
 def test_offsets_of_the_paper():
@@ -36,3 +37,15 @@ def test_batch_axes_and_vmap_agree():
     assert together.shape == (2, 5, 4, 5, 4)
     one_by_one = jax.vmap(jax.vmap(lambda pose: perturb(pose, offsets)))(poses)
     np.testing.assert_array_equal(together, one_by_one)
+
+
+def test_the_decoder_sees_the_moved_pose_of_one_class():
+    def decoder(poses, mask):
+        return mask_poses(poses, mask).reshape(-1, 3, 2, 1)  # what it sees, as an image
+
+    poses = jnp.arange(6.0).reshape(3, 2)
+    images = reconstruct_perturbed(decoder, poses, 1, np.array([-1.0, 0.0, 1.0]))
+    assert images.shape == (2, 3, 3, 2, 1)
+    np.testing.assert_array_equal(images[:, :, [0, 2]], 0)
+    np.testing.assert_array_equal(images[0, :, 1, :, 0], [[1, 3], [2, 3], [3, 3]])
+    np.testing.assert_array_equal(images[1, :, 1, :, 0], [[2, 2], [2, 3], [2, 4]])

@@ -1,0 +1,109 @@
+"""The sections of pictures that the decoder makes."""
+
+from html import escape
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from _report.html import section
+from _report.pictures import png, strip
+from _report.results import Examples, Results
+from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
+
+PERTURBED_IMAGES = 4
+
+
+def reconstructions(results: Results, examples: Examples) -> str:
+    """Inputs beside what the decoder makes of their class capsule."""
+    title, dataset = "Reconstructions", results.dataset
+    if examples.output.reconstruction is None:
+        return section("reconstructions", title, "This network has no decoder.")
+    decoded = iter(np.asarray(examples.output.reconstruction))
+    rows = []
+    for label, places in examples.by_class.items():
+        pairs = "".join(_pair(results, i, next(decoded)) for i in places)
+        name = escape(dataset.class_names[label])
+        rows.append(f'<tr><th scope="row">{name}</th><td>{pairs}</td></tr>')
+    text = (
+        f"The first images of each class in the {dataset.split} split, and to the right of each "
+        "what the decoder makes of the class capsule with the highest score alone. An arrow names "
+        "that class where it is wrong."
+    )
+    left_out = len(np.unique(dataset.labels)) - len(examples.by_class)
+    if left_out:
+        text += f" {left_out} more classes are not shown."
+    body = f'<table class="pairs"><tbody>{"".join(rows)}</tbody></table>'
+    return section("reconstructions", title, text, body)
+
+
+def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c"]) -> str:
+    names, image = results.dataset.class_names, results.dataset.images[index]
+    true, predicted = (names[k] for k in (results.dataset.labels[index], results.predicted[index]))
+    arrow = "" if results.right[index] else f"<figcaption>→ {escape(predicted)}</figcaption>"
+    return (
+        '<figure class="pair">'
+        f'<img src="{png(image)}" alt="{escape(f"Image {index}, class {true}")}">'
+        f'<img src="{png(reconstruction)}" '
+        f'alt="{escape(f"Its reconstruction from the capsule of class {predicted}")}">'
+        f"{arrow}</figure>"
+    )
+
+
+def poses(results: Results, examples: Examples) -> str:
+    """Each element of the class capsule's pose moved (Sabour et al. 2017, figure 4)."""
+    title, dataset, output = "What the pose elements mean", results.dataset, examples.output
+    if output.poses is None or output.reconstruction is None:
+        lacks = "class poses" if output.poses is None else "decoder"
+        return section("poses", title, f"This network has no {lacks}.")
+    # Of each class the first that is classified right: its pose is that of its true class.
+    pose_of = dict(zip(chain.from_iterable(examples.by_class.values()), output.poses, strict=True))
+    firsts = [next((i for i in p if results.right[i]), None) for p in examples.by_class.values()]
+    known = [i for i in firsts if i is not None]
+    if not known:
+        return section("poses", title, "None of the images above is classified right.")
+    spread = np.linspace(0, len(known) - 1, min(PERTURBED_IMAGES, len(known))).round().astype(int)
+    offsets = symmetric_offsets()
+    model: Any = results.checkpoint.model  # which modules it has differs
+    figures = []
+    for index in (known[k] for k in spread):
+        label = int(dataset.labels[index])
+        moved = reconstruct_perturbed(model.decoder, pose_of[index], label, offsets)
+        figures.append(
+            _perturbed(dataset.images[index], dataset.class_names[label], moved, offsets)
+        )
+    return section(
+        "poses",
+        title,
+        "Each row moves one element of the class capsule's pose from "
+        f"{_signed(offsets[0])} to {_signed(offsets[-1])} in steps of "
+        f"{offsets[1] - offsets[0]:.2f} and decodes the result; the middle column is the "
+        "unchanged reconstruction.",
+        f'<div class="perturbed">{"".join(figures)}</div>',
+    )
+
+
+def _perturbed(
+    image: UInt8[np.ndarray, "h w c"],
+    name: str,
+    moved: Float[np.ndarray, "d k h w c"],
+    offsets: Float[np.ndarray, "k"],
+) -> str:
+    ends = f"{_signed(offsets[0])} to {_signed(offsets[-1])}"
+    rows = "".join(
+        f'<tr><th scope="row">{e}</th><td><img src="{strip(row)}" '
+        f'alt="{escape(f"Class {name}, element {e} moved from {ends}")}"></td></tr>'
+        for e, row in enumerate(moved)
+    )
+    return (
+        f'<figure><figcaption><img src="{png(image)}" alt="{escape(f"An image of class {name}")}">'
+        f'Class {escape(name)}</figcaption><table><thead><tr><td></td><th><div class="ends">'
+        f"<span>{_signed(offsets[0])}</span><span>0</span><span>{_signed(offsets[-1])}</span></div>"
+        f"</th></tr></thead><tbody>{rows}</tbody></table></figure>"
+    )
+
+
+def _signed(offset: float) -> str:
+    # A true minus sign; and no sign on what rounds to zero.
+    return f"{offset:+.2f}".replace("-", "−") if round(offset, 2) else "0"
