@@ -1,5 +1,10 @@
-"""Losses of one example; batches by `jax.vmap`."""
+"""Losses of one example; batches by `jax.vmap`.
 
+Margin and spread loss take presences in [0, 1], such as the lengths of squashed capsules. The
+cross-entropies take logits; `length_logits` makes them of lengths.
+"""
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -29,8 +34,54 @@ def margin_loss(
     return jnp.sum(label * present + down_weight * (1 - label) * absent)
 
 
+def spread_loss(
+    presences: Float[Array, "classes"], label: Float[Array, "classes"], *, margin: float = 0.9
+) -> Float[Array, ""]:
+    """Σ_{k≠t} max(0, m − (a_t − a_k))²   (Hinton et al. 2018, eq. 3).
+
+    With several present classes t, the sum over all pairs of a present and an absent class.
+
+    Args:
+      presences: a_k in [0, 1].
+      label: 1 for every class that is present, else 0.
+      margin: m; the paper raises it from 0.2 to 0.9 in the course of training.
+    """
+    presences, label = at_least_float32(presences), at_least_float32(label)
+    short = jnp.maximum(0, margin - (presences[:, None] - presences[None, :]))
+    return jnp.einsum("t,k,tk->", label, 1 - label, jnp.square(short))
+
+
+def cross_entropy(
+    logits: Float[Array, "classes"], label: Float[Array, "classes"]
+) -> Float[Array, ""]:
+    """−Σ_k T_k log softmax(logits)_k, T_k = 1 for every class that is present, else 0."""
+    return -jnp.sum(at_least_float32(label) * jax.nn.log_softmax(at_least_float32(logits)))
+
+
+def sigmoid_cross_entropy(
+    logits: Float[Array, "classes"], label: Float[Array, "classes"]
+) -> Float[Array, ""]:
+    """−Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class for itself."""
+    logits, label = at_least_float32(logits), at_least_float32(label)
+    present, absent = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
+    return -jnp.sum(label * present + (1 - label) * absent)
+
+
+def length_logits(
+    lengths: Float[Array, "*batch classes"], *, scale: float = 10.0
+) -> Float[Array, "*batch classes"]:
+    """Lengths of capsules as logits: scale · (|p_k| − ½).
+
+    Gu et al. 2021 train capsules by cross-entropy and do not say how. An affine map is smooth at
+    length 0 and, unlike log(|p| / (1 − |p|)), still means something where there is no squash and
+    lengths exceed 1. A `scale` of 10 takes the margin loss's lengths 0.1 and 0.9 to ±4, a
+    probability of 0.98; with 1, softmax over ten squashed lengths could not fall below 1.46.
+    """
+    return scale * (at_least_float32(lengths) - 0.5)
+
+
 def reconstruction_loss(
-    reconstruction: Float[Array, "h w c"], image: Float[Array, "h w c"]
+    reconstruction: Float[Array, "*targets h w c"], image: Float[Array, "*targets h w c"]
 ) -> Float[Array, ""]:
     """Sum of squared differences of the pixels (Sabour et al. 2017, section 4.1)."""
     difference = at_least_float32(reconstruction) - at_least_float32(image)

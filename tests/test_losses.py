@@ -1,8 +1,19 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from capsjax.losses import margin_loss, reconstruction_loss
+from capsjax.losses import (
+    cross_entropy,
+    length_logits,
+    margin_loss,
+    reconstruction_loss,
+    sigmoid_cross_entropy,
+    spread_loss,
+)
+
+TWO_OF_FOUR = jnp.array([1.0, 0.0, 1.0, 0.0])
 
 
 def test_margin_loss_by_hand():
@@ -18,6 +29,53 @@ def test_margin_loss_is_zero_when_all_margins_are_kept():
 def test_margin_loss_takes_several_present_classes():
     loss = margin_loss(jnp.array([0.5, 0.5, 0.0]), jnp.array([1.0, 1.0, 0.0]))
     assert loss == pytest.approx(2 * 0.16, rel=1e-6)
+
+
+def test_spread_loss_by_hand():
+    # a_t − a_k is 0.4, 0.6: short of the margin 0.5 by 0.1 for the first alone
+    loss = spread_loss(jnp.array([0.8, 0.4, 0.2]), jnp.array([1.0, 0.0, 0.0]), margin=0.5)
+    assert loss == pytest.approx(0.01, rel=1e-5)
+
+
+def test_spread_loss_compares_every_present_with_every_absent_class():
+    presences = jnp.array([0.8, 0.4, 0.5, 0.2])
+    pairs = [(0, 1), (0, 3), (2, 1), (2, 3)]
+    expected = sum(max(0, 0.9 - float(presences[t] - presences[k])) ** 2 for t, k in pairs)
+    assert spread_loss(presences, TWO_OF_FOUR) == pytest.approx(expected, rel=1e-5)
+
+
+def test_cross_entropies_are_those_of_optax():
+    logits = jnp.array([2.0, -1.0, 30.0, 0.5])
+    label = jax.nn.one_hot(3, 4)
+    np.testing.assert_allclose(
+        cross_entropy(logits, label), optax.softmax_cross_entropy(logits, label), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        sigmoid_cross_entropy(logits, TWO_OF_FOUR),
+        optax.sigmoid_binary_cross_entropy(logits, TWO_OF_FOUR).sum(),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, sigmoid_cross_entropy])
+@pytest.mark.parametrize("logit", [-1e4, 1e4])
+def test_cross_entropies_of_extreme_logits_are_finite(loss, logit):
+    value, gradient = jax.value_and_grad(loss)(jnp.array([logit, 0.0]), jnp.array([1.0, 0.0]))
+    assert jnp.isfinite(value)
+    assert jnp.isfinite(gradient).all()
+
+
+def test_lengths_become_logits_around_one_half():
+    logits = length_logits(jnp.array([0.1, 0.5, 0.9, 1.4]))
+    np.testing.assert_allclose(logits, [-4, 0, 4, 9], atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, sigmoid_cross_entropy, margin_loss, spread_loss])
+def test_losses_compute_in_float32(loss):
+    presences = jnp.array([0.3, 0.6, 0.1, 0.9], jnp.bfloat16)
+    value = loss(presences, TWO_OF_FOUR)
+    assert value.dtype == jnp.float32
+    np.testing.assert_allclose(value, loss(presences.astype(jnp.float32), TWO_OF_FOUR), rtol=1e-6)
 
 
 def test_losses_of_narrow_types_are_summed_in_float32():
