@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> None:
     key = jax.random.key(0)
     images = jax.random.uniform(key, (batch_size, *task.input_shape))
     features = nnx.relu(model.conv(images))
-    children = model.primary(features)
+    children = model.primary(features).reshape(batch_size, -1, model.primary.pose_size)
     poses = model.classes(children).poses
     mask = jax.nn.one_hot(jnp.arange(batch_size) % task.num_classes, task.num_classes)
 

@@ -1,32 +1,36 @@
 """Capsules that every capsule below votes for."""
 
-import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from capsjax.layers.transforms import Form, kernel_shape, linear_votes, unit_sums
 from capsjax.routing import LinearVotes, Routed, dynamic_routing
 
 
 class DenseCapsules(nnx.Module):
-    """Fully connected capsules: v_ij = u_i W_ij, then a routing procedure.
+    """Fully connected capsules: v_ij = P_i W_ij, then a routing procedure.
 
-    Sabour et al. 2017, section 4 (DigitCaps). `routing(votes, bias=...)` is any procedure of
-    `capsjax.routing` that takes votes alone; options are bound with `functools.partial`.
+    Sabour et al. 2017, section 4 (DigitCaps). `routing(votes, …)` is any procedure of
+    `capsjax.routing`, its options bound with `functools.partial`, or a module around one that holds
+    what it learns (`InvertedAttention`, `EMRouting`).
 
     Args:
       num_children: I, the number of capsules below.
-      in_pose: size of their poses.
+      in_pose: D_in, the size of their poses.
       num_parents: J, the number of capsules here.
-      out_pose: size of the poses here.
+      out_pose: D_out, the size of the poses here.
+      form: "vector", W [I, D_in, J, D_out], or "matrix", W [I, √D, J, √D] for poses of √D×√D.
+      shared: one W_j for all children, W [1, …] (the transform of Aff-CapsNet, Gu et al. 2021).
       routing: the procedure.
-      kernel_init: of W [I, D_in, J, D_out]; by default a truncated normal with standard deviation
-        J / √(I·D_out), so that with uniform couplings and children of length 1 the sums
-        Σ_i c_ij v_ij have length about 1. Where they start much shorter, squash, quadratic near
-        0, lets next to no gradient through, and stacked layers do not learn.
-      use_bias: add a learned bias to Σ_i c_ij v_ij (the released code of the paper has one).
+      use_bias: add a learned bias to Σ_i c_ij v_ij (the released code of Sabour et al. has one);
+        for procedures that take `bias`.
+      kernel_init: of W; see `unit_sums` for the default.
+
+    Raises:
+      ValueError: a size < 1, or one that `form` cannot have.
     """
 
     def __init__(
@@ -36,17 +40,18 @@ class DenseCapsules(nnx.Module):
         num_parents: int,
         out_pose: int,
         *,
+        form: Form = "vector",
+        shared: bool = False,
         routing: Callable[..., Routed] = dynamic_routing,
         use_bias: bool = False,
         kernel_init: nnx.Initializer | None = None,
         rngs: nnx.Rngs,
     ):
         self.routing = routing
-        if kernel_init is None:
-            kernel_init = nnx.initializers.truncated_normal(
-                num_parents / math.sqrt(num_children * out_pose)
-            )
-        shape = (num_children, in_pose, num_parents, out_pose)
+        shape = kernel_shape(num_children, in_pose, num_parents, out_pose, form)
+        if shared:
+            shape = (1, *shape[1:])
+        kernel_init = kernel_init or unit_sums(num_children)
         self.kernel = nnx.Param(kernel_init(rngs.params(), shape, jnp.float32))
         self.bias = (
             nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
@@ -54,7 +59,19 @@ class DenseCapsules(nnx.Module):
             else nnx.data(None)
         )
 
-    def __call__(self, poses: Float[Array, "*batch children d"]) -> Routed:
-        """Routes `poses` to the parents: poses [..., J, D] and couplings [..., I, J]."""
-        votes = LinearVotes(poses[..., None, :], self.kernel[...])
-        return self.routing(votes, bias=None if self.bias is None else self.bias[...])
+    def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes:
+        """The votes v_ij of `poses`, not yet computed."""
+        return linear_votes(poses, self.kernel[...])
+
+    def __call__(self, poses: Float[Array, "*batch I D"], *state: Array | None) -> Routed:
+        """Routes `poses` to the parents.
+
+        Args:
+          poses: of the children.
+          *state: what the procedure takes after the votes, such as previous poses.
+
+        Returns:
+          Poses [..., J, D] and couplings [..., I, J].
+        """
+        bias = {} if self.bias is None else {"bias": self.bias[...]}
+        return self.routing(self.votes(poses), *state, **bias)

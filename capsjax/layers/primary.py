@@ -11,9 +11,20 @@ from capsjax.layers.convolution import conv2d
 
 
 class PrimaryCapsules(nnx.Module):
-    """A convolution whose output channels are read as `channels` capsules per position.
+    """A convolution whose output features are read as `channels` capsules per position.
 
     Sabour et al. 2017, section 4: 9×9 with stride 2, 32 channels of 8-dimensional capsules.
+
+    Args:
+      in_features: channels of the feature map.
+      channels: C, the capsules per position.
+      pose_size: D.
+      kernel_size: of the convolution.
+      strides: of the convolution.
+      padding: of the convolution: "VALID", "SAME" or the zeros on each side.
+      use_bias: of the convolution.
+      activation: a function or module of the poses [n, H, W, C, D]: squash, `nnx.LayerNorm(D)`,
+        ReLU then a `CapsuleActivation`, the identity.
     """
 
     def __init__(
@@ -24,7 +35,8 @@ class PrimaryCapsules(nnx.Module):
         *,
         kernel_size: int = 9,
         strides: int = 2,
-        padding: str = "VALID",
+        padding: str | int = "VALID",
+        use_bias: bool = True,
         activation: Callable[[jax.Array], jax.Array] = squash,
         rngs: nnx.Rngs,
     ):
@@ -37,10 +49,11 @@ class PrimaryCapsules(nnx.Module):
             kernel_size,
             strides=strides,
             padding=padding,
+            use_bias=use_bias,
             rngs=rngs,
         )
 
-    def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n children d"]:
-        """Poses of all capsules, positions row by row, the channels of a position together."""
+    def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out C D"]:
+        """The capsules' poses on the grid of the convolution."""
         maps = self.conv(features)
-        return self.activation(maps.reshape(maps.shape[0], -1, self.pose_size))
+        return self.activation(maps.reshape(*maps.shape[:-1], self.channels, self.pose_size))

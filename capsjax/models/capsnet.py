@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from capsjax.functional import safe_norm, to_unit
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d
@@ -119,6 +119,7 @@ class CapsNet(nnx.Module):
         images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
         *,
         mask: Float[Array, "n classes"] | None = None,
+        keys: PRNGKeyArray | None = None,
         capture: bool = False,
     ) -> Output:
         """Classifies and reconstructs a batch.
@@ -127,11 +128,13 @@ class CapsNet(nnx.Module):
           images: floats in [0, 1], or uint8, which are scaled to [0, 1].
           mask: which class poses the decoder sees: the true class in training. None: the class
             with the longest capsule.
+          keys: not used: nothing here is random.
           capture: return what the routings gave, by layer name.
         """
         check_images(images, self.input_shape)
         features = nnx.relu(self.conv(to_unit(images)))
-        routed = self.classes(self.primary(features))
+        poses = self.primary(features)
+        routed = self.classes(poses.reshape(poses.shape[0], -1, poses.shape[-1]))
         lengths = safe_norm(routed.poses)
         reconstruction = None
         if self.decoder is not None:

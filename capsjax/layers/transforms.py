@@ -1,0 +1,75 @@
+"""Kernels of capsule transforms: the W of v_ij = P_i W_ij, for every kind of pose."""
+
+import math
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from capsjax.routing import LinearVotes
+
+# How a pose of D numbers meets its kernel: as one row of D, or as a matrix of √D × √D.
+Form = Literal["vector", "matrix"]
+
+
+def kernel_shape(
+    num_children: int, in_pose: int, num_parents: int, out_pose: int, form: Form
+) -> tuple[int, int, int, int]:
+    """The shape [I, X, J, Y] of W: X = D_in and Y = D_out for vectors, X = Y = √D for matrices.
+
+    Raises:
+      ValueError: an unknown `form`, a size < 1, or poses that are no square matrices of one size.
+    """
+    sizes = {
+        "num_children": num_children,
+        "in_pose": in_pose,
+        "num_parents": num_parents,
+        "out_pose": out_pose,
+    }
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+    if form == "vector":
+        return num_children, in_pose, num_parents, out_pose
+    if form != "matrix":
+        raise ValueError(f'form must be "vector" or "matrix", got {form!r}')
+    if in_pose != out_pose:
+        raise ValueError(
+            f"matrix poses keep their size: in_pose {in_pose} and out_pose {out_pose} must be "
+            'equal, or use form="vector"'
+        )
+    side = math.isqrt(in_pose)
+    if side * side != in_pose:
+        raise ValueError(
+            f"matrix poses need a square pose size: {in_pose} is none, the nearest are "
+            f'{side**2} and {(side + 1) ** 2}; or use form="vector"'
+        )
+    return num_children, side, num_parents, side
+
+
+def unit_sums(num_children: int) -> nnx.Initializer:
+    """A truncated normal with standard deviation J / √(I·Y), the layers' default.
+
+    With uniform couplings and children of length 1 the sums Σ_i c_ij v_ij then have length about 1.
+    Where they start much shorter, squash, quadratic near 0, lets next to no gradient through, and
+    stacked layers do not learn.
+
+    Args:
+      num_children: I, which the shape of a shared kernel does not tell.
+    """
+
+    def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
+        _, _, parents, columns = shape
+        std = parents / math.sqrt(num_children * columns)
+        return jax.nn.initializers.truncated_normal(std)(key, shape, dtype)
+
+    return init
+
+
+def linear_votes(
+    poses: Float[Array, "*batch I D"], kernel: Float[Array, "I_or_1 X J Y"]
+) -> LinearVotes:
+    """The votes of `poses`, read as matrices of as many columns as `kernel` has rows."""
+    return LinearVotes(poses.reshape(*poses.shape[:-1], -1, kernel.shape[1]), kernel)
