@@ -12,6 +12,8 @@ from _report.results import Results
 from capsjax.training.config import flatten
 from capsjax.training.state import num_parameters, split
 
+LONG_NAME = 4
+
 
 def header(results: Results, versions: dict[str, str]) -> str:
     """What was trained, and how good it is."""
@@ -56,12 +58,17 @@ def learning(results: Results) -> str:
         for plot in plots
     )
     every = results.checkpoint.config.training.log_every_steps
+    text = (
+        f"Training values are means over {every} steps, on images as training draws them and while "
+        "the network changes. "
+    )
+    if results.history.validation_accuracy():
+        text += "Validation is measured after each epoch on images held out of the training split. "
+    text += "The dotted line is the checkpoint shown on this page."
     return section(
         "learning",
         "Learning",
-        f"Training values are means over {every} steps, on shifted images and while the network "
-        "changes; validation is measured after each epoch on images held out of the training "
-        "split. The dotted line is the checkpoint shown on this page.",
+        text,
         f'<div class="plots">{pictures}</div>',
     )
 
@@ -70,7 +77,9 @@ def confusion(results: Results) -> str:
     """Counts, true class by predicted."""
     names, counts = results.dataset.class_names, results.summary.confusion
     totals = np.maximum(counts.sum(-1, keepdims=True), 1)
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    # Long names stand upright, so that the columns stay narrow.
+    kind = ' class="long"' if max(map(len, names)) > LONG_NAME else ""
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name in names)
     rows = []
     for i, name in enumerate(names):
         cells = "".join(
