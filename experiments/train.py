@@ -9,6 +9,7 @@ config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves
 """
 
 import sys
+import traceback
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -45,6 +46,8 @@ def parse_flags(argv: list[str]) -> list[str]:
     try:
         return app.parse_flags_with_usage(argv)
     except (KeyError, AttributeError) as error:
+        if "ml_collections" not in traceback.extract_tb(error.__traceback__)[-1].filename:
+            raise
         sys.exit(f"error: unknown config key: {error}")
 
 

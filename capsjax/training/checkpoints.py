@@ -195,6 +195,7 @@ def _model(
     manager: ocp.CheckpointManager, step: int, config: ml_collections.ConfigDict
 ) -> nnx.Module:
     abstract = nnx.eval_shape(lambda: build_model(config))
+    abstract.eval()
     graphdef, params, rest = split(abstract)
     like = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), {"params": params, "rest": rest})
     items = manager.restore(step, args=ocp.args.Composite(model=ocp.args.StandardRestore(like)))

@@ -13,8 +13,11 @@ def console() -> Console:
     return Console(file=sys.stdout, soft_wrap=True, highlight=False)
 
 
+SECONDS_BETWEEN_LINES = 60
+
+
 class Display:
-    """A line per epoch, and on a terminal a progress bar below."""
+    """A line per epoch; below it a progress bar, or where there is no terminal a line a minute."""
 
     def __init__(self, console: Console, *, first: int, total: int, batch_size: int):
         self._console = console
@@ -28,6 +31,7 @@ class Display:
             console=console,
             disable=not console.is_terminal,
         )
+        self._printed = time.monotonic()
         self._task = self._bar.add_task("compiling", total=total, completed=first, left="?")
 
     def __enter__(self) -> "Display":
@@ -45,11 +49,18 @@ class Display:
         """After each dispatch: the numbers of its last step."""
         text = f"loss {loss:.4f}  accuracy {accuracy:.1%}  {self._speed(step):,.0f} images/s"
         self._bar.update(self._task, completed=step, description=text, left=self._left(step))
+        # A log should show that the run is alive in the middle of a long epoch too.
+        if self._bar.disable and time.monotonic() - self._printed > SECONDS_BETWEEN_LINES:
+            self._print(f"step {step}/{self._total}  {text}  {self._left(step)} left")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line)
+        self._printed = time.monotonic()
 
     def epoch(self, step: int, epoch: int, train: dict[str, float], validation: float | None):
         """At the end of an epoch."""
         held_out = "" if validation is None else f"  validation {validation:.2%}"
-        self._console.print(
+        self._print(
             f"epoch {epoch:3d}  step {step}/{self._total}  loss {train['loss']:.4f}  "
             f"accuracy {train['accuracy']:.2%}{held_out}  {self._speed(step):,.0f} images/s  "
             f"{self._left(step)} left"

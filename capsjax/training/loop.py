@@ -16,8 +16,8 @@ from capsjax.training import evaluation, objective, optimizers, signals, workdir
 from capsjax.training.checkpoints import Checkpoints, build_model
 from capsjax.training.display import Display, console
 from capsjax.training.metrics import Diverged, History, Writer
-from capsjax.training.parallel import check_batch_size, on_devices, replicate
-from capsjax.training.state import TrainState, init_state, num_parameters
+from capsjax.training.parallel import check_batch_size, on_devices, replicate, set_training
+from capsjax.training.state import TrainState, init_state, num_parameters, split
 from capsjax.training.step import Batches, run_steps, update
 
 # Dispatches are made as long as this: the host's work between them is nothing beside it, and a
@@ -77,7 +77,11 @@ def train(
     config = configs.resolve(config, task.input_shape, task.class_names)
     optimizer = optimizers.create(**config.optimizer)
     goal = objective.create(**config.loss)
-    graphdef, state = init_state(build_model(config), optimizer)
+    model = build_model(config)
+    model.eval()
+    eval_graphdef, _, _ = split(model)
+    set_training(model)
+    graphdef, state = init_state(model, optimizer)
 
     terminal.print(
         f"{config.model.name}: {num_parameters(state.params):,} parameters. {task.name}: "
@@ -110,7 +114,7 @@ def train(
             capacity=MAX_STEPS_PER_DISPATCH,
         )
         dispatch = on_devices(program, devices, 4, donate=(0,))
-        validate = _validator(graphdef, task, batch_size, devices)
+        validate = _validator(eval_graphdef, task, batch_size, devices)
         arrays = replicate(task.train, devices)
         key = replicate(jax.random.key(config.seed), devices)
         state = replicate(state, devices)

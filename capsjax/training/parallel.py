@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from capsjax.training.step import DEVICES
@@ -29,6 +30,12 @@ def replicate(tree: Any, devices: Sequence[jax.Device]) -> Any:
     """`tree` with every array whole on every device."""
     sharding = NamedSharding(Mesh(np.asarray(devices), (DEVICES,)), PartitionSpec())
     return jax.device_put(tree, sharding)
+
+
+def set_training(model: nnx.Module) -> None:
+    """Puts `model` in training mode, batch statistics taken over the batch of all devices."""
+    model.train()
+    model.set_attributes(nnx.BatchNorm, axis_name=DEVICES, raise_if_not_found=False)
 
 
 def on_devices(

@@ -25,17 +25,21 @@ DEVICES = "devices"
 def update(
     state: TrainState,
     batch: Example,
+    keys: PRNGKeyArray,
     *,
     graphdef: nnx.GraphDef,
     objective: Objective,
     optimizer: optax.GradientTransformation,
 ) -> tuple[TrainState, Metrics]:
-    """One step on this device's part of the batch; gradients and metrics are averaged."""
+    """One step on this device's part of the batch; gradients and metrics are averaged.
+
+    `keys` holds one key per example, for the model's dropout.
+    """
 
     def loss_fn(params):
         # Without copy=True a running statistic's update would leak out of the gradient's trace.
         model = nnx.merge(graphdef, params, state.rest, copy=True)
-        loss, metrics = objective(model(batch.image, mask=batch.label), batch)
+        loss, metrics = objective(model(batch.image, mask=batch.label, keys=keys), batch)
         return loss, (metrics, nnx.state(model, nnx.Not(nnx.Param)))
 
     grads, (metrics, rest) = jax.grad(loss_fn, has_aux=True)(state.params)
@@ -81,7 +85,7 @@ def run_steps(
     *,
     task: Task,
     batches: Batches,
-    update: Callable[[TrainState, Example], tuple[TrainState, Metrics]],
+    update: Callable[[TrainState, Example, PRNGKeyArray], tuple[TrainState, Metrics]],
     capacity: int,
 ) -> tuple[TrainState, dict[str, Float[Array, "capacity"]]]:
     """`count` steps of one epoch in one program; returns each step's metrics.
@@ -100,14 +104,18 @@ def run_steps(
         indices = order[place]
         # By slot in the global batch, so that examples do not depend on the device count.
         keys = jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(example_key, step)))(slots)
-        return jax.vmap(task.training_example)(keys, arrays.images[indices], arrays.labels[indices])
+        for_data, for_model = jnp.unstack(jax.vmap(jax.random.split)(keys), axis=1)
+        batch = jax.vmap(task.training_example)(
+            for_data, arrays.images[indices], arrays.labels[indices]
+        )
+        return batch, for_model
 
     def body(i, carry):
         state, record = carry
-        state, metrics = update(state, draw(state.step))
+        state, metrics = update(state, *draw(state.step))
         return state, jax.tree.map(lambda all, one: all.at[i].set(one), record, metrics)
 
-    _, metrics = jax.eval_shape(lambda s: update(s, draw(s.step)), state)
+    _, metrics = jax.eval_shape(lambda s: update(s, *draw(s.step)), state)
     record = jax.tree.map(lambda m: jnp.zeros((capacity, *m.shape), m.dtype), metrics)
     return lax.fori_loop(0, count, body, (state, record))
 

@@ -20,7 +20,7 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8):
     """What `run_steps` trains on, step by step: the labels and the keys of the global batch."""
     devices = jax.devices()[:num_devices]
 
-    def update(seen, batch):
+    def update(seen, batch, keys):
         labels, bits = (jax.lax.all_gather(x, "devices").reshape(-1) for x in batch)
         return seen._replace(step=seen.step + 1), {"labels": labels, "bits": bits}
 
