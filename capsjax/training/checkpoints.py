@@ -6,6 +6,8 @@ and the metrics history, JSON). Nothing else is needed to go on or to evaluate.
 """
 
 import os
+import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from orbax.checkpoint import checkpoint_managers
 
 from capsjax import models
 from capsjax.training import config as configs
+from capsjax.training import integrity
 from capsjax.training.metrics import History
 from capsjax.training.state import TrainState, split
 
@@ -49,9 +52,13 @@ class Checkpoints:
     """
 
     def __init__(self, workdir: Path, *, keep: int):
+        self._workdir = workdir.absolute()
+        self._directory = self._workdir / "checkpoints"
+        self._saving: int | None = None
         self._manager = ocp.CheckpointManager(
-            (workdir / "checkpoints").absolute(),
+            self._directory,
             options=ocp.CheckpointManagerOptions(
+                async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
                 preservation_policy=checkpoint_managers.AnyPreservationPolicy(
                     [
                         checkpoint_managers.LatestN(keep),
@@ -83,6 +90,8 @@ class Checkpoints:
         # Copied to the host: the device's memory is donated to the next dispatch.
         model, optimizer = _split(jax.tree.map(lambda x: np.array(x, copy=True), state))
         accuracy = history.validation_accuracy().get(step)
+        self._manager.wait_until_finished()
+        self._saving = step
         self._manager.save(
             step,
             args=ocp.args.Composite(
@@ -98,8 +107,10 @@ class Checkpoints:
     def restore(self, like: TrainState) -> tuple[TrainState, History]:
         """The newest state, on the host, and the history up to it; `like` gives the shapes."""
         model, optimizer = _split(jax.tree.map(np.asarray, like))
-        step = self.latest_step()
-        with _reading(self._manager.directory / str(step)):
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        step = _first_good(self._directory, steps)
+        self._move_aside([newer for newer in steps if newer > step])
+        with _reading(self._directory / str(step)):
             items = self._manager.restore(
                 step,
                 args=ocp.args.Composite(
@@ -115,6 +126,20 @@ class Checkpoints:
             items.optimizer["state"],
         )
         return state, History(**items.about["history"])
+
+    def _seal(self) -> None:
+        """Called by Orbax, in its own thread, when all is written, just before it commits."""
+        for directory in self._directory.glob(f"{self._saving}.*"):
+            integrity.seal(directory)
+
+    def _move_aside(self, steps: Sequence[int]) -> None:
+        """Out of the way of the saves to come, but kept."""
+        for step in steps:
+            aside = self._workdir / "damaged" / f"{step}-{uuid.uuid4().hex[:8]}"
+            aside.parent.mkdir(exist_ok=True)
+            (self._directory / str(step)).rename(aside)
+        if steps:
+            self._manager.reload()
 
 
 def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -156,8 +181,8 @@ def read(path: str | Path, which: Which = "best") -> Checkpoint:
         if isinstance(which, int) and which not in steps:
             known = ", ".join(map(str, sorted(steps)))
             raise ValueError(f"there is no step {which} in {directory}, only {known}")
-        with _reading(directory):
-            step = _choose(manager, steps, which)
+        step = _first_good(directory, _candidates(manager, directory, steps, which))
+        with _reading(directory / str(step)):
             about = _about(manager, step)
             config = configs.from_json(about["config"])
             history = History(**about["history"])
@@ -180,15 +205,34 @@ def _about(manager: ocp.CheckpointManager, step: int) -> dict[str, Any]:
     return manager.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore())).about
 
 
-def _choose(manager: ocp.CheckpointManager, steps: Sequence[int], which: Which) -> int:
-    latest = max(steps)
+def _candidates(
+    manager: ocp.CheckpointManager, directory: Path, steps: Sequence[int], which: Which
+) -> Sequence[int]:
+    """The steps that would do, first choice first."""
+    newest_first = sorted(steps, reverse=True)
     if which == "latest":
-        return latest
+        return newest_first
     if which == "best":
+        latest = _first_good(directory, newest_first)
         accuracy = History(**_about(manager, latest)["history"]).validation_accuracy()
         measured = [step for step in steps if step in accuracy]
-        return max(measured, key=lambda step: (accuracy[step], step), default=latest)
-    return which
+        if measured:
+            return [max(measured, key=lambda step: (accuracy[step], step))]
+        return newest_first
+    return [which]
+
+
+def _first_good(directory: Path, steps: Sequence[int]) -> int:
+    """The first step whose files are as they were saved; those before it are warned about."""
+    problems = []
+    for step in steps:
+        wrong = integrity.problem(directory / str(step))
+        if wrong is None:
+            for message in problems:
+                warnings.warn(f"{message}; going back to step {step}", RuntimeWarning, stacklevel=4)
+            return step
+        problems.append(f"the checkpoint {directory / str(step)} cannot be used: {wrong}")
+    raise ValueError("; ".join(problems) + ". Nothing was changed")
 
 
 def _model(

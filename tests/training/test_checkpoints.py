@@ -1,3 +1,5 @@
+import shutil
+
 import chex
 import jax
 import numpy as np
@@ -73,5 +75,18 @@ def test_what_is_missing_is_said(run, tmp_path):
 def test_a_foreign_checkpoint_is_named(tmp_path):
     with ocp.CheckpointManager((tmp_path / "checkpoints").absolute()) as manager:
         manager.save(3, args=ocp.args.StandardSave({"weights": np.zeros(2)}))
-    with pytest.raises(ValueError, match="cannot be read: it is damaged or not of this run"):
+    with pytest.raises(ValueError, match="cannot be used: it has no checksums"):
         capsjax.restore(tmp_path)
+
+
+def test_damage_is_found_before_anything_is_restored(run, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(run[0], directory)
+    latest = directory / "checkpoints" / "28"
+    metadata = latest / "about" / "metadata"
+    metadata.write_text(metadata.read_text().replace("digits", "digitz"))
+    with pytest.raises(ValueError, match=r"about/metadata is damaged"):
+        checkpoints.read(directory, 28)
+    metadata.unlink()
+    with pytest.raises(ValueError, match=r"about/metadata is missing"):
+        checkpoints.read(directory, 28)

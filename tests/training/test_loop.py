@@ -122,14 +122,37 @@ def test_a_foreign_directory_is_left_alone(config, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_broken_checkpoint_is_left_alone(finished, config, tmp_path):
+def _damage(directory, step, how):
+    """Truncates the largest file of a checkpoint, or flips one bit in it."""
+    files = [p for p in (directory / "checkpoints" / str(step)).rglob("*") if p.is_file()]
+    largest = max(files, key=lambda p: p.stat().st_size)
+    contents = bytearray(largest.read_bytes())
+    if how == "truncated":
+        del contents[len(contents) // 2 :]
+    else:
+        contents[len(contents) // 2] ^= 1
+    largest.write_bytes(contents)
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped"])
+def test_training_goes_on_from_the_last_good_checkpoint(finished, config, tmp_path, how):
     directory = tmp_path / "run"
     shutil.copytree(finished[1], directory)
-    for file in (directory / "checkpoints" / "14" / "model").rglob("*"):
-        if file.is_file():
-            file.write_bytes(file.read_bytes()[:10])
+    _damage(directory, 14, how)
+    with pytest.warns(RuntimeWarning, match=r"checkpoints/14 cannot be used: .* damaged.* step 7"):
+        result = loop.train(config, directory, devices=ONE)
+    same(result, finished[2])
+    same(loop.train(config, directory, devices=ONE), finished[2])  # without a warning
+    assert len(list((directory / "damaged").iterdir())) == 1
+
+
+def test_a_directory_without_a_good_checkpoint_is_left_alone(finished, config, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(finished[1], directory)
+    _damage(directory, 7, "flipped")
+    _damage(directory, 14, "truncated")
     before = _snapshot(directory)
-    with pytest.raises(ValueError, match="cannot be read: it is damaged"):
+    with pytest.raises(ValueError, match="Nothing was changed"):
         loop.train(config, directory, devices=ONE)
     assert _snapshot(directory) == before
 

@@ -1,0 +1,43 @@
+"""SHA-256 sums beside the files of a checkpoint: Orbax alone restores a flipped bit in silence."""
+
+import hashlib
+import json
+from pathlib import Path
+
+SUMS = "sha256.json"
+
+
+def seal(directory: Path) -> None:
+    """Writes the sums of all files in `directory` into it."""
+    sums = {name: _sum(directory / name) for name in _files(directory)}
+    (directory / SUMS).write_text(json.dumps(sums, indent=1))
+
+
+def problem(directory: Path) -> str | None:
+    """What is wrong with a sealed directory, None if it is as it was when it was sealed."""
+    try:
+        sums = json.loads((directory / SUMS).read_text())
+    except FileNotFoundError:
+        return "it has no checksums: its save was interrupted, or it is not of capsjax"
+    except (OSError, ValueError) as error:
+        return f"its checksums cannot be read ({error})"
+    files = set(_files(directory))
+    if missing := sorted(sums.keys() - files):
+        return f"{missing[0]} is missing"
+    if surplus := sorted(files - sums.keys()):
+        return f"{surplus[0]} is not of this checkpoint"
+    for name, expected in sums.items():
+        if _sum(directory / name) != expected:
+            return f"{name} is damaged: its contents are not what was saved"
+    return None
+
+
+def _files(directory: Path) -> list[str]:
+    """Those of the items, which are folders: the files beside them are Orbax's marks."""
+    paths = (path for path in directory.glob("*/**/*") if path.is_file())
+    return sorted(path.relative_to(directory).as_posix() for path in paths)
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
