@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
@@ -11,9 +12,15 @@ from capsjax.functional import mask_poses
 
 
 class Decoder(nnx.Module):
-    """Three dense layers from masked class poses to an image in [0, 1].
+    """Dense layers from class poses to an image in [0, 1].
 
     Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then a sigmoid per pixel.
+
+    Args:
+      num_classes: number of class poses.
+      pose_size: D, their size.
+      image_shape: height, width, channels.
+      features: sizes of the hidden layers.
     """
 
     def __init__(
@@ -30,11 +37,24 @@ class Decoder(nnx.Module):
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
 
     def __call__(
-        self, poses: Float[Array, "n classes d"], mask: Float[Array, "n classes"]
-    ) -> Float[Array, "n h w c"]:
-        """Reconstructs what the classes in `mask` (one-hot) saw."""
+        self,
+        poses: Float[Array, "n classes d"],
+        mask: Float[Array, "n *targets classes"] | None = None,
+    ) -> Float[Array, "n *targets h w c"]:
+        """Reconstructs what the classes in `mask` saw ("conditional" in Gu et al. 2021).
+
+        Args:
+          poses: of all classes.
+          mask: 1 for the classes to be seen, else 0. With several masks for an image, one for
+            each of two overlapping digits, there are as many reconstructions. None: the poses of
+            all classes are seen ("normal").
+        """
+        if mask is None:
+            mask = jnp.ones(poses.shape[:-1], poses.dtype)
+        for _ in range(mask.ndim - 2):
+            poses = poses[:, None]
         x = mask_poses(poses, mask)
         for layer in self.layers[:-1]:
             x = nnx.relu(layer(x))
         pixels = nnx.sigmoid(self.layers[-1](x))
-        return pixels.reshape(-1, *self.image_shape)
+        return pixels.reshape(*mask.shape[:-1], *self.image_shape)

@@ -1,24 +1,44 @@
-"""Networks by name: `create("sabour2017_capsnet", (28, 28, 1), 10, rngs=nnx.Rngs(0))`."""
+"""Networks by name: `create("sabour2017_capsnet", (28, 28, 1), 10, rngs=nnx.Rngs(0))`.
 
-from dataclasses import asdict, fields
+Each family file ends with the table of its `NETWORKS`; `register` adds a network of your own.
+"""
+
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from flax import nnx
 
 from capsjax._nearest import nearest
+from capsjax.models import capsnet, convnets, lin2018, reconstructing
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
-from capsjax.models.interface import Output
+from capsjax.models.interface import Network, Output, ScoreKind, check_images
 
-__all__ = ["CapsNet", "CapsNetConfig", "Output", "create", "names", "options"]
+__all__ = [
+    "CapsNet",
+    "CapsNetConfig",
+    "Network",
+    "Output",
+    "ScoreKind",
+    "check_images",
+    "create",
+    "lookup",
+    "names",
+    "options",
+    "register",
+]
 
-_MODELS: dict[str, tuple[type, Any]] = {
-    "sabour2017_capsnet": (CapsNet, CapsNetConfig()),
+_PUBLISHED: dict[str, Network] = {
+    **capsnet.NETWORKS,
+    **convnets.NETWORKS,
+    **reconstructing.NETWORKS,
+    **lin2018.NETWORKS,
 }
+_REGISTERED: dict[str, Network] = {}
 
 
 def names() -> tuple[str, ...]:
     """The names that `create` knows."""
-    return tuple(_MODELS)
+    return (*_PUBLISHED, *_REGISTERED)
 
 
 def create(
@@ -34,15 +54,15 @@ def create(
     Args:
       name: one of `names()`.
       input_shape: height, width, channels.
-      num_classes: number of class capsules.
+      num_classes: number of classes.
       rngs: where the parameters come from, `nnx.Rngs(seed)`.
       **overrides: fields of the model's config, see `options(name)`.
 
     Raises:
       ValueError: unknown name or override (the nearest is named), sizes out of range.
     """
-    model, config = _lookup(name)
-    known = [field.name for field in fields(config)]
+    network = lookup(name)
+    known = [field.name for field in fields(network.config)]
     for key in overrides:
         if key not in known:
             raise ValueError(f"{name} has no option {key!r}: {nearest(key, known)}")
@@ -52,16 +72,47 @@ def create(
         )
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
-    config = type(config)(**asdict(config) | overrides)
-    return model(tuple(input_shape), num_classes, config, rngs=rngs)
+    config = type(network.config)(**asdict(network.config) | overrides)
+    return network.model(tuple(input_shape), num_classes, config, rngs=rngs)
 
 
 def options(name: str) -> dict[str, Any]:
     """Every option of the model `name` with its default."""
-    return asdict(_lookup(name)[1])
+    return asdict(lookup(name).config)
 
 
-def _lookup(name: str) -> tuple[type, Any]:
-    if name not in _MODELS:
-        raise ValueError(f"unknown model {name!r}: {nearest(name, names())}")
-    return _MODELS[name]
+def lookup(name: str) -> Network:
+    """The class, config and published sizes behind `name`.
+
+    Raises:
+      ValueError: unknown name (the nearest is named).
+    """
+    if name not in names():
+        raise ValueError(
+            f"unknown model {name!r}: {nearest(name, names())}. "
+            "A network of your own is known after capsjax.models.register(...)"
+        )
+    return _REGISTERED.get(name) or _PUBLISHED[name]
+
+
+def register(name: str, model: type[nnx.Module], config: Any) -> None:
+    """Makes a network of your own known to `create`, and so to training and checkpoints.
+
+    Call it in each process that trains or restores the network.
+
+    Args:
+      name: not one of the published; registered again, it means the latest.
+      model: called as `model(input_shape, num_classes, config, rngs=rngs)`; its calls
+        `model(images, *, mask=None, keys=None, capture=False)` return an `Output`.
+      config: the default options: an instance of a frozen dataclass of numbers, strings, booleans
+        and tuples of them.
+
+    Raises:
+      TypeError: `config` is no instance of a dataclass.
+      ValueError: the name is that of a published network.
+    """
+    if not is_dataclass(config) or isinstance(config, type):
+        raise TypeError(f"config must be an instance of a dataclass, got {config!r}")
+    if name in _PUBLISHED:
+        raise ValueError(f"{name!r} is a published network: choose another name")
+    _REGISTERED[name] = Network(model, config)

@@ -1,6 +1,10 @@
-"""CapsNet (Sabour et al. 2017)."""
+"""CapsNet (Sabour et al. 2017) and its ablations (Gu et al. 2021): one network, five switches.
 
-from dataclasses import dataclass
+Four are options of the network: routing, shared transform, squash, reconstruction. The fifth, the
+loss, is one of the training (`capsjax.training.objective`).
+"""
+
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -8,15 +12,16 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from capsjax.functional import safe_norm, to_unit
+from capsjax.functional import safe_norm, squash, to_unit
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d
-from capsjax.models.interface import Output, check_images
-from capsjax.routing import dynamic_routing
+from capsjax.models.interface import Network, Output, check_images
+from capsjax.models.sizes import after_convolutions, check_choice, check_positive, scaled
+from capsjax.routing import dynamic_routing, uniform_routing
 
 
 @dataclass(frozen=True)
 class CapsNetConfig:
-    """Sizes of a CapsNet; the defaults are the paper's.
+    """Sizes and switches of a CapsNet; the defaults are those of Sabour et al.
 
     Attributes:
       features: channels of the first convolution.
@@ -24,10 +29,14 @@ class CapsNetConfig:
       primary_channels: capsules per position of the primary capsules.
       primary_pose: their size.
       class_pose: size of the class capsules.
+      routing: "dynamic", or "uniform" (NoR: no routing).
       num_iterations: r, of dynamic routing.
       routing_bias: a learned bias in the class capsules, as in the released code.
-      decoder: whether to build the decoder.
-      decoder_features: sizes of its hidden layers.
+      shared_transform: one transform for all primary capsules (Aff-CapsNet).
+      squash: of the primary and the class capsules; without, they stay as they are.
+      reconstruction: "conditional": the decoder sees the poses of the masked classes; "normal": it
+        sees all; "none": there is no decoder.
+      decoder_features: sizes of the decoder's hidden layers.
       width: multiplies features, primary_channels and decoder_features, for small machines.
     """
 
@@ -36,29 +45,33 @@ class CapsNetConfig:
     primary_channels: int = 32
     primary_pose: int = 8
     class_pose: int = 16
+    routing: str = "dynamic"
     num_iterations: int = 3
     routing_bias: bool = False
-    decoder: bool = True
+    shared_transform: bool = False
+    squash: bool = True
+    reconstruction: str = "conditional"
     decoder_features: tuple[int, ...] = (512, 1024)
     width: float = 1.0
 
     def __post_init__(self):
-        positive = {
-            "features": self.features,
-            "kernel_size": self.kernel_size,
-            "primary_channels": self.primary_channels,
-            "primary_pose": self.primary_pose,
-            "class_pose": self.class_pose,
-            "num_iterations": self.num_iterations,
-            "width": self.width,
-        }
-        for name, value in positive.items():
-            if not value > 0:
-                raise ValueError(f"{name} must be positive, got {value}")
+        check_positive(
+            self,
+            "features",
+            "kernel_size",
+            "primary_channels",
+            "primary_pose",
+            "class_pose",
+            "num_iterations",
+            "decoder_features",
+            "width",
+        )
+        check_choice(self, "routing", ("dynamic", "uniform"))
+        check_choice(self, "reconstruction", ("conditional", "normal", "none"))
 
 
 class CapsNet(nnx.Module):
-    """Two convolutions, primary capsules, class capsules by dynamic routing, a decoder.
+    """Two convolutions, primary capsules, class capsules by routing, a decoder.
 
     Sabour et al. 2017, figures 1 and 2. 8,215,568 parameters for 28×28×1 and ten classes.
     """
@@ -72,32 +85,34 @@ class CapsNet(nnx.Module):
         rngs: nnx.Rngs,
     ):
         k = config.kernel_size
-        height, width, channels = input_shape
-        # k and another k with stride 2, without padding, must leave one position.
-        smallest = 2 * k - 1
-        if min(height, width) < smallest:
-            raise ValueError(
-                f"input_shape {height}×{width} is too small for two {k}×{k} convolutions: "
-                f"the smallest is {smallest}×{smallest}; enlarge the images or lower kernel_size"
-            )
-        positions = ((height - 2 * k + 1) // 2 + 1) * ((width - 2 * k + 1) // 2 + 1)
-
-        def scaled(n: int) -> int:
-            return max(1, round(n * config.width))
-
-        features, primary_channels = scaled(config.features), scaled(config.primary_channels)
+        height, width = after_convolutions(input_shape, [(k, 1), (k, 2)])
+        features = scaled(config.features, config.width)
+        primary_channels = scaled(config.primary_channels, config.width)
+        activation = squash if config.squash else _identity
+        routing = (
+            partial(dynamic_routing, num_iterations=config.num_iterations)
+            if config.routing == "dynamic"
+            else uniform_routing
+        )
         self.input_shape = input_shape
         self.num_classes = num_classes
-        self.conv = conv2d(channels, features, k, rngs=rngs)
+        self.conditional = config.reconstruction == "conditional"
+        self.conv = conv2d(input_shape[-1], features, k, rngs=rngs)
         self.primary = PrimaryCapsules(
-            features, primary_channels, config.primary_pose, kernel_size=k, rngs=rngs
+            features,
+            primary_channels,
+            config.primary_pose,
+            kernel_size=k,
+            activation=activation,
+            rngs=rngs,
         )
         self.classes = DenseCapsules(
-            positions * primary_channels,
+            height * width * primary_channels,
             config.primary_pose,
             num_classes,
             config.class_pose,
-            routing=partial(dynamic_routing, num_iterations=config.num_iterations),
+            shared=config.shared_transform,
+            routing=partial(routing, activation=activation),
             use_bias=config.routing_bias,
             kernel_init=nnx.initializers.truncated_normal(0.1),  # as in the released code
             rngs=rngs,
@@ -106,11 +121,11 @@ class CapsNet(nnx.Module):
             Decoder(
                 num_classes,
                 config.class_pose,
-                self.input_shape,
-                features=[scaled(n) for n in config.decoder_features],
+                input_shape,
+                features=[scaled(n, config.width) for n in config.decoder_features],
                 rngs=rngs,
             )
-            if config.decoder
+            if config.reconstruction != "none"
             else nnx.data(None)
         )
 
@@ -118,7 +133,7 @@ class CapsNet(nnx.Module):
         self,
         images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
         *,
-        mask: Float[Array, "n classes"] | None = None,
+        mask: Float[Array, "n *targets classes"] | None = None,
         keys: PRNGKeyArray | None = None,
         capture: bool = False,
     ) -> Output:
@@ -126,19 +141,70 @@ class CapsNet(nnx.Module):
 
         Args:
           images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: which class poses the decoder sees: the true class in training. None: the class
-            with the longest capsule.
+          mask: which class poses a conditional decoder sees: the true class in training, one
+            mask for each digit where several are to be reconstructed. None: the class with the
+            longest capsule.
           keys: not used: nothing here is random.
-          capture: return what the routings gave, by layer name.
+          capture: return what the layers and routings made, by name: "conv", "primary", "classes".
         """
         check_images(images, self.input_shape)
         features = nnx.relu(self.conv(to_unit(images)))
-        poses = self.primary(features)
-        routed = self.classes(poses.reshape(poses.shape[0], -1, poses.shape[-1]))
+        primary = self.primary(features)
+        routed = self.classes(primary.reshape(len(images), -1, primary.shape[-1]))
         lengths = safe_norm(routed.poses)
-        reconstruction = None
-        if self.decoder is not None:
-            if mask is None:
-                mask = jax.nn.one_hot(jnp.argmax(lengths, axis=-1), self.num_classes)
-            reconstruction = self.decoder(routed.poses, mask)
-        return Output(lengths, routed.poses, reconstruction, {"classes": routed} if capture else {})
+        reconstruction = reconstruct(
+            self.decoder, routed.poses, lengths, mask, conditional=self.conditional
+        )
+        output = Output(lengths, routed.poses, reconstruction)
+        if not capture:
+            return output
+        return output._replace(
+            routed={"classes": routed},
+            features={"conv": features, "primary": primary, "classes": routed.poses},
+        )
+
+
+def reconstruct(
+    decoder: Decoder | None,
+    poses: Float[Array, "n classes d"],
+    scores: Float[Array, "n classes"],
+    mask: Float[Array, "n *targets classes"] | None,
+    *,
+    conditional: bool,
+) -> Float[Array, "n *targets h w c"] | None:
+    """What `decoder` makes of the class poses in each of the settings of Gu et al. 2021.
+
+    Args:
+      decoder: None for no reconstruction.
+      poses: of all classes.
+      scores: which class is the predicted one.
+      mask: the classes that are seen; None for the predicted one.
+      conditional: else all classes are seen, whatever the mask.
+    """
+    if decoder is None:
+        return None
+    if not conditional:
+        return decoder(poses)
+    if mask is None:
+        mask = jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1])
+    return decoder(poses, mask)
+
+
+def _identity(s: Array) -> Array:
+    return s
+
+
+_SABOUR2017 = CapsNetConfig()
+_NOR = replace(_SABOUR2017, routing="uniform")
+_AFF = replace(_NOR, shared_transform=True)
+
+# "DR" and "NoR" (with and without dynamic routing) are the papers' abbreviations.
+NETWORKS = {
+    "sabour2017_capsnet": Network(CapsNet, _SABOUR2017, parameters="8,215,568"),
+    "gu2021_capsnet": Network(CapsNet, _SABOUR2017, (40, 40, 1), parameters="13.5M"),
+    "gu2021_capsnet_nor": Network(CapsNet, _NOR, (40, 40, 1), parameters="13.5M"),
+    "gu2021_aff_capsnet": Network(CapsNet, _AFF, (40, 40, 1), parameters="7.5M"),
+    "gu2021_aff_capsnet_dr": Network(
+        CapsNet, replace(_AFF, routing="dynamic"), (40, 40, 1), parameters="7.5M"
+    ),
+}

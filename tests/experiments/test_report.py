@@ -137,8 +137,10 @@ def test_worst_mistakes_first(results, text):
 
 def test_a_network_without_decoder(results):
     config = results.checkpoint.config
-    rest = {k: v for k, v in config.model.items() if k not in ("name", "decoder")}
-    model = models.create(config.model.name, (8, 8, 1), 10, decoder=False, rngs=nnx.Rngs(0), **rest)
+    rest = {k: v for k, v in config.model.items() if k not in ("name", "reconstruction")}
+    model = models.create(
+        config.model.name, (8, 8, 1), 10, reconstruction="none", rngs=nnx.Rngs(0), **rest
+    )
     changed = results._replace(checkpoint=results.checkpoint._replace(model=model))
     html = Page(page(changed, {}, []))
     assert html.text.count("This network has no decoder.") == 2

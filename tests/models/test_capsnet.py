@@ -6,23 +6,31 @@ import pytest
 from flax import nnx
 
 from capsjax import models
-from capsjax.training.state import num_parameters, split
+from capsjax.routing import uniform_routing
+from tests.models.counting import count
 
 NAME = "sabour2017_capsnet"
 TINY = {"width": 1 / 32}
 
 
-def count(**overrides):
-    model = nnx.eval_shape(
-        lambda: models.create(NAME, (28, 28, 1), 10, rngs=nnx.Rngs(0), **overrides)
-    )
-    return num_parameters(split(model)[1])
-
-
 def test_published_sizes():
-    assert count() == 8_215_568
-    assert count(routing_bias=True) == 8_215_568 + 160
-    assert count(decoder=False) == 6_804_224
+    assert count(NAME) == 8_215_568
+    assert count(NAME, routing_bias=True) == 8_215_568 + 160
+    assert count(NAME, reconstruction="none") == 6_804_224
+    assert count("gu2021_capsnet") == 13_475_648
+    assert count("gu2021_capsnet_nor") == 13_475_648
+    assert count("gu2021_aff_capsnet") == 7_578_688
+    assert count("gu2021_aff_capsnet_dr") == 7_578_688
+
+
+@pytest.mark.parametrize(
+    ("kernel_size", "millions"), [(3, 16.1), (5, 14.4), (7, 13.5), (9, 13.5), (11, 14.3)]
+)
+def test_published_sizes_of_other_kernels(kernel_size, millions):
+    """Gu et al. 2021, table 3."""
+    assert count("gu2021_capsnet", kernel_size=kernel_size) / 1e6 == pytest.approx(
+        millions, abs=0.05
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +68,63 @@ def test_default_mask_is_the_longest_capsule(model, images):
     assert not np.allclose(output.reconstruction, other.reconstruction)
 
 
+def test_capture_names_every_layer(model, images):
+    captured = model(images, capture=True).features
+    shapes = {name: made.shape[1:] for name, made in captured.items()}
+    assert shapes == {"conv": (20, 20, 8), "primary": (6, 6, 1, 8), "classes": (10, 16)}
+    assert not model(images).features
+
+
+def test_several_masks_give_several_reconstructions(model, images):
+    first, second = (jax.nn.one_hot(jnp.array(labels), 10) for labels in ([1, 2, 3], [4, 5, 6]))
+    both = model(images, mask=jnp.stack([first, second], axis=1)).reconstruction
+    chex.assert_shape(both, (3, 2, 28, 28, 1))
+    alone = model(images, mask=second).reconstruction
+    np.testing.assert_allclose(both[:, 1], alone, rtol=1e-5, atol=1e-6)
+
+
+def build(**overrides):
+    return models.create(NAME, (28, 28, 1), 10, rngs=nnx.Rngs(0), **TINY, **overrides)
+
+
+def test_uniform_routing_is_one_iteration_of_dynamic(images):
+    once = build(num_iterations=1)(images)
+    chex.assert_trees_all_close(build(routing="uniform")(images), once, rtol=1e-4, atol=1e-6)
+
+
+def test_a_shared_transform_sums_the_children_first(images):
+    model = build(routing="uniform", shared_transform=True)
+    output = model(images, capture=True)
+    total = output.features["primary"].reshape(3, -1, 8).sum(axis=1)
+    votes = jnp.einsum("nd,djp->njp", total, model.classes.kernel[0])
+    expected = uniform_routing(votes[:, None]).poses  # as if of one child
+    np.testing.assert_allclose(output.poses, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_without_squash_capsules_stay_as_they_are(images):
+    model = build(routing="uniform", squash=False)
+    output = model(images, capture=True)
+    maps = model.primary.conv(output.features["conv"])
+    np.testing.assert_array_equal(output.features["primary"].reshape(maps.shape), maps)
+    children = maps.reshape(3, -1, 8)
+    expected = jnp.einsum("nid,idjp->njp", children, model.classes.kernel[...]) / 10
+    np.testing.assert_allclose(output.poses, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_normal_reconstruction_ignores_the_mask(images):
+    model = build(reconstruction="normal")
+    one, other = (model(images, mask=jax.nn.one_hot(jnp.full(3, k), 10)) for k in (1, 2))
+    np.testing.assert_array_equal(one.reconstruction, other.reconstruction)
+    everything = model.decoder(one.poses, jnp.ones((3, 10)))
+    np.testing.assert_array_equal(one.reconstruction, everything)
+
+
+def test_no_reconstruction(images):
+    model = build(reconstruction="none")
+    assert model.decoder is None
+    assert model(images).reconstruction is None
+
+
 def test_jit_gives_the_same(model, images):
     jitted = nnx.jit(lambda m, x: m(x))(model, images)
     chex.assert_trees_all_close(jitted, model(images), rtol=1e-4, atol=1e-5)
@@ -82,6 +147,9 @@ def test_other_input_sizes():
         ({"num_classes": 1}, "num_classes must be at least 2"),
         ({"width": 0}, "width must be positive"),
         ({"num_iterations": 0}, "num_iterations must be positive"),
+        ({"decoder_features": (8, 0)}, "decoder_features must be positive"),
+        ({"routing": "dynamc"}, "routing must be one of dynamic, uniform, got 'dynamc'"),
+        ({"reconstruction": "full"}, "reconstruction must be one of conditional, normal, none"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -1,0 +1,128 @@
+"""Convolutional networks to compare CapsNets with (Gu et al. 2021; Lin et al. 2018)."""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+
+from capsjax.functional import to_unit
+from capsjax.layers import conv2d
+from capsjax.models.interface import Network, Output, ScoreKind, check_images
+from capsjax.models.sizes import after_convolutions, check_positive, scaled
+
+
+@dataclass(frozen=True)
+class ConvNetConfig:
+    """Sizes of a ConvNet; the defaults are those of ConvNet-Avg.
+
+    Attributes:
+      features: channels of each convolution.
+      strides: of each convolution.
+      kernel_size: of all convolutions (no padding).
+      average_pool: average the last map over its positions; else each of them counts.
+      dense_features: sizes of the dense layers between maps and classes.
+      width: multiplies features and dense_features, for small machines.
+    """
+
+    features: tuple[int, ...] = (256, 256)
+    strides: tuple[int, ...] = (1, 2)
+    kernel_size: int = 9
+    average_pool: bool = True
+    dense_features: tuple[int, ...] = ()
+    width: float = 1.0
+
+    def __post_init__(self):
+        check_positive(self, "features", "strides", "kernel_size", "dense_features", "width")
+        if not self.features or len(self.features) != len(self.strides):
+            raise ValueError(
+                "features and strides must have one number for each convolution, "
+                f"got {self.features} and {self.strides}"
+            )
+
+
+class ConvNet(nnx.Module):
+    """Convolutions and dense layers with ReLU, then one logit per class.
+
+    Gu et al. 2021, figure 1: ConvNet-Avg (5,332,234 parameters for 40×40×1 and ten classes) and
+    ConvNet-FC (35,445,522).
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: ConvNetConfig = ConvNetConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        k = config.kernel_size
+        height, width = after_convolutions(input_shape, [(k, stride) for stride in config.strides])
+        self.input_shape = input_shape
+        self.average_pool = config.average_pool
+        convs, size = [], input_shape[-1]
+        for features, stride in zip(config.features, config.strides, strict=True):
+            features = scaled(features, config.width)
+            convs.append(conv2d(size, features, k, strides=stride, rngs=rngs))
+            size = features
+        if not config.average_pool:
+            size *= height * width
+        dense = []
+        for features in config.dense_features:
+            features = scaled(features, config.width)
+            dense.append(nnx.Linear(size, features, rngs=rngs))
+            size = features
+        self.convs, self.dense = nnx.List(convs), nnx.List(dense)
+        self.classes = nnx.Linear(size, num_classes, rngs=rngs)
+
+    def __call__(
+        self,
+        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n *targets classes"] | None = None,
+        keys: PRNGKeyArray | None = None,
+        capture: bool = False,
+    ) -> Output:
+        """Classifies a batch.
+
+        Args:
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
+          mask: not used: there is no decoder.
+          keys: not used: nothing here is random.
+          capture: return what the layers made, by name: "conv1", …, "pool", "dense1", ….
+        """
+        check_images(images, self.input_shape)
+        made = {}
+        x = to_unit(images)
+        for i, conv in enumerate(self.convs, 1):
+            x = made[f"conv{i}"] = nnx.relu(conv(x))
+        if self.average_pool:
+            x = made["pool"] = jnp.mean(x, axis=(1, 2))
+        x = x.reshape(len(x), -1)
+        for i, layer in enumerate(self.dense, 1):
+            x = made[f"dense{i}"] = nnx.relu(layer(x))
+        logits = self.classes(x)
+        return Output(logits, features=made if capture else {}, score_kind=ScoreKind.LOGITS)
+
+
+_AVG = ConvNetConfig()
+_FC = ConvNetConfig(
+    features=(256, 256, 128),
+    strides=(1, 1, 1),
+    kernel_size=5,
+    average_pool=False,
+    dense_features=(328, 192),
+)
+# "Large kernels", with dense layers so narrow that the size is that of CapsNet on 36×36
+# (11,362,064). Their widths are not published; these keep the proportion 328 : 192.
+_FC_LK = replace(_FC, kernel_size=9, dense_features=(182, 107))
+# The twin of Lin et al.'s CapsNet, see `lin2018`: as many neurons in each layer.
+_TWIN = ConvNetConfig(average_pool=False, dense_features=(256,))
+
+NETWORKS = {
+    "gu2021_convnet_avg": Network(ConvNet, _AVG, (40, 40, 1), parameters="5.3M"),
+    "gu2021_convnet_fc": Network(ConvNet, _FC, (40, 40, 1), parameters="35.4M"),
+    "gu2021_convnet_fc_lk": Network(ConvNet, _FC_LK, (36, 36, 1)),
+    "lin2018_cnn": Network(ConvNet, _TWIN, (36, 36, 1)),
+    "lin2018_cnn_deeper": Network(ConvNet, replace(_TWIN, dense_features=(256, 256)), (36, 36, 1)),
+}

@@ -1,0 +1,150 @@
+"""Deep CapsNets whose representations are studied layer by layer (Lin et al. 2018).
+
+The paper's figure shows a convolution and three layers of capsules with two routings, R1 and R2,
+and no sizes. Those of the convolution, the primary and the class capsules are taken from Sabour et
+al. 2017, to whose network it is said to be similar. Their CNN, with as many neurons in each layer,
+is in `convnets`.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from flax import nnx
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+
+from capsjax.functional import safe_norm, to_unit
+from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.models.interface import Network, Output, check_images
+from capsjax.models.sizes import after_convolutions, check_positive, scaled
+from capsjax.routing import dynamic_routing
+
+
+@dataclass(frozen=True)
+class DeepCapsNetConfig:
+    """Sizes of a deep CapsNet.
+
+    Attributes:
+      features: channels of the convolution.
+      kernel_size: of both convolutions (stride 1, then 2, no padding).
+      primary_channels: capsules per position of the primary capsules.
+      primary_pose: their size.
+      middle_capsules: number of capsules of each layer between primary and class capsules.
+      middle_pose: their size.
+      class_pose: size of the class capsules.
+      num_iterations: r, of every routing (n_EM in the paper).
+      update_rate: η, of every routing; 1 is plain dynamic routing.
+      width: multiplies features, primary_channels and middle_capsules, for small machines.
+    """
+
+    features: int = 256
+    kernel_size: int = 9
+    primary_channels: int = 32
+    primary_pose: int = 8
+    middle_capsules: tuple[int, ...] = (32,)
+    middle_pose: int = 8
+    class_pose: int = 16
+    num_iterations: int = 3
+    update_rate: float = 1.0
+    width: float = 1.0
+
+    def __post_init__(self):
+        check_positive(
+            self,
+            "features",
+            "kernel_size",
+            "primary_channels",
+            "primary_pose",
+            "middle_capsules",
+            "middle_pose",
+            "class_pose",
+            "num_iterations",
+            "width",
+        )
+        if not 0 < self.update_rate <= 1:
+            raise ValueError(f"update_rate (η) must be in (0, 1], got {self.update_rate}")
+
+
+class DeepCapsNet(nnx.Module):
+    """A convolution, primary capsules, and layers of capsules with dynamic routing between them.
+
+    Lin et al. 2018, figure 1 (its Cap1 is "capsules1" here). There is no decoder: the paper
+    mentions none.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: DeepCapsNetConfig = DeepCapsNetConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        k = config.kernel_size
+        height, width = after_convolutions(input_shape, [(k, 1), (k, 2)])
+        features = scaled(config.features, config.width)
+        primary_channels = scaled(config.primary_channels, config.width)
+        routing = partial(
+            dynamic_routing, num_iterations=config.num_iterations, update_rate=config.update_rate
+        )
+        self.input_shape = input_shape
+        self.conv = conv2d(input_shape[-1], features, k, rngs=rngs)
+        self.primary = PrimaryCapsules(
+            features, primary_channels, config.primary_pose, kernel_size=k, rngs=rngs
+        )
+        num, pose = height * width * primary_channels, config.primary_pose
+        middle = []
+        for parents in config.middle_capsules:
+            parents = scaled(parents, config.width)
+            middle.append(
+                DenseCapsules(num, pose, parents, config.middle_pose, routing=routing, rngs=rngs)
+            )
+            num, pose = parents, config.middle_pose
+        self.capsules = nnx.List(middle)
+        self.classes = DenseCapsules(
+            num, pose, num_classes, config.class_pose, routing=routing, rngs=rngs
+        )
+
+    def __call__(
+        self,
+        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n *targets classes"] | None = None,
+        keys: PRNGKeyArray | None = None,
+        capture: bool = False,
+    ) -> Output:
+        """Classifies a batch.
+
+        Args:
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
+          mask: not used: there is no decoder.
+          keys: not used: nothing here is random.
+          capture: return what the layers and routings made, by name: "conv", "primary",
+            "capsules1" (its coupling is R1's), …, "classes".
+        """
+        check_images(images, self.input_shape)
+        features = nnx.relu(self.conv(to_unit(images)))
+        primary = self.primary(features)
+        poses = primary.reshape(len(images), -1, primary.shape[-1])
+        routed = {}
+        for i, layer in enumerate(self.capsules, 1):
+            routed[f"capsules{i}"] = layer(poses)
+            poses = routed[f"capsules{i}"].poses
+        routed["classes"] = self.classes(poses)
+        poses = routed["classes"].poses
+        output = Output(safe_norm(poses), poses)
+        if not capture:
+            return output
+        made = {"conv": features, "primary": primary}
+        made |= {name: result.poses for name, result in routed.items()}
+        return output._replace(routed=routed, features=made)
+
+
+_DEEP = DeepCapsNetConfig()
+
+NETWORKS = {
+    "lin2018_capsnet": Network(DeepCapsNet, _DEEP, (36, 36, 1)),
+    # One layer more, for the transfer experiments (section 3.3).
+    "lin2018_capsnet_deeper": Network(
+        DeepCapsNet, replace(_DEEP, middle_capsules=(32, 32)), (36, 36, 1)
+    ),
+}

@@ -1,0 +1,166 @@
+"""ConvNets with a decoder: what of CapsNet makes semantic codes (Gu et al. 2021, section 3.3)."""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+
+from capsjax.functional import safe_norm, squash, to_unit
+from capsjax.layers import Decoder, conv2d
+from capsjax.models.capsnet import reconstruct
+from capsjax.models.interface import Network, Output, ScoreKind, check_images
+from capsjax.models.sizes import after_convolutions, check_choice, check_positive, scaled
+
+
+@dataclass(frozen=True)
+class ReconstructingConvNetConfig:
+    """Sizes and switches; the defaults are those of ConvNet-CR.
+
+    Attributes:
+      features: channels of both convolutions.
+      kernel_size: of both (stride 1, then 2, no padding).
+      class_units: units per class of the dense layer.
+      classifier: the scores are the "sum" of each class's units; the "length" of each class's
+        units, taken as a pose; or a "linear" layer on all units.
+      squash: of the second convolution's map, in poses of `squash_pose`, in place of ReLU, and of
+        the units of each class.
+      squash_pose: see there.
+      reconstruction: "conditional": the decoder sees the units of the masked classes; "normal": it
+        sees all.
+      decoder_features: sizes of the decoder's hidden layers.
+      width: multiplies features and decoder_features, for small machines.
+    """
+
+    features: int = 256
+    kernel_size: int = 9
+    class_units: int = 16
+    classifier: str = "sum"
+    squash: bool = False
+    squash_pose: int = 8
+    reconstruction: str = "conditional"
+    decoder_features: tuple[int, ...] = (512, 1024)
+    width: float = 1.0
+
+    def __post_init__(self):
+        check_positive(
+            self,
+            "features",
+            "kernel_size",
+            "class_units",
+            "squash_pose",
+            "decoder_features",
+            "width",
+        )
+        check_choice(self, "classifier", ("sum", "length", "linear"))
+        check_choice(self, "reconstruction", ("conditional", "normal"))
+
+
+class ReconstructingConvNet(nnx.Module):
+    """The two convolutions of CapsNet, one dense layer, and CapsNet's decoder on its units.
+
+    ConvNet-R, -CR and -CR-SF. The units are not rectified, although the text says that all dense
+    layers are: the sigmoid of a sum of rectified units could not be below one half. 8,215,728
+    parameters for 28×28×1 and ten classes: CapsNet's and the dense layer's bias.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: ReconstructingConvNetConfig = ReconstructingConvNetConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        k = config.kernel_size
+        height, width = after_convolutions(input_shape, [(k, 1), (k, 2)])
+        features = scaled(config.features, config.width)
+        if config.squash:  # a whole number of poses, at any width
+            features = scaled(config.features // config.squash_pose, config.width)
+            features *= config.squash_pose
+        units = num_classes * config.class_units
+        self.input_shape = input_shape
+        self.num_classes = num_classes
+        self.classifier = config.classifier
+        self.squash_pose = config.squash_pose if config.squash else None
+        self.conditional = config.reconstruction == "conditional"
+        self.convs = nnx.List(
+            [
+                conv2d(input_shape[-1], features, k, rngs=rngs),
+                conv2d(features, features, k, strides=2, rngs=rngs),
+            ]
+        )
+        self.dense = nnx.Linear(height * width * features, units, rngs=rngs)
+        self.linear = (
+            nnx.Linear(units, num_classes, rngs=rngs)
+            if config.classifier == "linear"
+            else nnx.data(None)
+        )
+        self.decoder = Decoder(
+            num_classes,
+            config.class_units,
+            input_shape,
+            features=[scaled(n, config.width) for n in config.decoder_features],
+            rngs=rngs,
+        )
+
+    def __call__(
+        self,
+        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n *targets classes"] | None = None,
+        keys: PRNGKeyArray | None = None,
+        capture: bool = False,
+    ) -> Output:
+        """Classifies and reconstructs a batch; the poses are the dense layer's units by class.
+
+        With a linear classifier the units belong to no class; row k of the poses then holds the
+        k-th group of units.
+
+        Args:
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
+          mask: which classes' units a conditional decoder sees, as for CapsNet. None: those of
+            the class with the highest score.
+          keys: not used: nothing here is random.
+          capture: return what the layers made, by name: "conv1", "conv2", "classes".
+        """
+        check_images(images, self.input_shape)
+        first = nnx.relu(self.convs[0](to_unit(images)))
+        second = self.convs[1](first)
+        if self.squash_pose is None:
+            second = nnx.relu(second)
+        else:
+            second = squash(second.reshape(*second.shape[:-1], -1, self.squash_pose))
+        units = self.dense(second.reshape(len(images), -1))
+        poses = units.reshape(len(images), self.num_classes, -1)
+        if self.squash_pose is not None:
+            poses = squash(poses)
+        scores, kind = self._classify(poses)
+        reconstruction = reconstruct(
+            self.decoder, poses, scores, mask, conditional=self.conditional
+        )
+        made = {"conv1": first, "conv2": second, "classes": poses} if capture else {}
+        return Output(scores, poses, reconstruction, features=made, score_kind=kind)
+
+    def _classify(
+        self, poses: Float[Array, "n classes d"]
+    ) -> tuple[Float[Array, "n classes"], ScoreKind]:
+        if self.linear is not None:
+            return self.linear(poses.reshape(len(poses), -1)), ScoreKind.LOGITS
+        if self.classifier == "length":
+            return safe_norm(poses), ScoreKind.LENGTHS
+        return jnp.sum(poses, axis=-1), ScoreKind.LOGITS
+
+
+_CR = ReconstructingConvNetConfig()
+
+NETWORKS = {
+    "gu2021_convnet_r": Network(
+        ReconstructingConvNet, replace(_CR, classifier="linear", reconstruction="normal")
+    ),
+    # "the same number of parameters as in CapsNet", and the dense layer's bias
+    "gu2021_convnet_cr": Network(ReconstructingConvNet, _CR),
+    "gu2021_convnet_cr_sf": Network(
+        ReconstructingConvNet, replace(_CR, classifier="length", squash=True)
+    ),
+}

@@ -1,0 +1,88 @@
+import chex
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from capsjax import models
+from tests.models.counting import count
+
+
+def test_published_sizes():
+    assert count("gu2021_convnet_avg") == 5_332_234
+    assert count("gu2021_convnet_fc") == 35_445_522
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel_size", "millions"),
+    [
+        ("gu2021_convnet_fc", 3, 49.5),
+        ("gu2021_convnet_fc", 7, 25.2),
+        ("gu2021_convnet_fc", 9, 18.8),
+        ("gu2021_convnet_fc", 11, 16.19),
+        ("gu2021_convnet_avg", 3, 0.59),
+        ("gu2021_convnet_avg", 7, 3.23),
+        ("gu2021_convnet_avg", 11, 7.96),
+    ],
+)
+def test_published_sizes_of_other_kernels(name, kernel_size, millions):
+    """Gu et al. 2021, table 3."""
+    assert count(name, kernel_size=kernel_size) / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("kernel_size", "printed", "follows"), [(5, 1.70e6, 1_647_882), (9, 5.30e6, 5_332_234)]
+)
+def test_two_published_sizes_do_not_follow_from_the_text(kernel_size, printed, follows):
+    """The other three of ConvNet-Avg do, but for the last digit printed."""
+    assert count("gu2021_convnet_avg", kernel_size=kernel_size) == follows
+    assert follows == pytest.approx(printed, rel=0.04)
+
+
+def test_large_kernels_are_about_as_large_as_capsnet():
+    """Of the same input; the widths are chosen, not published."""
+    capsnet = count("gu2021_capsnet", (36, 36, 1))
+    assert count("gu2021_convnet_fc_lk") == pytest.approx(capsnet, rel=1e-3)
+
+
+def build(name, **overrides):
+    sizes = {"width": 1 / 32, "kernel_size": 3} | overrides
+    return models.create(name, (12, 14, 2), 3, rngs=nnx.Rngs(0), **sizes)
+
+
+def test_average_pooling_forgets_where():
+    model = build("gu2021_convnet_avg")
+    image = jnp.zeros((1, 12, 14, 2)).at[0, 5, 5].set(1)
+    moved = jnp.roll(image, (2, 2), axis=(1, 2))  # by the stride, away from the borders
+    np.testing.assert_allclose(model(image).scores, model(moved).scores, rtol=1e-5, atol=1e-7)
+
+
+def test_output_and_capture():
+    output = build("gu2021_convnet_fc")(jnp.ones((2, 12, 14, 2)), capture=True)
+    chex.assert_shape(output.scores, (2, 3))
+    assert output.score_kind is models.ScoreKind.LOGITS
+    assert output.poses is None
+    assert output.reconstruction is None
+    shapes = {name: made.shape[1:] for name, made in output.features.items()}
+    assert shapes == {
+        "conv1": (10, 12, 8),
+        "conv2": (8, 10, 8),
+        "conv3": (6, 8, 4),
+        "dense1": (10,),
+        "dense2": (6,),
+    }
+    assert all((made >= 0).all() for made in output.features.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("gu2021_convnet_avg", {"kernel_size": 9}, "smallest is 17×17"),
+        ("gu2021_convnet_fc", {"kernel_size": 5}, "smallest is 13×13"),
+        ("gu2021_convnet_avg", {"strides": (1,)}, "one number for each convolution"),
+        ("gu2021_convnet_avg", {"features": (8, 0)}, "features must be positive"),
+    ],
+)
+def test_bad_arguments(name, overrides, message):
+    with pytest.raises(ValueError, match=message):
+        build(name, **overrides)

@@ -1,0 +1,82 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from capsjax import models
+from capsjax.routing import dynamic_routing
+from tests.models.counting import count
+
+
+def build(name, **overrides):
+    sizes = {"kernel_size": 3, "width": 1 / 8} | overrides
+    return models.create(name, (9, 9, 1), 4, rngs=nnx.Rngs(0), **sizes)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return jax.random.uniform(jax.random.key(0), (2, 9, 9, 1))
+
+
+def neurons(output):
+    return {name: made[0].size for name, made in output.features.items()}
+
+
+def test_sizes_that_were_chosen():
+    assert count("lin2018_capsnet") == 11_924_224
+    assert count("lin2018_capsnet_deeper") == 11_924_224 + 32 * 8 * 32 * 8
+    assert count("lin2018_cnn") == 11_886_090
+    assert count("lin2018_cnn_deeper") == 11_886_090 + 257 * 256
+
+
+@pytest.mark.parametrize("suffix", ["", "_deeper"])
+def test_the_twin_has_as_many_neurons_in_each_layer(images, suffix):
+    capsnet = neurons(build(f"lin2018_capsnet{suffix}")(images, capture=True))
+    cnn = neurons(build(f"lin2018_cnn{suffix}")(images, capture=True))
+    assert capsnet.pop("classes") == 4 * 16
+    assert list(capsnet.values()) == list(cnn.values())
+
+
+def test_every_layer_and_routing_is_read_by_name(images):
+    output = build("lin2018_capsnet_deeper")(images, capture=True)
+    assert list(output.features) == ["conv", "primary", "capsules1", "capsules2", "classes"]
+    shapes = {name: routed.coupling.shape for name, routed in output.routed.items()}
+    assert shapes == {
+        "capsules1": (2, 3 * 3 * 4, 4),
+        "capsules2": (2, 4, 4),
+        "classes": (2, 4, 4),
+    }
+    np.testing.assert_array_equal(output.features["classes"], output.poses)
+    np.testing.assert_allclose(output.scores, np.linalg.norm(output.poses, axis=-1), rtol=1e-5)
+
+
+def test_iterations_and_update_rate_reach_every_routing(images):
+    model = build("lin2018_capsnet", num_iterations=6, update_rate=0.01)
+    output = model(images, capture=True)
+    below = output.features["primary"].reshape(2, -1, 8)
+    for name, layer in (("capsules1", model.capsules[0]), ("classes", model.classes)):
+        expected = dynamic_routing(layer.votes(below), num_iterations=6, update_rate=0.01)
+        np.testing.assert_allclose(
+            output.routed[name].coupling, expected.coupling, rtol=1e-5, atol=1e-6
+        )
+        below = expected.poses
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"update_rate": 1.5}, r"update_rate \(η\) must be in \(0, 1\], got 1.5"),
+        ({"middle_capsules": (4, 0)}, "middle_capsules must be positive"),
+        ({"kernel_size": 7}, "smallest is 13×13"),
+    ],
+)
+def test_bad_arguments(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        build("lin2018_capsnet", **overrides)
+
+
+def test_all_gradients_flow(images):
+    model = build("lin2018_capsnet_deeper")
+    grads = nnx.grad(lambda m: jnp.sum(m(images).scores))(model)
+    assert all(jnp.any(g != 0) for g in jax.tree.leaves(grads))

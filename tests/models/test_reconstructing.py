@@ -1,0 +1,83 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from capsjax import models
+from tests.models.counting import count
+
+SHAPE = (10, 12, 1)
+
+
+def build(name, **overrides):
+    sizes = {"kernel_size": 3, "width": 1 / 16} | overrides
+    return models.create(name, SHAPE, 4, rngs=nnx.Rngs(0), **sizes)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return jax.random.uniform(jax.random.key(0), (3, *SHAPE))
+
+
+def test_sizes():
+    """ "The same number of parameters as in CapsNet", and 160 biases."""
+    capsnet = count("sabour2017_capsnet")
+    assert count("gu2021_convnet_cr") == capsnet + 160
+    assert count("gu2021_convnet_cr_sf") == capsnet + 160
+    assert count("gu2021_convnet_r") == capsnet + 160 + 161 * 10
+
+
+def test_scores_are_sums_of_each_classs_units(images):
+    output = build("gu2021_convnet_cr")(images)
+    assert output.score_kind is models.ScoreKind.LOGITS
+    chex.assert_shape(output.reconstruction, (3, *SHAPE))
+    np.testing.assert_allclose(output.scores, output.poses.sum(-1), rtol=1e-5, atol=1e-6)
+    assert (output.poses < 0).any(), "units are not rectified"
+
+
+def test_a_linear_classifier_and_a_decoder_that_sees_all(images):
+    model = build("gu2021_convnet_r")
+    output = model(images, mask=jax.nn.one_hot(jnp.zeros(3, int), 4))
+    np.testing.assert_array_equal(output.scores, model.linear(output.poses.reshape(3, -1)))
+    np.testing.assert_array_equal(output.reconstruction, model(images).reconstruction)
+
+
+def test_with_squash_it_is_capsnet_without_routing(images):
+    """Gu et al. 2021, section 3.3; the share 1/J of uniform routing is part of the kernel."""
+    convnet = build("gu2021_convnet_cr_sf")
+    capsnet = models.create(
+        "gu2021_capsnet_nor",
+        SHAPE,
+        4,
+        rngs=nnx.Rngs(1),
+        kernel_size=3,
+        width=1 / 16,
+        routing_bias=True,
+    )
+    capsnet.conv, capsnet.primary.conv = convnet.convs
+    capsnet.classes.kernel[...] = 4 * convnet.dense.kernel[...].reshape(-1, 8, 4, 16)
+    capsnet.classes.bias[...] = convnet.dense.bias[...].reshape(4, 16)
+    capsnet.decoder = convnet.decoder
+    chex.assert_trees_all_close(convnet(images), capsnet(images), rtol=1e-4, atol=1e-5)
+    assert convnet(images).score_kind is models.ScoreKind.LENGTHS
+
+
+def test_capture(images):
+    features = build("gu2021_convnet_cr_sf")(images, capture=True).features
+    shapes = {name: made.shape[1:] for name, made in features.items()}
+    assert shapes == {"conv1": (8, 10, 16), "conv2": (3, 4, 2, 8), "classes": (4, 16)}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"classifier": "max"}, "classifier must be one of sum, length, linear"),
+        ({"reconstruction": "none"}, "reconstruction must be one of conditional, normal"),
+        ({"kernel_size": 9}, "smallest is 17×17"),
+    ],
+)
+def test_bad_arguments(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        build("gu2021_convnet_cr", **overrides)

@@ -1,0 +1,76 @@
+"""Names, options, and networks of one's own."""
+
+from dataclasses import FrozenInstanceError, dataclass
+
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+from capsjax import models
+
+
+@dataclass(frozen=True)
+class LinearConfig:
+    scale: float = 1.0
+
+
+class Linear(nnx.Module):
+    def __init__(self, input_shape, num_classes, config, *, rngs):
+        self.scale = config.scale
+        self.linear = nnx.Linear(input_shape[-1], num_classes, rngs=rngs)
+
+    def __call__(self, images, *, mask=None, keys=None, capture=False):
+        return models.Output(self.scale * self.linear(images.mean((1, 2))))
+
+
+@pytest.fixture
+def mine(monkeypatch):
+    monkeypatch.setattr(models, "_REGISTERED", {})
+    models.register("mine", Linear, LinearConfig())
+
+
+def test_every_name_has_frozen_options():
+    for name in models.names():
+        config = models.lookup(name).config
+        field = next(iter(models.options(name)))
+        with pytest.raises(FrozenInstanceError):
+            setattr(config, field, 1)
+        assert "width" in models.options(name)
+
+
+def test_options_are_a_copy():
+    models.options("sabour2017_capsnet")["width"] = 7
+    assert models.options("sabour2017_capsnet")["width"] == 1
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_registered_network_is_like_any_other():
+    assert "mine" in models.names()
+    assert models.options("mine") == {"scale": 1.0}
+    model = models.create("mine", (4, 4, 2), 3, rngs=nnx.Rngs(0), scale=2.0)
+    assert model.scale == 2
+    assert model(jnp.ones((5, 4, 4, 2))).scores.shape == (5, 3)
+
+
+@pytest.mark.usefixtures("mine")
+def test_registered_again_the_latest_counts():
+    models.register("mine", Linear, LinearConfig(scale=3.0))
+    assert models.options("mine") == {"scale": 3.0}
+    assert models.names().count("mine") == 1
+
+
+def test_bad_registrations():
+    with pytest.raises(ValueError, match="is a published network"):
+        models.register("sabour2017_capsnet", Linear, LinearConfig())
+    for config in (LinearConfig, {"scale": 1.0}):
+        with pytest.raises(TypeError, match="instance of a dataclass"):
+            models.register("mine", Linear, config)
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [("gu2021_capsnt", "gu2021_capsnet"), ("lin2018", "lin2018_cnn")],
+)
+def test_unknown_names_get_the_nearest(name, suggestion):
+    with pytest.raises(ValueError, match=f"did you mean '{suggestion}'.*register"):
+        models.create(name, (28, 28, 1), 10, rngs=nnx.Rngs(0))
