@@ -52,7 +52,7 @@ def main(args: argparse.Namespace) -> None:
         num_classes=task.num_classes,
         rngs=nnx.Rngs(config.seed),
     )
-    optimizer = optimizers.create(**config.optimizer)
+    optimizer = optimizers.create(config.optimizer, config.schedule, steps_per_epoch=1)
     graphdef, state = init_state(model, optimizer)
 
     def best(run) -> float:

@@ -224,7 +224,7 @@ def _candidates(
 
 def _first_good(directory: Path, steps: Sequence[int]) -> int:
     """The first step whose files are as they were saved; those before it are warned about."""
-    problems = []
+    problems: list[str] = []
     for step in steps:
         wrong = integrity.problem(directory / str(step))
         if wrong is None:

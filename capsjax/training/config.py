@@ -6,6 +6,7 @@ from typing import Any
 import ml_collections
 
 from capsjax import models
+from capsjax.training import optimizers
 
 
 def default(model: str, data: str) -> ml_collections.ConfigDict:
@@ -26,13 +27,8 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
                 "max_shift": 2,
             },
             "loss": {"reconstruction_weight": 0.0005},
-            # Adam; learning_rate × decay_rate^(step / decay_steps), not below min_learning_rate.
-            "optimizer": {
-                "learning_rate": 1e-3,
-                "decay_rate": 0.96,
-                "decay_steps": 2000,
-                "min_learning_rate": 1e-6,
-            },
+            "optimizer": optimizers.optimizer_options("adam"),
+            "schedule": optimizers.schedule_options("exponential"),
             "training": {"epochs": 50, "batch_size": 128, "log_every_steps": 20},
             # At the end of each epoch: the latest `keep` and the best by validation accuracy.
             "checkpoints": {"keep": 2},

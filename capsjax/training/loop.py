@@ -75,7 +75,9 @@ def train(
         )
     total = config.training.epochs * batches.per_epoch
     config = configs.resolve(config, task.input_shape, task.class_names)
-    optimizer = optimizers.create(**config.optimizer)
+    optimizer = optimizers.create(
+        config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
+    )
     goal = objective.create(**config.loss)
     model = build_model(config)
     model.eval()

@@ -1,19 +1,156 @@
-"""The papers' optimizers, from optax."""
+"""The papers' optimizers and learning rates, from optax.
 
+A config has a section `optimizer` and a section `schedule`, each with a `name` and the options of
+that name and no others: `options("sgd", momentum=0.8)` is such a section.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float, Int
+
+from capsjax._nearest import nearest
+
+Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
+
+
+def adam(rate: Schedule, *, b1: float = 0.9, b2: float = 0.999) -> optax.GradientTransformation:
+    """Adam (sabour2017, gu2021, the dynamic and EM baselines of tsai2020)."""
+    return optax.adam(rate, b1=b1, b2=b2)
+
+
+def rmsprop(rate: Schedule, *, rho: float = 0.9, eps: float = 1e-7) -> optax.GradientTransformation:
+    """RMSprop as Keras has it: eps outside the root (choi2019)."""
+    return optax.rmsprop(rate, decay=rho, eps=eps, eps_in_sqrt=False)
+
+
+def sgd(rate: Schedule, *, momentum: float = 0.9) -> optax.GradientTransformation:
+    """Gradient descent with momentum (tsai2020)."""
+    return optax.sgd(rate, momentum=momentum)
+
+
+def constant(rate: float, steps_per_epoch: int) -> Schedule:
+    """The same rate throughout."""
+    return optax.constant_schedule(rate)
+
+
+def exponential(
+    rate: float,
+    steps_per_epoch: int,
+    *,
+    decay_rate: float = 0.96,
+    decay_steps: int = 2000,
+    minimum: float = 1e-6,
+) -> Schedule:
+    """rate · decay_rate^(step / decay_steps), not below `minimum` (sabour2017's released code)."""
+    if decay_steps < 1:
+        raise ValueError(f"schedule.decay_steps must be at least 1, got {decay_steps}")
+    if not 0 < decay_rate <= 1:
+        raise ValueError(f"schedule.decay_rate must be in (0, 1], got {decay_rate}")
+    return optax.exponential_decay(rate, decay_steps, decay_rate, end_value=minimum)
+
+
+def inverse_time(rate: float, steps_per_epoch: int, *, decay: float = 1e-4) -> Schedule:
+    """rate / (1 + decay · step), Keras's `decay` (choi2019)."""
+    if decay < 0:
+        raise ValueError(f"schedule.decay must be ≥ 0, got {decay}")
+    return lambda step: rate / (1 + decay * jnp.asarray(step, jnp.float32))
+
+
+def steps(
+    rate: float,
+    steps_per_epoch: int,
+    *,
+    epochs: tuple[int, ...] = (150, 250),
+    factor: float = 0.1,
+) -> Schedule:
+    """rate, times `factor` after each of `epochs` (tsai2020)."""
+    boundaries = {epoch * steps_per_epoch: factor for epoch in epochs}
+    return optax.piecewise_constant_schedule(rate, boundaries)
+
+
+OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
+    f.__name__: f for f in (adam, rmsprop, sgd)
+}
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    f.__name__: f for f in (constant, exponential, inverse_time, steps)
+}
+# What every optimizer and every schedule has. 0 turns weight decay, clipping and warm-up off.
+COMMON = {"learning_rate": 1e-3, "weight_decay": 0.0, "clip_norm": 0.0, "accumulate_steps": 1}
+
+
+def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
+    """The config section of an optimizer: its options, and `COMMON`'s.
+
+    `weight_decay` adds that multiple of each parameter to its gradient, before the optimizer;
+    `clip_norm` then limits the gradient's global norm; `accumulate_steps` averages the
+    gradients of so many batches before each update.
+    """
+    return _section("optimizer", OPTIMIZERS, name, COMMON, overrides)
+
+
+def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
+    """The config section of a schedule: its options, and `warmup_steps`, a linear rise from 0."""
+    return _section("schedule", SCHEDULES, name, {"warmup_steps": 0}, overrides)
 
 
 def create(
-    *, learning_rate: float, decay_rate: float, decay_steps: int, min_learning_rate: float
+    optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps_per_epoch: int
 ) -> optax.GradientTransformation:
-    """Adam with a learning rate that falls continuously, as in Sabour et al.'s released code."""
+    """The optimizer of these two config sections.
+
+    Raises:
+      ValueError: an unknown name, an option that the name does not have, a value out of range.
+    """
+    optimizer = optimizer_options(**optimizer)
+    schedule = schedule_options(**schedule)
+    learning_rate, weight_decay, clip_norm, accumulate = (optimizer.pop(key) for key in COMMON)
+    warmup = schedule.pop("warmup_steps")
     if not learning_rate > 0:
-        raise ValueError(f"learning_rate must be positive, got {learning_rate}")
-    if decay_steps < 1:
-        raise ValueError(f"decay_steps must be at least 1, got {decay_steps}")
-    if not 0 < decay_rate <= 1:
-        raise ValueError(f"decay_rate must be in (0, 1], got {decay_rate}")
-    schedule = optax.exponential_decay(
-        learning_rate, decay_steps, decay_rate, end_value=min_learning_rate
+        raise ValueError(f"optimizer.learning_rate must be positive, got {learning_rate}")
+    for key, value in (
+        ("optimizer.weight_decay", weight_decay),
+        ("optimizer.clip_norm", clip_norm),
+        ("schedule.warmup_steps", warmup),
+    ):
+        if value < 0:
+            raise ValueError(f"{key} must be ≥ 0, got {value}")
+    if accumulate < 1:
+        raise ValueError(f"optimizer.accumulate_steps must be at least 1, got {accumulate}")
+
+    rate = SCHEDULES[schedule.pop("name")](
+        learning_rate, max(1, steps_per_epoch // accumulate), **schedule
     )
-    return optax.adam(schedule)
+    if warmup:
+        rise = optax.linear_schedule(0.0, learning_rate, warmup)
+        rate = optax.join_schedules([rise, rate], [warmup])
+    parts = [
+        *([optax.add_decayed_weights(weight_decay)] if weight_decay else []),
+        *([optax.clip_by_global_norm(clip_norm)] if clip_norm else []),
+        OPTIMIZERS[optimizer.pop("name")](rate, **optimizer),
+    ]
+    chained = optax.chain(*parts)
+    if accumulate > 1:
+        return optax.MultiSteps(chained, accumulate).gradient_transformation()
+    return chained
+
+
+def _section(
+    kind: str,
+    factories: Mapping[str, Callable[..., Any]],
+    name: str,
+    common: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+) -> dict[str, Any]:
+    if name not in factories:
+        raise ValueError(f"unknown {kind}.name {name!r}: {nearest(name, factories)}")
+    parameters = inspect.signature(factories[name]).parameters.values()
+    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    defaults = dict(common) | own
+    for key in overrides:
+        if key not in defaults:
+            raise ValueError(f"{kind} {name} has no option {key!r}: {nearest(key, defaults)}")
+    return {"name": name} | defaults | dict(overrides)

@@ -163,7 +163,7 @@ def _snapshot(directory):
 
 def test_nan_stops_training_and_names_the_step(config, tmp_path):
     config.optimizer.learning_rate = 1e30
-    config.optimizer.min_learning_rate = 1e30
+    config.schedule.minimum = 1e30
     config.training.epochs = 3
     with pytest.raises(Diverged, match=r"is (nan|inf|-inf) at step \d+: training stopped") as error:
         loop.train(config, tmp_path / "run", devices=ONE)
