@@ -83,6 +83,14 @@ def length_logits(
 def reconstruction_loss(
     reconstruction: Float[Array, "*targets h w c"], image: Float[Array, "*targets h w c"]
 ) -> Float[Array, ""]:
-    """Sum of squared differences of the pixels (Sabour et al. 2017, section 4.1)."""
+    """Sum of squared differences of the pixels (Sabour et al. 2017, section 4.1).
+
+    Raises:
+      ValueError: the shapes differ.
+    """
+    if reconstruction.shape != image.shape:
+        raise ValueError(
+            f"the reconstruction has shape {reconstruction.shape}, its image {image.shape}"
+        )
     difference = at_least_float32(reconstruction) - at_least_float32(image)
     return jnp.sum(jnp.square(difference))

@@ -7,14 +7,13 @@ loss, is one of the training (`capsjax.training.objective`).
 from dataclasses import dataclass, replace
 from functools import partial
 
-import jax
-import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from capsjax.functional import safe_norm, squash, to_unit
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.models.interface import Network, Output, check_images
+from capsjax.models.reconstruction import reconstruct
 from capsjax.models.sizes import after_convolutions, check_choice, check_positive, scaled
 from capsjax.routing import dynamic_routing, uniform_routing
 
@@ -162,32 +161,6 @@ class CapsNet(nnx.Module):
             routed={"classes": routed},
             features={"conv": features, "primary": primary, "classes": routed.poses},
         )
-
-
-def reconstruct(
-    decoder: Decoder | None,
-    poses: Float[Array, "n classes d"],
-    scores: Float[Array, "n classes"],
-    mask: Float[Array, "n *targets classes"] | None,
-    *,
-    conditional: bool,
-) -> Float[Array, "n *targets h w c"] | None:
-    """What `decoder` makes of the class poses in each of the settings of Gu et al. 2021.
-
-    Args:
-      decoder: None for no reconstruction.
-      poses: of all classes.
-      scores: which class is the predicted one.
-      mask: the classes that are seen; None for the predicted one.
-      conditional: else all classes are seen, whatever the mask.
-    """
-    if decoder is None:
-        return None
-    if not conditional:
-        return decoder(poses)
-    if mask is None:
-        mask = jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1])
-    return decoder(poses, mask)
 
 
 def _identity(s: Array) -> Array:

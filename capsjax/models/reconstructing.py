@@ -8,8 +8,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from capsjax.functional import safe_norm, squash, to_unit
 from capsjax.layers import Decoder, conv2d
-from capsjax.models.capsnet import reconstruct
 from capsjax.models.interface import Network, Output, ScoreKind, check_images
+from capsjax.models.reconstruction import reconstruct
 from capsjax.models.sizes import after_convolutions, check_choice, check_positive, scaled
 
 

@@ -6,32 +6,94 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from capsjax._nearest import nearest
 from capsjax.data.tasks import Example
-from capsjax.losses import margin_loss, reconstruction_loss
-from capsjax.models import Output
+from capsjax.losses import (
+    cross_entropy,
+    length_logits,
+    margin_loss,
+    reconstruction_loss,
+    sigmoid_cross_entropy,
+    spread_loss,
+)
+from capsjax.models import Output, ScoreKind
 
 Metrics = dict[str, Float[Array, ""]]
 Objective = Callable[[Output, Example], tuple[Float[Array, ""], Metrics]]
+Loss = Callable[..., Float[Array, ""]]
+
+ON_PRESENCES: dict[str, Loss] = {"margin": margin_loss, "spread": spread_loss}
+ON_LOGITS: dict[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "sigmoid_cross_entropy": sigmoid_cross_entropy,
+}
 
 
-def create(*, reconstruction_weight: float) -> Objective:
-    """Margin loss plus `reconstruction_weight` times the summed squared error of the image.
+def create(
+    *,
+    name: str = "margin",
+    reconstruction: str = "sum",
+    reconstruction_weight: float = 0.0005,
+) -> Objective:
+    """A loss of the class scores plus `reconstruction_weight` times that of the image.
 
-    The result maps a batch to the mean loss and the means of `loss`, `margin`,
-    `reconstruction` (squared error per image) and `accuracy`.
+    Any loss goes with any model. Where a loss takes presences and the scores are logits, it gets
+    their sigmoid; where it takes logits and the scores are lengths, `length_logits` of them.
+
+    Args:
+      name: "margin", "spread", "cross_entropy" or "sigmoid_cross_entropy".
+      reconstruction: the "sum" (Sabour et al. 2017) or the "mean" (Choi et al. 2019) over the
+        pixels of the squared error.
+      reconstruction_weight: at least 0.
+
+    Returns:
+      A function from a batch's output to the mean loss and the means of `loss`, of the loss of the
+      scores under its name, of `reconstruction`, and of `accuracy`: all the classes that are
+      present have higher scores than all that are not.
+
+    Raises:
+      ValueError: an argument that is none of these.
     """
+    losses = ON_PRESENCES | ON_LOGITS
+    if name not in losses:
+        raise ValueError(f"unknown loss {name!r}: {nearest(name, losses)}")
+    if reconstruction not in ("sum", "mean"):
+        raise ValueError(f'loss.reconstruction must be "sum" or "mean", got {reconstruction!r}')
     if not reconstruction_weight >= 0:
         raise ValueError(f"reconstruction_weight must be ≥ 0, got {reconstruction_weight}")
 
     def objective(output: Output, batch: Example) -> tuple[Float[Array, ""], Metrics]:
-        margin = jnp.mean(jax.vmap(margin_loss)(output.scores, batch.label))
-        correct = jnp.argmax(output.scores, axis=-1) == jnp.argmax(batch.label, axis=-1)
-        metrics = {"margin": margin, "accuracy": jnp.mean(correct.astype(jnp.float32))}
-        loss = margin
+        scores = presences(output) if name in ON_PRESENCES else logits(output)
+        loss = jnp.mean(jax.vmap(losses[name])(scores, batch.label))
+        metrics = {name: loss, "accuracy": jnp.mean(_right(output.scores, batch.label))}
         if output.reconstruction is not None:
             errors = jax.vmap(reconstruction_loss)(output.reconstruction, batch.image)
+            if reconstruction == "mean":
+                errors /= batch.image[0].size
             metrics["reconstruction"] = jnp.mean(errors)
             loss += reconstruction_weight * metrics["reconstruction"]
         return loss, metrics | {"loss": loss}
 
     return objective
+
+
+def presences(output: Output) -> Float[Array, "n classes"]:
+    """The scores as what margin losses take: lengths, or the probabilities of logits."""
+    if output.score_kind is ScoreKind.LENGTHS:
+        return output.scores
+    return jax.nn.sigmoid(output.scores)
+
+
+def logits(output: Output) -> Float[Array, "n classes"]:
+    """The scores as what cross-entropies take."""
+    if output.score_kind is ScoreKind.LENGTHS:
+        return length_logits(output.scores)
+    return output.scores
+
+
+def _right(
+    scores: Float[Array, "n classes"], label: Float[Array, "n classes"]
+) -> Float[Array, "n"]:
+    present = jnp.min(scores, axis=-1, where=label > 0, initial=jnp.inf)
+    absent = jnp.max(scores, axis=-1, where=label == 0, initial=-jnp.inf)
+    return (present > absent).astype(jnp.float32)

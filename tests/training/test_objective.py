@@ -1,0 +1,95 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax import losses
+from capsjax.data.tasks import Example
+from capsjax.models import Output, ScoreKind
+from capsjax.training import objective
+
+LABEL = jnp.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+LENGTHS = jnp.array([[0.8, 0.3, 0.2], [0.1, 0.6, 0.5]])
+LOGITS = jnp.array([[3.0, -1.0, 40.0], [-2.0, 0.5, 1.0]])
+BATCH = Example(jnp.zeros((2, 4, 4, 1)), LABEL)
+
+
+def mean(loss, scores):
+    return jnp.mean(jax.vmap(loss)(scores, LABEL))
+
+
+@pytest.mark.parametrize("name", ["margin", "spread"])
+def test_losses_on_presences(name):
+    loss = {"margin": losses.margin_loss, "spread": losses.spread_loss}[name]
+    goal = objective.create(name=name)
+    value, metrics = goal(Output(LENGTHS), BATCH)
+    np.testing.assert_allclose(value, mean(loss, LENGTHS), rtol=1e-6)
+    np.testing.assert_array_equal(metrics[name], value)
+    value, _ = goal(Output(LOGITS, score_kind=ScoreKind.LOGITS), BATCH)
+    np.testing.assert_allclose(value, mean(loss, jax.nn.sigmoid(LOGITS)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "sigmoid_cross_entropy"])
+def test_losses_on_logits(name):
+    loss = getattr(losses, name)
+    goal = objective.create(name=name)
+    value, _ = goal(Output(LOGITS, score_kind=ScoreKind.LOGITS), BATCH)
+    np.testing.assert_allclose(value, mean(loss, LOGITS), rtol=1e-6)
+    value, _ = goal(Output(LENGTHS), BATCH)
+    np.testing.assert_allclose(value, mean(loss, 10 * LENGTHS - 5), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*objective.ON_PRESENCES, *objective.ON_LOGITS])
+@pytest.mark.parametrize("kind", ScoreKind)
+def test_every_loss_prefers_the_right_class_whatever_the_scores(name, kind):
+    """Also lengths above 1, which there are without squash."""
+    goal = objective.create(name=name)
+
+    def loss(right, wrong):
+        scores = wrong + (right - wrong) * LABEL
+        return goal(Output(scores, score_kind=kind), BATCH)[0]
+
+    assert loss(0.9, 0.1) < loss(0.5, 0.5) < loss(0.1, 0.9) < loss(0.5, 1.5)
+
+
+def test_accuracy_of_one_class_and_of_several():
+    def accuracy(scores, label):
+        example = Example(jnp.zeros((len(scores), 1, 1, 1)), jnp.array(label))
+        return objective.create()(Output(jnp.array(scores)), example)[1]["accuracy"]
+
+    assert accuracy([[0.8, 0.3, 0.2], [0.1, 0.6, 0.5]], [[1, 0, 0], [0, 0, 1]]) == 0.5
+    both = [[1, 0, 1]] * 2
+    assert accuracy([[0.8, 0.1, 0.2], [0.8, 0.3, 0.2]], both) == 0.5
+
+
+def test_reconstruction_as_sum_and_as_mean():
+    output = Output(LENGTHS, reconstruction=jnp.full((2, 4, 4, 1), 0.5))
+    margin = mean(losses.margin_loss, LENGTHS)
+    loss, metrics = objective.create(reconstruction_weight=0.1)(output, BATCH)
+    assert metrics["reconstruction"] == pytest.approx(16 * 0.25)
+    assert loss == pytest.approx(margin + 0.1 * 16 * 0.25)
+    loss, metrics = objective.create(reconstruction="mean", reconstruction_weight=0.3)(
+        output, BATCH
+    )
+    assert metrics["reconstruction"] == pytest.approx(0.25)
+    assert loss == pytest.approx(margin + 0.3 * 0.25)
+
+
+def test_a_reconstruction_of_another_shape_is_an_error():
+    output = Output(LENGTHS, reconstruction=jnp.zeros((2, 2, 4, 4, 1)))
+    with pytest.raises(ValueError, match=r"shape \(2, 4, 4, 1\), its image \(4, 4, 1\)"):
+        objective.create()(output, BATCH)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "margn"}, "did you mean 'margin'"),
+        ({"reconstruction": "max"}, '"sum" or "mean", got \'max\''),
+        ({"reconstruction_weight": -1.0}, "reconstruction_weight must be ≥ 0"),
+        ({"reconstruction_weight": float("nan")}, "reconstruction_weight must be ≥ 0"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        objective.create(**options)
