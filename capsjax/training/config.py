@@ -26,10 +26,18 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
                 "validation_fraction": 0.1,
                 "max_shift": 2,
             },
-            "loss": {"reconstruction_weight": 0.0005},
+            "loss": {"name": "margin", "reconstruction": "sum", "reconstruction_weight": 0.0005},
             "optimizer": optimizers.optimizer_options("adam"),
             "schedule": optimizers.schedule_options("exponential"),
-            "training": {"epochs": 50, "batch_size": 128, "log_every_steps": 20},
+            "training": {
+                "epochs": 50,
+                "batch_size": 128,
+                "log_every_steps": 20,
+                # What the network computes in: float32 or bfloat16. Parameters are float32.
+                "compute_dtype": "float32",
+                # Of float32 matrix products on accelerators: default, high or highest.
+                "matmul_precision": "default",
+            },
             # At the end of each epoch: the latest `keep` and the best by validation accuracy.
             "checkpoints": {"keep": 2},
         }

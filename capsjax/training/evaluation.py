@@ -38,14 +38,12 @@ def scorer(
         partial(evaluate_batch, graphdef=graphdef, task=task, batches=batches),
         devices,
         4,
-        split_output=True,
     )
 
     def scores(params: nnx.State, rest: nnx.State) -> Float[np.ndarray, "n classes"]:
         parts = []
         for start in range(0, num, batches.batch_size):
-            part = run(params, rest, on_device, np.int32(start))
-            parts.append(part.reshape(-1, part.shape[-1]))
+            parts.append(run(params, rest, on_device, np.int32(start)))
             if start:  # one batch ahead, so that the device never waits for the host
                 parts[-2] = np.asarray(parts[-2])
                 progress(start)

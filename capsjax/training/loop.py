@@ -66,6 +66,15 @@ def train(
         if config[section][key] < 1:
             raise ValueError(f"{section}.{key} must be at least 1, got {config[section][key]}")
 
+    for key, known in (
+        ("compute_dtype", ("float32", "bfloat16")),
+        ("matmul_precision", ("default", "high", "highest")),
+    ):
+        if config.training[key] not in known:
+            raise ValueError(
+                f"training.{key} must be one of {', '.join(known)}, got {config.training[key]!r}"
+            )
+
     task = tasks.create(**config.data, data_dir=data_dir)
     batches = Batches(len(task.train.labels), batch_size, len(devices))
     if not batches.per_epoch:
@@ -107,6 +116,7 @@ def train(
             graphdef=graphdef,
             objective=goal,
             optimizer=optimizer,
+            compute_dtype=config.training.compute_dtype,
         )
         program = partial(
             run_steps,
@@ -121,6 +131,7 @@ def train(
         key = replicate(jax.random.key(config.seed), devices)
         state = replicate(state, devices)
         with (
+            jax.default_matmul_precision(config.training.matmul_precision),
             Writer(directory, history) as writer,
             Display(terminal, first=step, total=total, batch_size=batch_size) as display,
             signals.received() as received,

@@ -44,24 +44,23 @@ def on_devices(
     num_args: int,
     *,
     donate: tuple[int, ...] = (),
-    split_output: bool = False,
 ) -> Callable[..., Any]:
     """`function`, which may use collectives over `DEVICES`, compiled to run on all `devices`.
+
+    Its outputs must be the same on all of them.
 
     Args:
       function: of `num_args` replicated arguments.
       devices: where to run.
       num_args: number of arguments.
       donate: arguments whose memory the result may take.
-      split_output: the outputs differ between devices and come back with a leading device axis;
-        else they must be equal and come back replicated.
     """
     mapped = jax.pmap(
         # pmap wants one mapped argument; the place of a device is lax.axis_index.
         lambda _, *args: function(*args),
         axis_name=DEVICES,
         in_axes=(0, *[None] * num_args),
-        out_axes=0 if split_output else None,
+        out_axes=None,
         devices=devices,
         donate_argnums=tuple(n + 1 for n in donate),
     )

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import lax
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from capsjax.data.tasks import Arrays, Example, Task
@@ -30,16 +31,20 @@ def update(
     graphdef: nnx.GraphDef,
     objective: Objective,
     optimizer: optax.GradientTransformation,
+    compute_dtype: DTypeLike = jnp.float32,
 ) -> tuple[TrainState, Metrics]:
     """One step on this device's part of the batch; gradients and metrics are averaged.
 
-    `keys` holds one key per example, for the model's dropout.
+    `keys` holds one key per example, for the model's dropout. The network computes in
+    `compute_dtype`; parameters, their gradients, routing's logits and the loss stay in float32.
     """
 
     def loss_fn(params):
         # Without copy=True a running statistic's update would leak out of the gradient's trace.
-        model = nnx.merge(graphdef, params, state.rest, copy=True)
-        loss, metrics = objective(model(batch.image, mask=batch.label, keys=keys), batch)
+        narrow = jax.tree.map(lambda x: x.astype(compute_dtype), params)
+        model = nnx.merge(graphdef, narrow, state.rest, copy=True)
+        images = batch.image.astype(compute_dtype)
+        loss, metrics = objective(model(images, mask=batch.label, keys=keys), batch)
         return loss, (metrics, nnx.state(model, nnx.Not(nnx.Param)))
 
     grads, (metrics, rest) = jax.grad(loss_fn, has_aux=True)(state.params)
@@ -129,12 +134,12 @@ def evaluate_batch(
     graphdef: nnx.GraphDef,
     task: Task,
     batches: Batches,
-) -> Float[Array, "local classes"]:
-    """The class scores of this device's part of the batch that begins at `start`.
+) -> Float[Array, "batch classes"]:
+    """The class scores of the batch that begins at `start`, each device doing its part.
 
     Beyond the end the last example is repeated; the caller drops those rows.
     """
     indices = jnp.minimum(start + batches.slots(), batches.num_examples - 1)
     batch = jax.vmap(task.example)(arrays.images[indices], arrays.labels[indices])
     output: Output = nnx.merge(graphdef, params, rest)(batch.image)
-    return output.scores
+    return lax.all_gather(output.scores, DEVICES, tiled=True)
