@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from capsjax.functional import at_least_float32
 from capsjax.routing._checks import check_broadcast, check_count
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import DenseVotes, Votes, as_votes, shape_of
+
+_Parents = tuple[Array, Array, Array]  # means, variances, logits of the activations
 
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -33,7 +35,7 @@ def em_routing(
     *,
     num_iterations: int = 3,
     coupling: Float[Array, "*batch I J"] | None = None,
-    inverse_temperature: Callable[[Int[Array, ""]], Float[Array, ""]]
+    inverse_temperature: Callable[[Int[Array, ""] | int], Float[Array, ""]]
     | float = published_inverse_temperature,
     variance_floor: float = 1e-4,
     normalize: Callable[
@@ -87,19 +89,21 @@ def em_routing(
     if variance_floor < 0:
         raise ValueError(f"variance_floor must not be negative, got {variance_floor}; try 1e-4.")
     scatter, distance = _quadratic_forms(votes)
-    activations = at_least_float32(activations)[..., None]
+    full = (*batch, children, parents)
+    dtype = jnp.promote_types(shape.dtype, jnp.float32)
+    activations = jnp.broadcast_to(activations.astype(dtype), full[:-1])[..., None]
 
-    def temperature(iteration: Array) -> Array | float:
+    def temperature(iteration: Array | int) -> Array | float:
         if callable(inverse_temperature):
             return inverse_temperature(iteration)
         return inverse_temperature
 
-    def maximize(log_coupling: Array, iteration: Array) -> tuple[Array, Array, Array]:
+    def maximize(log_coupling: Array, iteration: Array | int) -> _Parents:
         largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
         weight = activations * jnp.exp(log_coupling - largest)
         total = jnp.sum(weight, axis=-2, keepdims=True)
         # Below this the squares in the gradient of the quotient overflow.
-        share = weight / jnp.maximum(total, 1e-15)
+        share = jnp.broadcast_to(weight / jnp.maximum(total, 1e-15), full)
         means = votes.combine(share)
         variances = scatter(share, means) + variance_floor
         mass = (total * jnp.exp(largest))[..., 0, :]
@@ -112,21 +116,21 @@ def em_routing(
         log_parent = jax.nn.log_sigmoid(activation_logits) - constant
         return normalize(log_normal + log_parent[..., None, :])
 
-    def iterate(log_coupling: Array, iteration: Array) -> tuple[Array, None]:
-        expected = expect(*maximize(log_coupling, iteration))
-        return expected.astype(log_coupling.dtype), None
+    def iterate(state: tuple[Array, _Parents], iteration: Array) -> tuple[Any, None]:
+        log_coupling = expect(*state[1])
+        return (log_coupling, maximize(log_coupling, iteration)), None
 
-    dtype = jnp.promote_types(shape.dtype, jnp.float32)
     if coupling is None:
-        log_coupling = jnp.full((*batch, children, parents), -math.log(parents), dtype)
+        # One number for all: the first M-step then forms no [..., I, J] but the shares.
+        log_coupling = jnp.full((1,) * len(full), -math.log(parents), dtype)
     else:
-        check_broadcast("coupling", coupling, (*batch, children, parents), "[..., I, J]")
+        check_broadcast("coupling", coupling, full, "[..., I, J]")
         # A coupling of 0 is a log of −∞ with a NaN for a gradient: the smallest number stands in.
-        positive = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
-        log_coupling = jnp.broadcast_to(jnp.log(positive), (*batch, children, parents))
-    steps = jnp.arange(num_iterations - 1)
-    log_coupling, _ = lax.scan(iterate, log_coupling, steps)
-    means, _, activation_logits = maximize(log_coupling, jnp.asarray(num_iterations - 1))
+        log_coupling = jnp.log(jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny))
+    state = (jnp.broadcast_to(log_coupling, full), maximize(log_coupling, 0))
+    (log_coupling, (means, _, activation_logits)), _ = lax.scan(
+        iterate, state, jnp.arange(1, num_iterations)
+    )
     return Routed(
         means.astype(shape.dtype),
         jnp.exp(log_coupling),

@@ -92,6 +92,8 @@ def uniform_convolution(
     """
     check_floating("poses", poses)
     check_floating("kernel", kernel)
+    if poses.ndim < 5:
+        raise ValueError(f"poses must have axes [..., H, W, C, A, X], got shape {poses.shape}.")
     *batch, height, width, channels, rows, columns = poses.shape
     expected = (window * window * channels, columns)
     if kernel.ndim != 4 or kernel.shape[:2] != expected:

@@ -12,7 +12,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
+from capsjax.routing import _fused
 from capsjax.routing._checks import check_floating, is_array
+
+# Multiplications in a pose product, above which writing them out takes XLA too long to compile.
+_LARGEST_FUSED = 256
 
 
 @runtime_checkable
@@ -132,6 +136,9 @@ class DenseVotes:
 class LinearVotes:
     """Votes v_ij = P_i W_ij, recomputed from poses and kernel instead of held.
 
+    Small matrix poses (up to 6×6) are contracted in fused loops that store no vote; for vectors and
+    large matrices one matrix product per child or parent makes intermediates [..., I, J, A, X].
+
     A pose P_i is a matrix of A rows and X columns; the vote has A rows and Y columns and is
     flattened row by row into D = A·Y numbers. One class has all the published forms:
 
@@ -184,15 +191,20 @@ class LinearVotes:
         if self.shared:
             sums = _einsum("...ij,...iax->...jax", coupling, self.poses)
             return _flat(_einsum("...jax,xjy->...jay", sums, self.kernel[0]))
+        if self._fuses:
+            coupling, poses, kernel = _promote(coupling, self.poses, self.kernel)
+            return _flat(_fused.combine(coupling, poses, kernel))
         weighted = _einsum("...ij,...iax->...ijax", coupling, self.poses)
         return _flat(_einsum("...ijax,ixjy->...jay", weighted, self.kernel))
 
     def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
         """The scalar products <v_ij, p_j>."""
-        rows = poses.reshape(*poses.shape[:-1], self.poses.shape[-2], -1)
+        rows = self._rows(poses)
         if self.shared:
             pulled = _einsum("...jay,xjy->...jax", rows, self.kernel[0])
             return _einsum("...iax,...jax->...ij", self.poses, pulled)
+        if self._fuses:
+            return _fused.agreement(*_promote(self.poses, self.kernel, rows))
         pulled = _einsum("...jay,ixjy->...ijax", rows, self.kernel)
         return _einsum("...iax,...ijax->...ij", self.poses, pulled)
 
@@ -212,18 +224,37 @@ class LinearVotes:
         self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch J D"]:
         """Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
-        return DenseVotes(self.dense()).scatter(coupling, means)
+        if self.shared or not self._fuses:
+            return DenseVotes(self.dense()).scatter(coupling, means)
+        coupling, poses, kernel, rows = _promote(
+            coupling, self.poses, self.kernel, self._rows(means)
+        )
+        return _flat(_fused.scatter(coupling, poses, kernel, rows))
 
     def distance(
         self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch I J"]:
         """Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
-        return DenseVotes(self.dense()).distance(means, precision)
+        if self.shared or not self._fuses:
+            return DenseVotes(self.dense()).distance(means, precision)
+        return _fused.distance(
+            *_promote(self.poses, self.kernel, self._rows(means), self._rows(precision))
+        )
 
     @property
     def shared(self) -> bool:
         """Whether all children use one kernel."""
         return self.kernel.shape[0] == 1
+
+    @property
+    def _fuses(self) -> bool:
+        """Whether the pose products are small enough to be written out, and no mere vectors."""
+        rows, columns, size = self.poses.shape[-2], self.poses.shape[-1], self.kernel.shape[-1]
+        return rows > 1 and rows * columns * size <= _LARGEST_FUSED
+
+    def _rows(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch J A Y"]:
+        """Parent poses as the matrices that votes are."""
+        return poses.reshape(*poses.shape[:-1], self.poses.shape[-2], self.kernel.shape[-1])
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
         return (self.poses, self.kernel), None
@@ -237,6 +268,12 @@ def _einsum(subscripts: str, *operands: Array) -> Array:
     """einsum that accumulates in, and returns, at least float32."""
     accumulator = jnp.promote_types(jnp.result_type(*operands), jnp.float32)
     return jnp.einsum(subscripts, *operands, preferred_element_type=accumulator)
+
+
+def _promote(*arrays: Array) -> list[Array]:
+    """All in the type that reductions are done in."""
+    wide = jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
+    return [array.astype(wide) for array in arrays]
 
 
 def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:

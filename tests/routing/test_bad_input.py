@@ -1,0 +1,60 @@
+"""EM, attention, inverted attention and the diagnostics say what is wrong with their arguments."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.routing import (
+    attention_routing,
+    coupling_entropy,
+    em_routing,
+    inverted_attention_routing,
+)
+
+VOTES = jnp.ones((2, 6, 4, 3))
+ONES, ZEROS = jnp.ones(6), jnp.zeros(4)
+
+
+def test_em():
+    with pytest.raises(ValueError, match=r"activations must lie in \[0, 1\]"):
+        em_routing(VOTES, 2 * ONES, ZEROS, ZEROS)
+    with pytest.raises(ValueError, match="activations must broadcast"):
+        em_routing(VOTES, jnp.ones(5), ZEROS, ZEROS)
+    with pytest.raises(ValueError, match="beta_use must broadcast"):
+        em_routing(VOTES, ONES, jnp.zeros(3), ZEROS)
+    with pytest.raises(TypeError, match="beta_activate must have a floating dtype"):
+        em_routing(VOTES, ONES, ZEROS, jnp.zeros(4, int))
+    with pytest.raises(ValueError, match="coupling must broadcast"):
+        em_routing(VOTES, ONES, ZEROS, ZEROS, coupling=jnp.ones((4, 6)))
+    with pytest.raises(ValueError, match="variance_floor must not be negative"):
+        em_routing(VOTES, ONES, ZEROS, ZEROS, variance_floor=-1.0)
+    with pytest.raises(TypeError, match="num_iterations must be a Python int"):
+        em_routing(VOTES, ONES, ZEROS, ZEROS, num_iterations=2.0)
+    # Values are not known inside jit, and so not checked.
+    jax.eval_shape(em_routing, VOTES, 2 * ONES, ZEROS, ZEROS)
+
+
+def test_inverted_attention():
+    with pytest.raises(ValueError, match=r"poses must broadcast to \[\.\.\., J, D\] = \(2, 4, 3\)"):
+        inverted_attention_routing(VOTES, jnp.ones((2, 3, 4)), normalize=lambda s: s)
+    with pytest.raises(TypeError, match="votes must have a floating dtype, got int32"):
+        inverted_attention_routing(jnp.ones((6, 4, 3), jnp.int32), normalize=lambda s: s)
+
+
+def test_attention():
+    with pytest.raises(ValueError, match=r"kernel must be \[D, N, N\] = \(3, 4, 4\)"):
+        attention_routing(jnp.ones((4, 3)), jnp.ones((4, 4, 3)))
+    with pytest.raises(ValueError, match="transformed must have axes"):
+        attention_routing(jnp.ones(3), jnp.ones((3, 1, 1)))
+    with pytest.raises(TypeError, match="kernel must have a floating dtype"):
+        attention_routing(jnp.ones((4, 3)), jnp.ones((3, 4, 4), bool))
+
+
+def test_entropy():
+    coupling = jnp.array([[0.25, 0.25, 0.25, 0.25], [0.0, 1.0, 0.0, 0.0]])
+    np.testing.assert_allclose(coupling_entropy(coupling), [np.log(4), 0], atol=1e-6)
+    with pytest.raises(ValueError, match="coupling must have axes"):
+        coupling_entropy(ONES)
+    with pytest.raises(TypeError, match="coupling must be an array, got list"):
+        coupling_entropy([0.5, 0.5])

@@ -1,0 +1,56 @@
+"""Blocked vmap and the choice of a block."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.routing import LinearVotes, blocked_vmap, choose_block_size, dynamic_routing
+
+
+def test_memory_is_that_of_a_block_forward_and_backward():
+    kernel = jax.random.normal(jax.random.key(0), (64, 8, 10, 16))
+
+    def temporary(batch, block_size):
+        def loss(poses, kernel):
+            def one(x):
+                return dynamic_routing(LinearVotes(x, kernel)).poses
+
+            return jnp.sum(blocked_vmap(one, block_size)(poses))
+
+        poses = jnp.zeros((batch, 64, 1, 8))
+        compiled = jax.jit(jax.grad(loss, (0, 1))).lower(poses, kernel).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    small, large, whole = temporary(16, 4), temporary(64, 4), temporary(64, 64)
+    poses_bytes = 48 * 64 * 8 * 4
+    assert large - small < 3 * poses_bytes
+    assert large < whole / 3
+
+
+def test_several_arguments_and_pytrees():
+    def f(x, y):
+        return {"sum": x + y["a"], "product": x * y["a"]}
+
+    x, y = jnp.arange(7.0), {"a": jnp.arange(7.0) + 1}
+    out = blocked_vmap(f, 3)(x, y)
+    np.testing.assert_allclose(out["sum"], x + y["a"])
+    np.testing.assert_allclose(out["product"], x * y["a"])
+
+
+def test_choice_of_block():
+    assert choose_block_size(100, budget=1000) == 10
+    assert choose_block_size(2**40) == 1
+
+
+def test_bad_blocks_are_refused():
+    with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
+        blocked_vmap(jnp.sin, 0)
+    with pytest.raises(TypeError, match="block_size must be a Python int, got float"):
+        blocked_vmap(jnp.sin, 2.0)
+    with pytest.raises(ValueError, match="one leading axis"):
+        blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.ones(4))
+    with pytest.raises(ValueError, match="one leading axis"):
+        blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.float32(1))
+    with pytest.raises(ValueError, match="budget must be at least 1"):
+        choose_block_size(1, budget=0)

@@ -1,0 +1,99 @@
+"""Convolutional use: patches, the uniform iteration as a convolution, softmax over windows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.routing import (
+    LinearVotes,
+    em_routing,
+    pose_patches,
+    softmax_over_windows,
+    uniform_convolution,
+)
+
+
+@pytest.mark.parametrize(("padding", "stride"), [("VALID", 2), ("SAME", 2), ("SAME", 1)])
+def test_patches_and_uniform_convolution(padding, stride):
+    keys = jax.random.split(jax.random.key(0))
+    poses = jax.random.normal(keys[0], (2, 6, 5, 3, 2, 2))
+    kernel = jax.random.normal(keys[1], (27, 2, 4, 3))
+    patches = pose_patches(poses, 3, stride=stride, padding=padding)
+    # The filters of an identity convolution pick the same children in the same order.
+    maps = poses.reshape(2, 6, 5, 12)
+    identity = jnp.eye(9 * 12).reshape(3, 3, 12, 9 * 12)
+    expected = jax.lax.conv_general_dilated(
+        maps, identity, (stride, stride), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    np.testing.assert_allclose(patches.reshape(expected.shape), expected, atol=1e-6)
+
+    def convolve(poses, kernel):
+        return uniform_convolution(poses, kernel, 3, stride=stride, padding=padding)
+
+    total = LinearVotes(patches, kernel).total()
+    np.testing.assert_allclose(convolve(poses, kernel), total, rtol=1e-5, atol=1e-5)
+
+
+def test_the_accelerators_convolution(monkeypatch):
+    # platform_dependent picks the patches on CPU: take the other branch by hand.
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, default, **_: default(*args))
+    keys = jax.random.split(jax.random.key(0))
+    poses = jax.random.normal(keys[0], (2, 6, 5, 3, 2, 2))
+    kernel = jax.random.normal(keys[1], (27, 2, 4, 3))
+    ours = uniform_convolution(poses, kernel, 3, stride=2, padding="SAME")
+    total = LinearVotes(pose_patches(poses, 3, stride=2, padding="SAME"), kernel).total()
+    np.testing.assert_allclose(ours, total, rtol=1e-4, atol=1e-4)
+
+
+def test_patches_of_vectors_and_activations():
+    vectors = jnp.arange(2 * 4 * 4 * 3 * 5.0).reshape(2, 4, 4, 3, 5)
+    patches = pose_patches(vectors, 3, pose_axes=1)
+    assert patches.shape == (2, 2, 2, 27, 5)
+    np.testing.assert_array_equal(patches[0, 1, 0, 5], vectors[0, 1, 1, 2])
+    numbers = pose_patches(vectors[..., 0], 3, pose_axes=0)
+    np.testing.assert_array_equal(numbers, patches[..., 0])
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+def test_softmax_over_windows_splits_each_child_once(padding):
+    grid, channels, window, stride = (5, 4), 2, 3, 2
+    cells = jnp.arange(5 * 4 * channels, dtype=jnp.float32).reshape(5, 4, channels) + 1
+    identity = pose_patches(cells, window, stride=stride, padding=padding, pose_axes=0)
+    logits = jax.random.normal(jax.random.key(0), (*identity.shape, 3))
+    shares = jnp.exp(
+        softmax_over_windows(logits[None], grid, window, stride=stride, padding=padding)[0]
+    )
+    for child in np.unique(identity):
+        if child:  # 0 is padding
+            total = np.sum(np.asarray(shares)[np.asarray(identity) == child])
+            np.testing.assert_allclose(total, 1, rtol=1e-5)
+    # As a normaliser of EM.
+    votes = jax.random.normal(jax.random.key(1), (2, *logits.shape, 4))
+    routed = em_routing(
+        votes,
+        jnp.ones(votes.shape[:-2]),
+        jnp.zeros(3),
+        jnp.zeros(3),
+        num_iterations=2,
+        normalize=lambda x: softmax_over_windows(x, grid, window, stride=stride, padding=padding),
+    )
+    assert jnp.all(jnp.isfinite(routed.poses))
+
+
+def test_bad_windows_are_refused():
+    poses, kernel = jnp.zeros((4, 4, 3, 2, 2)), jnp.zeros((27, 2, 4, 2))
+    with pytest.raises(ValueError, match="window must not exceed the grid's extent 4, got 5"):
+        pose_patches(poses, 5)
+    with pytest.raises(ValueError, match='"SAME" or "VALID", got \'FULL\''):
+        pose_patches(poses, 3, padding="FULL")
+    with pytest.raises(ValueError, match=r"stride must be at least 1"):
+        pose_patches(poses, 3, stride=0)
+    with pytest.raises(ValueError, match="poses must have axes"):
+        pose_patches(poses[0], 3)
+    with pytest.raises(ValueError, match="poses must have axes"):
+        uniform_convolution(poses[0], kernel, 3)
+    with pytest.raises(ValueError, match="kernel must be"):
+        uniform_convolution(poses, kernel[:-1], 3)
+    with pytest.raises(ValueError, match="logits must be"):
+        softmax_over_windows(jnp.zeros((2, 3, 27, 4)), (4, 4), 3)

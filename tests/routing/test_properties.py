@@ -1,0 +1,255 @@
+"""What must hold whatever the numbers: symmetries, sums, limits, and the same result every way."""
+
+import functools
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.routing import (
+    DenseVotes,
+    LinearVotes,
+    Routed,
+    attention_routing,
+    blocked_vmap,
+    dynamic_routing,
+    em_routing,
+    inverted_attention_routing,
+    uniform_routing,
+)
+
+B, I, J, D = 5, 6, 4, 4  # noqa: E741
+
+
+def dynamic(votes):
+    return dynamic_routing(votes, num_iterations=3)
+
+
+def soft(votes):
+    return dynamic_routing(votes, num_iterations=3, update_rate=0.2, leaky=True)
+
+
+def inverted(votes):
+    first = inverted_attention_routing(votes, normalize=jax.nn.standardize)
+    return inverted_attention_routing(votes, first.poses, normalize=jax.nn.standardize)
+
+
+def em(votes):
+    batch = votes.dense().shape[:-3] if isinstance(votes, LinearVotes) else votes.shape[:-3]
+    activations = jnp.full((*batch, I), 0.7)
+    return em_routing(votes, activations, jnp.zeros(J), jnp.zeros(J), num_iterations=2)
+
+
+PROCEDURES = [uniform_routing, dynamic, soft, inverted, em]
+each_procedure = pytest.mark.parametrize("procedure", PROCEDURES, ids=lambda f: f.__name__)
+
+
+def random_votes(scale=1.0, dtype=jnp.float32):
+    return (scale * jax.random.normal(jax.random.key(0), (B, I, J, D))).astype(dtype)
+
+
+def random_linear(dtype=jnp.float32, scale=1.0):
+    keys = jax.random.split(jax.random.key(1))
+    poses = scale * jax.random.normal(keys[0], (B, I, 2, 2))
+    return LinearVotes(poses.astype(dtype), jax.random.normal(keys[1], (I, 2, J, 2), dtype))
+
+
+def assert_same(ours, theirs, tolerance=1e-5):
+    for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+@each_procedure
+def test_permutations_of_children_and_parents(procedure):
+    votes = random_votes()
+    children, parents = np.random.default_rng(0).permutation(I), np.array([2, 0, 3, 1])
+    routed = jax.jit(procedure)(votes)
+    permuted = jax.jit(procedure)(votes[:, children][:, :, parents])
+    assert_same(permuted.poses, routed.poses[:, parents])
+    assert_same(permuted.coupling, routed.coupling[:, children][:, :, parents])
+
+
+def test_permutation_of_attention_channels():
+    keys = jax.random.split(jax.random.key(0))
+    transformed = jax.random.normal(keys[0], (B, I, D))
+    kernel = jax.random.normal(keys[1], (D, I, I))
+    order = np.random.default_rng(0).permutation(I)
+    routed = attention_routing(transformed, kernel)
+    permuted = attention_routing(transformed[:, order], kernel[:, order][:, :, order])
+    assert_same(permuted.poses, routed.poses)
+    assert_same(permuted.coupling, routed.coupling[:, order])
+    assert_same(routed.coupling.sum(-1), np.ones(B))
+
+
+@each_procedure
+def test_couplings_are_shares(procedure):
+    coupling = jax.jit(procedure)(random_votes()).coupling
+    assert jnp.all(coupling >= 0)
+    if procedure is soft:
+        assert jnp.all(coupling.sum(-1) < 1)  # leaky: a share belongs to no parent
+    else:
+        assert_same(coupling.sum(-1), np.ones((B, I)))
+
+
+def test_soft_update_with_rate_one_is_plain():
+    votes = random_votes()
+    for rate in (1, 1.0):
+        assert_same(dynamic_routing(votes, update_rate=rate), dynamic_routing(votes), 0)
+
+
+def test_em_finds_clusters():
+    # Two parents, started slightly apart, and two clouds of votes on which both agree.
+    rng = np.random.default_rng(0)
+    centres = np.array([[3.0, -3.0], [-3.0, 3.0]])
+    label = np.arange(40) % 2
+    votes = centres[label] + 0.1 * rng.normal(size=(40, 2))
+    votes = jnp.asarray(np.stack([votes, votes], axis=1), jnp.float32)
+    start = jnp.where(jnp.arange(40)[:, None] % 2 == jnp.arange(2), 0.6, 0.4)
+    routed = em_routing(
+        votes,
+        jnp.ones(40),
+        jnp.zeros(2),
+        jnp.zeros(2),
+        num_iterations=6,
+        coupling=start,
+        inverse_temperature=0.01,
+    )
+    np.testing.assert_allclose(routed.poses, centres, atol=0.1)
+    np.testing.assert_array_equal(np.argmax(routed.coupling, -1), label)
+
+
+class FourMethods:
+    """A stranger's operator: no pytree, no scatter, no distance."""
+
+    def __init__(self, votes):
+        self.votes = DenseVotes(votes)
+        self.combine, self.agreement = self.votes.combine, self.votes.agreement
+        self.total, self.dense = self.votes.total, self.votes.dense
+        self.shape = votes.shape
+
+
+@each_procedure
+def test_own_votes_class(procedure):
+    votes = random_votes()
+    assert_same(procedure(FourMethods(votes)), procedure(votes))
+
+
+@pytest.mark.parametrize("procedure", [dynamic, inverted, em], ids=lambda f: f.__name__)
+def test_every_way_of_calling_gives_the_same(procedure):
+    votes = random_linear()
+
+    def one(poses):
+        return procedure(LinearVotes(poses, votes.kernel))
+
+    whole = jax.jit(procedure)(votes)
+    assert_same(jax.vmap(one)(votes.poses), whole)
+    for block_size in (2, 7):
+        assert_same(jax.jit(blocked_vmap(one, block_size))(votes.poses), whole)
+    if procedure is inverted:
+        loop = [one(pose) for pose in votes.poses]
+        assert_same(jax.tree.map(lambda *x: jnp.stack(x), *loop), whole)
+
+    def loss(mapped, poses, kernel):
+        def one(x):
+            return procedure(LinearVotes(x, kernel)).poses
+
+        poses = mapped(one)(poses) if mapped else procedure(LinearVotes(poses, kernel)).poses
+        return jnp.sum(jnp.sin(jnp.arange(poses.size)).reshape(poses.shape) * poses)
+
+    def gradient(mapped):
+        return jax.jit(jax.grad(functools.partial(loss, mapped), (0, 1)))(votes.poses, votes.kernel)
+
+    batched = gradient(None)
+    assert_same(gradient(jax.vmap), batched, 1e-4)
+    assert_same(gradient(lambda f: blocked_vmap(f, 2)), batched, 1e-4)
+
+
+@each_procedure
+@pytest.mark.parametrize("scale", [0.0, 1e4, 1e-30])
+def test_extreme_votes_stay_finite(procedure, scale):
+    for votes in (random_votes(scale), random_linear(scale=scale)):
+
+        def loss(votes):
+            routed = procedure(votes)
+            return jnp.sum(routed.poses) + jnp.sum(routed.coupling**2), routed
+
+        gradient, routed = jax.jit(jax.grad(loss, has_aux=True))(votes)
+        for x in jax.tree.leaves((gradient, routed)):
+            assert jnp.all(jnp.isfinite(x))
+
+
+def test_em_without_active_children_stays_finite():
+    def loss(activations, votes):
+        routed = em_routing(votes, activations, jnp.zeros(J), jnp.zeros(J))
+        return jnp.sum(routed.poses) + jnp.sum(routed.activations)
+
+    gradients = jax.grad(loss, (0, 1))(jnp.zeros((B, I)), random_votes())
+    assert all(jnp.all(jnp.isfinite(x)) for x in gradients)
+
+
+@each_procedure
+def test_bfloat16_votes_are_reduced_in_float32(procedure):
+    votes = random_linear(jnp.bfloat16)
+    routed = jax.jit(procedure)(votes)
+    assert routed.poses.dtype == jnp.bfloat16
+    assert routed.coupling.dtype == jnp.float32
+    wide = LinearVotes(votes.poses.astype(jnp.float32), votes.kernel.astype(jnp.float32))
+    assert_same(routed.coupling, jax.jit(procedure)(wide).coupling, 2e-2)
+
+
+def test_forward_mode_agrees_with_reverse(float64):
+    votes = random_linear(jnp.float64)
+
+    def f(kernel):
+        return dynamic(LinearVotes(votes.poses[0], kernel)).poses
+
+    assert_same(jax.jacfwd(f)(votes.kernel), jax.jacrev(f)(votes.kernel), 1e-10)
+
+
+def test_routing_inside_shard_map():
+    votes = random_linear()
+    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec("data")
+
+    def loss(poses, kernel):
+        total = jnp.sum(inverted(LinearVotes(poses, kernel)).poses[..., 0])
+        return jax.lax.psum(total, "data")
+
+    mapped = jax.shard_map(
+        jax.grad(loss, 1),
+        mesh=mesh,
+        in_specs=(spec, jax.sharding.PartitionSpec()),
+        out_specs=jax.sharding.PartitionSpec(),
+        check_vma=False,
+    )
+    expected = jax.grad(lambda k: jnp.sum(inverted(LinearVotes(votes.poses, k)).poses[..., 0]))
+    assert_same(mapped(votes.poses, votes.kernel), expected(votes.kernel), 1e-4)
+
+
+def test_attention_over_output_channels():
+    transformed = jax.random.normal(jax.random.key(0), (B, I, J, D))
+    kernel = jax.random.normal(jax.random.key(1), (J, D, I, I))
+    route = jax.vmap(attention_routing, in_axes=(-2, 0), out_axes=Routed(-2, -1, None))
+    routed = route(transformed, kernel)
+    assert routed.poses.shape == (B, J, D)
+    assert routed.coupling.shape == (B, I, J)
+    assert_same(routed.poses[:, 1], attention_routing(transformed[:, :, 1], kernel[1]).poses)
+
+
+@pytest.mark.slow
+def test_all_routing_tests_with_64_bit_types_enabled():
+    if os.environ.get("JAX_ENABLE_X64") == "1":
+        pytest.skip("this is that run")
+    command = [sys.executable, "-m", "pytest", "-q", os.path.dirname(__file__)]
+    done = subprocess.run(
+        [*command, "-m", "not slow"],
+        env=os.environ | {"JAX_ENABLE_X64": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]

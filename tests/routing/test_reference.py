@@ -1,0 +1,213 @@
+"""Every procedure, on every form of votes, against nested loops in float64."""
+
+import jax
+import jax.numpy as jnp
+import jax.test_util
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from capsjax.routing import (
+    LinearVotes,
+    attention_routing,
+    dynamic_routing,
+    em_routing,
+    inverted_attention_routing,
+)
+from tests.routing import reference
+
+# Every size is a new compilation, which takes far longer than the arithmetic.
+few = settings(
+    max_examples=6,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@st.composite
+def problems(draw):
+    """Poses [B, I, A, X] and kernel [I or 1, X, J, Y], and the votes they make."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    i, j = draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    a, x, y = draw(st.sampled_from([(1, 3, 4), (1, 8, 2), (2, 2, 2), (4, 4, 4), (2, 3, 1)]))
+    shared = draw(st.booleans())
+    poses = rng.normal(size=(2, i, a, x))
+    kernel = rng.normal(size=(1 if shared else i, x, j, y))
+    votes = np.stack([reference.linear_votes(p, kernel) for p in poses])
+    return rng, poses, kernel, votes
+
+
+def both_forms(dtype, poses, kernel, votes):
+    """The votes as an array and as an operator, in `dtype`."""
+    linear = LinearVotes(jnp.asarray(poses, dtype), jnp.asarray(kernel, dtype))
+    return jnp.asarray(votes, dtype), linear
+
+
+def assert_close(dtype, result, expected):
+    assert result.dtype == dtype
+    scale = np.max(np.abs(expected)) + 1e-3
+    assert np.max(np.abs(result - expected)) <= (1e-5 if dtype == jnp.float32 else 1e-11) * scale
+
+
+@few
+@given(problems(), st.integers(1, 4), st.sampled_from([1.0, 0.3]), st.booleans(), st.booleans())
+def test_dynamic(dtype, problem, iterations, rate, leaky, prior):
+    rng, poses, kernel, votes = problem
+    _, children, parents, size = votes.shape
+    logits = rng.normal(size=(children, parents)) if prior else np.zeros((children, parents))
+    bias = rng.normal(size=(parents, size)) if prior else np.zeros((parents, size))
+    expected = [reference.dynamic(v, iterations, logits, bias, rate, leaky) for v in votes]
+    for form in both_forms(dtype, poses, kernel, votes):
+        routed = dynamic_routing(
+            form,
+            num_iterations=iterations,
+            logits=jnp.asarray(logits, dtype) if prior else None,
+            bias=jnp.asarray(bias, dtype) if prior else None,
+            update_rate=rate,
+            leaky=leaky,
+        )
+        assert_close(dtype, routed.poses, np.stack([p for p, _ in expected]))
+        assert_close(dtype, routed.coupling, np.stack([c for _, c in expected]))
+
+
+@few
+@given(problems(), st.integers(1, 3))
+def test_inverted_attention(dtype, problem, iterations):
+    _, poses, kernel, votes = problem
+    expected = [reference.inverted_attention(v, iterations) for v in votes]
+    for form in both_forms(dtype, poses, kernel, votes):
+        routed = None
+        for _ in range(iterations):
+            routed = inverted_attention_routing(
+                form, None if routed is None else routed.poses, normalize=jax.nn.standardize
+            )
+        assert_close(dtype, routed.coupling, np.stack([c for _, c in expected]))
+        assert_close(dtype, routed.poses, np.stack([p for p, _ in expected]))
+
+
+@few
+@given(problems(), st.integers(1, 3), st.sampled_from([1e-2, 1.0]))
+def test_em(dtype, problem, iterations, floor):
+    rng, poses, kernel, votes = problem
+    _, children, parents, _ = votes.shape
+    activations = rng.uniform(0.1, 1, size=(2, children))
+    betas = rng.normal(size=(2, parents))
+    expected = [
+        reference.em(v, a, *betas, iterations, floor)
+        for v, a in zip(votes, activations, strict=True)
+    ]
+    for form in both_forms(dtype, poses, kernel, votes):
+        routed = em_routing(
+            form,
+            jnp.asarray(activations, dtype),
+            *jnp.asarray(betas, dtype),
+            num_iterations=iterations,
+            variance_floor=floor,
+        )
+        for result, loops in zip(
+            (routed.poses, routed.coupling, routed.activations),
+            zip(*expected, strict=True),
+            strict=True,
+        ):
+            # 1/floor magnifies the rounding of votes in the exponent of the E-step.
+            tolerance = 1e-5 / min(1, 10 * floor) if dtype == jnp.float32 else 1e-10
+            loops = np.stack(loops)
+            assert np.max(np.abs(result - loops)) <= tolerance * (np.max(np.abs(loops)) + 1e-3)
+
+
+@few
+@given(st.integers(0, 1000), st.integers(1, 5), st.integers(1, 4))
+def test_attention(dtype, seed, channels, size):
+    rng = np.random.default_rng(seed)
+    transformed = rng.normal(size=(2, channels, size))
+    kernel = rng.normal(size=(size, channels, channels))
+    routed = attention_routing(jnp.asarray(transformed, dtype), jnp.asarray(kernel, dtype))
+    expected = [reference.attention(s, kernel) for s in transformed]
+    assert_close(dtype, routed.poses, np.stack([p for p, _ in expected]))
+    assert_close(dtype, routed.coupling, np.stack([c for _, c in expected]))
+
+
+VOTES = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]]])
+
+
+def test_dynamic_by_hand(dtype):
+    # s_1 = (1, 0), s_2 = 0; p_1 = (1/2, 0); b_i1 = 1/2, c_i1 = 1/(1 + e^−½) = 0.6224593;
+    # s_1 = 1.2449187, p_1 = 1.5498225 / 2.5498225 = 0.6078158.
+    routed = dynamic_routing(jnp.asarray(VOTES, dtype), num_iterations=2)
+    np.testing.assert_allclose(routed.poses, [[0.6078158, 0], [0, 0]], atol=1e-6)
+    np.testing.assert_allclose(routed.coupling, [[0.6224593, 0.3775407]] * 2, atol=1e-6)
+
+
+def test_inverted_attention_by_hand(dtype):
+    # Without normalisation: p_1 = (1, 0), p_2 = 0; a_i1 = 1/√2, r_i1 = 1/(1 + e^−0.7071068).
+    votes = jnp.asarray(VOTES, dtype)
+    first = inverted_attention_routing(votes, normalize=lambda s: s)
+    np.testing.assert_allclose(first.poses, [[1, 0], [0, 0]], atol=1e-6)
+    second = inverted_attention_routing(votes, first.poses, normalize=lambda s: s)
+    np.testing.assert_allclose(second.coupling, [[0.6697615, 0.3302385]] * 2, atol=1e-6)
+    np.testing.assert_allclose(second.poses, [[1.3395231, 0], [0, 0]], atol=1e-6)
+
+
+def test_em_by_hand(dtype):
+    # Parent 1: votes ±(1, 0), μ = 0, σ² = (1, 0) + 1; cost = ½ log 2, a_1 = 1/(1 + √2).
+    # Parent 2: both votes (2, 2), σ² = (0, 0) + 1; cost = 0, a_2 = ½.
+    # E: the logits of parent 1 exceed those of parent 2 by
+    #    log 0.4142136 − ¼ − ½ log 2 − log ½ = −0.7848000, R_i1 = 0.3132863.
+    # M: ΣR_i1 = 0.6265726, cost_1 = 0.2171537, a_1 = 0.4459239.
+    votes = jnp.asarray([[[1, 0], [2, 2]], [[-1, 0], [2, 2]]], dtype)
+    betas = jnp.zeros((2, 2), dtype)
+    for iterations, coupling, active in ((1, 0.5, 0.4142136), (2, 0.3132863, 0.4459239)):
+        routed = em_routing(
+            votes,
+            jnp.ones(2, dtype),
+            *betas,
+            num_iterations=iterations,
+            inverse_temperature=1.0,
+            variance_floor=1.0,
+        )
+        np.testing.assert_allclose(routed.poses, [[0, 0], [2, 2]], atol=1e-6)
+        np.testing.assert_allclose(routed.coupling[:, 0], [coupling] * 2, atol=1e-6)
+        np.testing.assert_allclose(routed.activations, [active, 0.5], atol=1e-6)
+
+
+def test_attention_by_hand(dtype):
+    # K picks b_1 = s̃_11 + s̃_21 = 1, b_2 = s̃_12 = 0: c = (0.7310586, 0.2689414).
+    transformed = jnp.asarray([[1, 0], [0, 2]], dtype)
+    kernel = jnp.zeros((2, 2, 2), dtype).at[0, :, 0].set(1).at[1, 0, 1].set(1)
+    routed = attention_routing(transformed, kernel)
+    np.testing.assert_allclose(routed.coupling, [0.7310586, 0.2689414], atol=1e-6)
+    np.testing.assert_allclose(routed.poses, [0.7310586, 0.5378828], atol=1e-6)
+
+
+@pytest.mark.parametrize(("a", "shared"), [(1, False), (2, False), (1, True)])
+def test_gradients_against_finite_differences(float64, a, shared):
+    keys = jax.random.split(jax.random.key(0), 3)
+    poses = jax.random.normal(keys[0], (2, 3, a, 2))
+    kernel = jax.random.normal(keys[1], (1 if shared else 3, 2, 3, 2))
+    activations = jax.random.uniform(keys[2], (2, 3))
+    betas = jnp.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]])
+
+    def dynamic(poses, kernel):
+        return dynamic_routing(LinearVotes(poses, kernel), update_rate=0.5)[:2]
+
+    def inverted(poses, kernel):
+        # A LayerNorm of two numbers is nearly a step, too steep for finite differences.
+        votes = LinearVotes(poses, kernel)
+        first = inverted_attention_routing(votes, normalize=jnp.tanh)
+        return inverted_attention_routing(votes, first.poses, normalize=jnp.tanh)[:2]
+
+    def em(poses, kernel, activations, betas):
+        votes = LinearVotes(poses, kernel)
+        return em_routing(votes, activations, *betas, num_iterations=2, variance_floor=0.1)
+
+    check = jax.test_util.check_grads
+    check(jax.jit(dynamic), (poses, kernel), order=1, atol=1e-6, rtol=1e-6)
+    check(jax.jit(inverted), (poses, kernel), order=1, atol=1e-6, rtol=1e-6)
+    check(jax.jit(em), (poses, kernel, activations, betas), order=1, atol=1e-6, rtol=1e-6)
+
+
+def test_attention_gradient_against_finite_differences(float64):
+    keys = jax.random.split(jax.random.key(0))
+    arguments = jax.random.normal(keys[0], (2, 3, 2)), jax.random.normal(keys[1], (2, 3, 3))
+    jax.test_util.check_grads(attention_routing, arguments, order=1, atol=1e-6, rtol=1e-6)

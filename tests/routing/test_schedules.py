@@ -1,0 +1,180 @@
+"""Schedules over stacks of layers, and routing to convergence."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.routing import (
+    LinearVotes,
+    attention_routing,
+    concurrent,
+    dynamic_routing,
+    em_routing,
+    fixed_point,
+    inverted_attention_routing,
+    sequential,
+    uniform_routing,
+)
+
+normalize = jax.nn.standardize
+
+
+def layer(seed, children, parents):
+    kernel = jax.random.normal(jax.random.key(seed), (children, 2, parents, 2))
+
+    def iterate(below, previous):
+        poses = below.reshape(*below.shape[:-1], 2, 2)
+        votes = LinearVotes(poses, kernel)
+        return inverted_attention_routing(votes, previous, normalize=normalize).poses
+
+    return iterate
+
+
+INPUTS = jax.random.normal(jax.random.key(9), (3, 5, 4))
+
+
+def test_concurrent_is_sequential_for_one_layer():
+    stack = [layer(0, 5, 4)]
+    (one,) = concurrent(stack, INPUTS, num_iterations=3)
+    (other,) = sequential(stack, INPUTS, num_iterations=3)
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_schedules_step_by_step():
+    lower, upper = layer(0, 5, 4), layer(1, 4, 3)
+    low_1 = lower(INPUTS, None)
+    low_2 = lower(INPUTS, low_1)
+    up_1 = upper(low_1, None)
+    # Concurrent: the upper layer's second iteration sees the lower one's first.
+    for ours, theirs in zip(
+        concurrent([lower, upper], INPUTS, num_iterations=2),
+        (low_2, upper(low_1, up_1)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    for ours, theirs in zip(
+        sequential([lower, upper], INPUTS, num_iterations=2),
+        (low_2, upper(low_2, upper(low_2, None))),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_bad_stacks_are_refused():
+    with pytest.raises(ValueError, match="num_iterations must be at least 1"):
+        concurrent([layer(0, 5, 4)], INPUTS, num_iterations=0)
+    with pytest.raises(ValueError, match="at least one layer"):
+        sequential([], INPUTS, num_iterations=1)
+
+
+def problem(seed=0):
+    keys = jax.random.split(jax.random.key(seed))
+    poses = jax.random.normal(keys[0], (2, 6, 2, 2))
+    return poses, jax.random.normal(keys[1], (6, 2, 4, 2))
+
+
+WEIGHTS = np.sin(np.arange(32)).reshape(2, 4, 4)
+
+
+def test_inverted_attention_converges_with_the_gradient_of_the_limit(float64):
+    def implicit(poses, kernel):
+        solution = fixed_point(
+            inverted_attention_routing,
+            LinearVotes(poses, kernel),
+            normalize=normalize,
+            tolerance=1e-9,
+        )
+        return jnp.sum(WEIGHTS * solution.routed.poses), solution
+
+    def unrolled(poses, kernel):
+        (limit,) = sequential(
+            [
+                lambda below, previous: (
+                    inverted_attention_routing(
+                        LinearVotes(below, kernel), previous, normalize=normalize
+                    ).poses
+                )
+            ],
+            poses,
+            num_iterations=400,
+        )
+        return jnp.sum(WEIGHTS * limit)
+
+    arguments = problem()
+    gradient, solution = jax.jit(jax.grad(implicit, (0, 1), has_aux=True))(*arguments)
+    assert solution.converged
+    assert 5 < solution.num_iterations <= 300
+    again = inverted_attention_routing(
+        LinearVotes(*arguments), solution.routed.poses, normalize=normalize
+    )
+    np.testing.assert_allclose(again.poses, solution.routed.poses, atol=1e-7)
+    expected = jax.jit(jax.grad(unrolled, (0, 1)))(*arguments)
+    for ours, theirs in zip(gradient, expected, strict=True):
+        assert jnp.max(jnp.abs(ours - theirs)) <= 1e-4 * jnp.max(jnp.abs(theirs))
+
+
+def test_em_converges_with_the_gradient_of_the_limit(float64):
+    rest = (jnp.full((2, 6), 0.8), jnp.zeros(4), jnp.zeros(4))
+
+    def implicit(poses, kernel):
+        solution = fixed_point(
+            em_routing,
+            LinearVotes(poses, kernel),
+            *rest,
+            inverse_temperature=0.01,
+            variance_floor=1.0,
+            tolerance=1e-9,
+        )
+        return jnp.sum(WEIGHTS * solution.routed.poses), solution.converged
+
+    def unrolled(poses, kernel):
+        routed = em_routing(
+            LinearVotes(poses, kernel),
+            *rest,
+            num_iterations=300,
+            inverse_temperature=0.01,
+            variance_floor=1.0,
+        )
+        return jnp.sum(WEIGHTS * routed.poses)
+
+    arguments = problem()
+    gradient, converged = jax.jit(jax.grad(implicit, (0, 1), has_aux=True))(*arguments)
+    assert converged
+    expected = jax.jit(jax.grad(unrolled, (0, 1)))(*arguments)
+    for ours, theirs in zip(gradient, expected, strict=True):
+        assert jnp.max(jnp.abs(ours - theirs)) <= 1e-4 * jnp.max(jnp.abs(theirs))
+
+
+def test_not_converging_is_reported_not_raised():
+    @jax.jit
+    def run(poses, kernel):
+        return fixed_point(
+            inverted_attention_routing,
+            LinearVotes(poses, kernel),
+            normalize=normalize,
+            max_iterations=2,
+        )
+
+    solution = run(*problem())
+    assert not solution.converged
+    assert solution.num_iterations == 2
+    assert jnp.all(jnp.isfinite(solution.routed.poses))
+
+
+def test_what_has_no_fixed_point_is_refused():
+    votes = jnp.ones((6, 4, 4))
+    with pytest.raises(ValueError, match=r"dynamic_routing has no fixed point: .* without bound"):
+        fixed_point(dynamic_routing, votes)
+    with pytest.raises(ValueError, match="uniform_routing is a single pass"):
+        fixed_point(uniform_routing, votes)
+    with pytest.raises(ValueError, match="attention_routing is a single pass"):
+        fixed_point(attention_routing, votes)
+    with pytest.raises(ValueError, match="inverse_temperature"):
+        fixed_point(em_routing, votes, jnp.ones(6), jnp.zeros(4), jnp.zeros(4))
+    with pytest.raises(TypeError, match="procedure must be"):
+        fixed_point(lambda votes: votes, votes)
+    with pytest.raises(ValueError, match="tolerance must be positive"):
+        fixed_point(inverted_attention_routing, votes, normalize=normalize, tolerance=0)
+    with pytest.raises(ValueError, match="max_iterations must be at least 1"):
+        fixed_point(inverted_attention_routing, votes, normalize=normalize, max_iterations=0)
