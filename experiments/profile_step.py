@@ -94,17 +94,13 @@ def main(args: argparse.Namespace) -> None:
     step = partial(
         update,
         graphdef=graphdef,
-        objective=objective.create(**config.loss),
+        objective=objective.create(**config.loss, rule=task.rule),
         optimizer=optimizer,
     )
     program = partial(run_steps, task=task, batches=batches, update=step, capacity=1)
     dispatch = on_devices(program, devices, 4)
     arguments = replicate((state, task.train, jax.random.key(0)), devices)
-    sample = jax.jit(
-        lambda images, labels: jax.vmap(task.training_example)(
-            jax.random.split(key, batch_size), images, labels
-        )
-    )
+    sample = partial(jax.jit(task.sample, static_argnums=2), key, arguments[1], batch_size)
     grads = jax.tree.map(jnp.ones_like, state.params)
 
     parts = {
@@ -113,9 +109,7 @@ def main(args: argparse.Namespace) -> None:
         "class capsules (votes, routing)": forward_backward(model.classes, children),
         "decoder": forward_backward(model.decoder, poses, mask),
         "optimizer": best(partial(jax.jit(optimizer.update), grads, state.opt_state, state.params)),
-        "drawing the batch": best(
-            lambda: sample(task.train.images[:batch_size], task.train.labels[:batch_size])
-        ),
+        "drawing the batch": best(sample),
         "host: an empty dispatch, per 10 steps": best(lambda: dispatch(*arguments, np.int32(0)))
         / 10,
     }

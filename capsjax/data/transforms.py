@@ -1,26 +1,147 @@
-"""Pure functions on one example, to be vmapped over a batch inside the compiled step."""
+"""Pure functions on one example, to be vmapped over a batch inside the compiled step.
+
+Those that take a key choose at random and say how; the others are told what to do. See
+`capsjax.data.affine` for rotations, scales and shears.
+"""
+
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Num, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
+
+from capsjax.functional import to_unit
 
 
 def shift(key: PRNGKeyArray, image: Num[Array, "h w c"], max_shift: int) -> Num[Array, "h w c"]:
     """Moves an image by whole pixels, uniformly from −max_shift to max_shift along each axis.
 
-    What moves in from outside is zero; what moves out is lost.
+    What moves in from outside is zero; what moves out is lost. (The same as padding by
+    `max_shift` on all sides and cropping at random.)
 
     Raises:
       ValueError: `image` is not [H, W, C] or `max_shift` is negative.
     """
+    return translate(image, random_offset(key, max_shift), max_shift)
+
+
+def random_offset(key: PRNGKeyArray, max_shift: int) -> Int[Array, "2"]:
+    """Rows and columns, uniform from −max_shift to max_shift."""
+    if max_shift < 0:
+        raise ValueError(f"max_shift: expected 0 or more pixels, got {max_shift}")
+    return jax.random.randint(key, (2,), -max_shift, max_shift + 1)
+
+
+def translate(
+    image: Num[Array, "h w c"], offset: Int[Array, "2"], max_shift: int
+) -> Num[Array, "h w c"]:
+    """Moves an image by `offset` whole rows down and columns to the right, filling with zeros.
+
+    Args:
+      image: one image.
+      offset: each in [−max_shift, max_shift].
+      max_shift: the farthest it can be moved; part of the compiled program.
+    """
+    _check_image(image)
+    margin = (max_shift, max_shift)
+    padded = jnp.pad(image, (margin, margin, (0, 0)))
+    top, left = max_shift - offset
+    return lax.dynamic_slice(padded, (top, left, 0), image.shape)
+
+
+def pad(image: Num[Array, "h w c"], size: tuple[int, int]) -> Num[Array, "h_out w_out c"]:
+    """Puts an image in the middle of a black canvas of `size` (rows, columns).
+
+    An odd row or column goes to the bottom or the right.
+
+    Raises:
+      ValueError: the canvas is smaller than the image.
+    """
+    _check_image(image)
+    margins = [n - side for n, side in zip(size, image.shape, strict=False)]
+    if min(margins) < 0:
+        raise ValueError(
+            f"size: a canvas of {size[0]}×{size[1]} is smaller than the image of "
+            f"{image.shape[0]}×{image.shape[1]}"
+        )
+    return jnp.pad(image, (*((m // 2, m - m // 2) for m in margins), (0, 0)))
+
+
+def place(
+    key: PRNGKeyArray, image: Num[Array, "h w c"], size: tuple[int, int]
+) -> Num[Array, "h_out w_out c"]:
+    """Puts an image anywhere on a black canvas of `size`, whole; every place is as likely.
+
+    Raises:
+      ValueError: the canvas is smaller than the image.
+    """
+    canvas = pad(image, size)  # checks
+    rows, columns = (n - side + 1 for n, side in zip(size, image.shape, strict=False))
+    corner = jax.random.randint(key, (2,), 0, jnp.array([rows, columns]))
+    return lax.dynamic_update_slice(jnp.zeros_like(canvas), image, (*corner, 0))
+
+
+def pad_and_crop(
+    key: PRNGKeyArray, image: Num[Array, "h w c"], margin: int, size: tuple[int, int]
+) -> Num[Array, "h_out w_out c"]:
+    """Pads with `margin` zeros on all sides and cuts out `size` at a uniformly random place.
+
+    Raises:
+      ValueError: `margin` is negative or `size` exceeds the padded image.
+    """
+    _check_image(image)
+    if margin < 0:
+        raise ValueError(f"margin: expected 0 or more pixels, got {margin}")
+    padded = jnp.pad(image, ((margin, margin), (margin, margin), (0, 0)))
+    rows, columns = (side - n + 1 for side, n in zip(padded.shape, size, strict=False))
+    if min(rows, columns) < 1:
+        raise ValueError(
+            f"size: {size[0]}×{size[1]} cannot be cut out of {padded.shape[0]}×{padded.shape[1]}"
+        )
+    corner = jax.random.randint(key, (2,), 0, jnp.array([rows, columns]))
+    return lax.dynamic_slice(padded, (*corner, 0), (*size, image.shape[-1]))
+
+
+def flip(image: Num[Array, "h w c"], flipped: Bool[Array, ""] | bool = True) -> Num[Array, "h w c"]:
+    """The mirror image, left for right, where `flipped`."""
+    _check_image(image)
+    return jnp.where(flipped, image[:, ::-1], image)
+
+
+def random_flip(key: PRNGKeyArray, image: Num[Array, "h w c"]) -> Num[Array, "h w c"]:
+    """The mirror image, left for right, half of the time."""
+    return flip(image, jax.random.bernoulli(key))
+
+
+def normalize(
+    image: Num[Array, "h w c"], mean: Sequence[float], std: Sequence[float]
+) -> Float[Array, "h w c"]:
+    """(image − mean) / std by channel, of the image in [0, 1].
+
+    Raises:
+      ValueError: not one positive `std` and one `mean` per channel.
+    """
+    _check_image(image)
+    channels = image.shape[-1]
+    if len(mean) != channels or len(std) != channels or not min(std, default=1) > 0:
+        raise ValueError(
+            f"mean and std: expected {channels} numbers each, one per channel, std positive; got "
+            f"{tuple(mean)} and {tuple(std)}"
+        )
+    return (to_unit(image) - jnp.asarray(mean)) / jnp.asarray(std)
+
+
+def overlay(images: Num[Array, "n h w c"]) -> Float[Array, "h w c"]:
+    """Several images on one another: the sum of their ink in [0, 1], at most 1.
+
+    As in the MultiMNIST of Sabour et al. 2017, section 6.1.
+    """
+    return jnp.minimum(jnp.sum(to_unit(images), axis=0), 1)
+
+
+def _check_image(image: Array) -> None:
     if image.ndim != 3:
         raise ValueError(
             f"image: expected one image [H, W, C], got shape {image.shape}; vmap over batches"
         )
-    if max_shift < 0:
-        raise ValueError(f"max_shift: expected 0 or more pixels, got {max_shift}")
-    margin = (max_shift, max_shift)
-    padded = jnp.pad(image, (margin, margin, (0, 0)))
-    top, left = jax.random.randint(key, (2,), 0, 2 * max_shift + 1)
-    return lax.dynamic_slice(padded, (top, left, 0), image.shape)

@@ -6,11 +6,12 @@ from typing import Any
 import ml_collections
 
 from capsjax import models
+from capsjax.data import tasks
 from capsjax.training import optimizers
 
 
 def default(model: str, data: str) -> ml_collections.ConfigDict:
-    """The recipe of Sabour et al. 2017 for the network `model` on the data set `data`.
+    """The recipe of Sabour et al. 2017 for the network `model` on the task `data`.
 
     Files in `configs/` start from here and change what differs (it is locked: a key that is not
     there is an error). Nothing in it names a place on a machine, so the same config is the same
@@ -20,12 +21,7 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
         {
             "seed": 0,
             "model": {"name": model, **models.options(model)},
-            "data": {
-                "name": data,
-                # Part of the training split held out to choose the best checkpoint by.
-                "validation_fraction": 0.1,
-                "max_shift": 2,
-            },
+            "data": {"name": data, **tasks.options(data)},
             "loss": {"name": "margin", "reconstruction": "sum", "reconstruction_weight": 0.0005},
             "optimizer": optimizers.optimizer_options("adam"),
             "schedule": optimizers.schedule_options("exponential"),

@@ -10,32 +10,33 @@ import scipy.stats
 from flax import nnx
 from jaxtyping import Float, Int
 
-from capsjax.data.tasks import Arrays, Task
+from capsjax.data.accuracy import Rule, right
+from capsjax.data.tasks import EvaluationSet
+from capsjax.models import ScoreKind
 from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.step import Batches, evaluate_batch
 
 
 def scorer(
     graphdef: nnx.GraphDef,
-    task: Task,
-    arrays: Arrays,
+    examples: EvaluationSet,
     *,
     batch_size: int,
     devices: Sequence[jax.Device],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Callable[[nnx.State, nnx.State], Float[np.ndarray, "n classes"]]:
-    """A function from (params, rest) to the scores of every image in `arrays`, in order.
+    """A function from (params, rest) to the scores of all `examples`, in order.
 
-    It is compiled once and holds `arrays` on the devices. `progress` is told the number of
-    images done.
+    It is compiled once and holds their source arrays on the devices. `progress` is told the
+    number of images done.
     """
-    num = len(arrays.labels)
+    num = len(examples)
     # No larger than needed: a small split must not be padded to a large batch.
     rounded_up = -(-num // len(devices)) * len(devices)
     batches = Batches(num, min(batch_size, rounded_up), len(devices))
-    on_device = replicate(arrays, devices)
+    arrays = replicate(examples.arrays, devices)
     run = on_devices(
-        partial(evaluate_batch, graphdef=graphdef, task=task, batches=batches),
+        partial(evaluate_batch, graphdef=graphdef, examples=examples, batches=batches),
         devices,
         4,
     )
@@ -43,7 +44,7 @@ def scorer(
     def scores(params: nnx.State, rest: nnx.State) -> Float[np.ndarray, "n classes"]:
         parts = []
         for start in range(0, num, batches.batch_size):
-            parts.append(run(params, rest, on_device, np.int32(start)))
+            parts.append(run(params, rest, arrays, np.int32(start)))
             if start:  # one batch ahead, so that the device never waits for the host
                 parts[-2] = np.asarray(parts[-2])
                 progress(start)
@@ -74,9 +75,40 @@ def summarize(scores: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n
     num, num_classes = scores.shape
     confusion = np.zeros((num_classes, num_classes), np.int64)
     np.add.at(confusion, (labels, scores.argmax(-1)), 1)
-    right = np.diag(confusion)
+    correct = np.diag(confusion)
     with np.errstate(invalid="ignore"):
-        per_class = right / confusion.sum(-1)
-    test = scipy.stats.binomtest(int(right.sum()), num)
+        per_class = correct / confusion.sum(-1)
+    accuracy, interval = _share(int(correct.sum()), num)
+    return Summary(accuracy, interval, per_class, confusion)
+
+
+class Accuracy(NamedTuple):
+    """The share of right answers and its 95 % confidence interval (Wilson's score interval)."""
+
+    accuracy: float
+    interval: tuple[float, float]
+
+
+def share_right(
+    rule: Rule,
+    scores: Float[np.ndarray, "n classes"],
+    labels: Float[np.ndarray, "n classes"],
+    *,
+    logits: bool,
+) -> Accuracy:
+    """The share of examples whose classes `rule` names, no more and no fewer."""
+    correct = jax.jit(jax.vmap(partial(right, rule, logits=logits)))(scores, labels)
+    return _share(int(correct.sum()), len(labels))
+
+
+def gives_logits(graphdef: nnx.GraphDef, params: nnx.State, rest: nnx.State, image_shape) -> bool:
+    """Whether the scores of a network are logits, and not lengths; nothing is computed."""
+    images = jax.ShapeDtypeStruct((1, *image_shape), np.float32)
+    output = jax.eval_shape(lambda p, r, x: nnx.merge(graphdef, p, r)(x), params, rest, images)
+    return output.score_kind is ScoreKind.LOGITS
+
+
+def _share(count: int, num: int) -> Accuracy:
+    test = scipy.stats.binomtest(count, num)
     interval = test.proportion_ci(confidence_level=0.95, method="wilson")
-    return Summary(float(test.statistic), (interval.low, interval.high), per_class, confusion)
+    return Accuracy(float(test.statistic), (interval.low, interval.high))

@@ -87,7 +87,7 @@ def train(
     optimizer = optimizers.create(
         config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
     )
-    goal = objective.create(**config.loss)
+    goal = objective.create(**config.loss, rule=task.rule)
     model = build_model(config)
     model.eval()
     eval_graphdef, _, _ = split(model)
@@ -96,7 +96,7 @@ def train(
 
     terminal.print(
         f"{config.model.name}: {num_parameters(state.params):,} parameters. {task.name}: "
-        f"{batches.num_examples:,} images to train on, {len(task.validation.labels):,} held out. "
+        f"{batches.num_examples:,} images to train on, {len(task.validation):,} held out. "
         f"{len(devices)} × {devices[0].device_kind}."
     )
     workdir.claim(directory, config)
@@ -173,13 +173,17 @@ def train(
 
 def _validator(graphdef, task, batch_size, devices):
     """A function from a state to its validation accuracy; to None where nothing is held out."""
-    labels = np.asarray(task.validation.labels)
-    if not len(labels):
+    if not len(task.validation):
         return lambda state: None
-    score = evaluation.scorer(
-        graphdef, task, task.validation, batch_size=batch_size, devices=devices
-    )
-    return lambda state: evaluation.summarize(score(state.params, state.rest), labels).accuracy
+    labels = task.validation.labels()
+    score = evaluation.scorer(graphdef, task.validation, batch_size=batch_size, devices=devices)
+
+    def accuracy(state):
+        logits = evaluation.gives_logits(graphdef, state.params, state.rest, task.input_shape)
+        scores = score(state.params, state.rest)
+        return evaluation.share_right(task.rule, scores, labels, logits=logits).accuracy
+
+    return accuracy
 
 
 def _last_good(error: Diverged, saver: Checkpoints, directory: Path) -> str:

@@ -1,12 +1,14 @@
 """What is minimised, and what is counted beside it."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from capsjax._nearest import nearest
+from capsjax.data.accuracy import Rule, right
 from capsjax.data.tasks import Example
 from capsjax.losses import (
     cross_entropy,
@@ -31,6 +33,7 @@ ON_LOGITS: dict[str, Loss] = {
 
 def create(
     *,
+    rule: Rule,
     name: str = "margin",
     reconstruction: str = "sum",
     reconstruction_weight: float = 0.0005,
@@ -41,6 +44,7 @@ def create(
     their sigmoid; where it takes logits and the scores are lengths, `length_logits` of them.
 
     Args:
+      rule: the classes that scores name, for the accuracy.
       name: "margin", "spread", "cross_entropy" or "sigmoid_cross_entropy".
       reconstruction: the "sum" (Sabour et al. 2017) or the "mean" (Choi et al. 2019) over the
         pixels of the squared error.
@@ -48,8 +52,8 @@ def create(
 
     Returns:
       A function from a batch's output to the mean loss and the means of `loss`, of the loss of the
-      scores under its name, of `reconstruction`, and of `accuracy`: all the classes that are
-      present have higher scores than all that are not.
+      scores under its name, of `reconstruction`, and of `accuracy`: the classes that `rule`
+      names are those that are present.
 
     Raises:
       ValueError: an argument that is none of these.
@@ -65,9 +69,11 @@ def create(
     def objective(output: Output, batch: Example) -> tuple[Float[Array, ""], Metrics]:
         scores = presences(output) if name in ON_PRESENCES else logits(output)
         loss = jnp.mean(jax.vmap(losses[name])(scores, batch.label))
-        metrics = {name: loss, "accuracy": jnp.mean(_right(output.scores, batch.label))}
+        is_logits = output.score_kind is ScoreKind.LOGITS
+        correct = jax.vmap(partial(right, rule, logits=is_logits))(output.scores, batch.label)
+        metrics = {name: loss, "accuracy": jnp.mean(correct.astype(jnp.float32))}
         if output.reconstruction is not None:
-            errors = jax.vmap(reconstruction_loss)(output.reconstruction, batch.image)
+            errors = _squared_error(output.reconstruction, batch)
             if reconstruction == "mean":
                 errors /= batch.image[0].size
             metrics["reconstruction"] = jnp.mean(errors)
@@ -91,9 +97,16 @@ def logits(output: Output) -> Float[Array, "n classes"]:
     return output.scores
 
 
-def _right(
-    scores: Float[Array, "n classes"], label: Float[Array, "n classes"]
+def _squared_error(
+    reconstruction: Float[Array, "n *objects h w c"], batch: Example
 ) -> Float[Array, "n"]:
-    present = jnp.min(scores, axis=-1, where=label > 0, initial=jnp.inf)
-    absent = jnp.max(scores, axis=-1, where=label == 0, initial=-jnp.inf)
-    return (present > absent).astype(jnp.float32)
+    """Of each object alone, added up (Sabour et al. 2017, section 6.1).
+
+    A decoder that looks at no mask makes one image of all objects, which is compared with what
+    the network saw.
+    """
+    if reconstruction.ndim == batch.image.ndim:
+        return jax.vmap(reconstruction_loss)(reconstruction, batch.image)
+    errors = jax.vmap(jax.vmap(reconstruction_loss))(reconstruction, batch.objects.images)
+    present = jnp.sum(batch.objects.labels, axis=-1)
+    return jnp.sum(present * errors, axis=-1)

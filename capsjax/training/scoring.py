@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from capsjax.data import Dataset
-from capsjax.data.tasks import Task, take
+from capsjax.data.tasks import as_it_is
 from capsjax.training import evaluation
 from capsjax.training.checkpoints import Checkpoint
 from capsjax.training.parallel import check_batch_size, replicate
@@ -30,11 +30,9 @@ def score(
     """
     check_fits(checkpoint.config, dataset)
     check_batch_size(batch_size, len(devices))
-    none = take(dataset, slice(0))
-    task = Task(dataset.name, dataset.class_names, train=none, validation=none, max_shift=0)
     graphdef, params, rest = split(checkpoint.model)
     scores = evaluation.scorer(
-        graphdef, task, take(dataset), batch_size=batch_size, devices=devices, progress=progress
+        graphdef, as_it_is(dataset), batch_size=batch_size, devices=devices, progress=progress
     )
     return scores(replicate(params, devices), replicate(rest, devices))
 

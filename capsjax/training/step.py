@@ -15,7 +15,7 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from capsjax.data.tasks import Arrays, Example, Task
+from capsjax.data.tasks import Arrays, EvaluationSet, Example, Task
 from capsjax.models import Output
 from capsjax.training.objective import Metrics, Objective
 from capsjax.training.state import TrainState
@@ -44,7 +44,7 @@ def update(
         narrow = jax.tree.map(lambda x: x.astype(compute_dtype), params)
         model = nnx.merge(graphdef, narrow, state.rest, copy=True)
         images = batch.image.astype(compute_dtype)
-        loss, metrics = objective(model(images, mask=batch.label, keys=keys), batch)
+        loss, metrics = objective(model(images, mask=batch.objects.labels, keys=keys), batch)
         return loss, (metrics, nnx.state(model, nnx.Not(nnx.Param)))
 
     grads, (metrics, rest) = jax.grad(loss_fn, has_aux=True)(state.params)
@@ -110,10 +110,8 @@ def run_steps(
         # By slot in the global batch, so that examples do not depend on the device count.
         keys = jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(example_key, step)))(slots)
         for_data, for_model = jnp.unstack(jax.vmap(jax.random.split)(keys), axis=1)
-        batch = jax.vmap(task.training_example)(
-            for_data, arrays.images[indices], arrays.labels[indices]
-        )
-        return batch, for_model
+        example = jax.vmap(task.training_example, in_axes=(0, None, 0))
+        return example(for_data, arrays, indices), for_model
 
     def body(i, carry):
         state, record = carry
@@ -132,7 +130,7 @@ def evaluate_batch(
     start: Int[Array, ""],
     *,
     graphdef: nnx.GraphDef,
-    task: Task,
+    examples: EvaluationSet,
     batches: Batches,
 ) -> Float[Array, "batch classes"]:
     """The class scores of the batch that begins at `start`, each device doing its part.
@@ -140,6 +138,6 @@ def evaluate_batch(
     Beyond the end the last example is repeated; the caller drops those rows.
     """
     indices = jnp.minimum(start + batches.slots(), batches.num_examples - 1)
-    batch = jax.vmap(task.example)(arrays.images[indices], arrays.labels[indices])
+    batch = jax.vmap(examples.example, in_axes=(None, 0))(arrays, indices)
     output: Output = nnx.merge(graphdef, params, rest)(batch.image)
     return lax.all_gather(output.scores, DEVICES, tiled=True)

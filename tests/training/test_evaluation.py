@@ -35,13 +35,12 @@ def test_scores_are_those_of_every_image_in_order(npz, num_devices, batch_size):
     done = []
     score = scorer(
         graphdef,
-        task,
         task.validation,
         batch_size=batch_size,
         devices=jax.devices()[:num_devices],
         progress=done.append,
     )
-    expected = model(task.validation.images).scores
+    expected = model(task.validation.arrays.images).scores
     np.testing.assert_allclose(score(params, rest), expected, rtol=1e-5, atol=1e-6)
     assert done == sorted(done)
     assert done[-1] == 20

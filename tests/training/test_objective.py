@@ -1,17 +1,23 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from capsjax import losses
-from capsjax.data.tasks import Example
+from capsjax.data.accuracy import above, top
+from capsjax.data.tasks import Example, Objects
 from capsjax.models import Output, ScoreKind
 from capsjax.training import objective
 
 LABEL = jnp.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 LENGTHS = jnp.array([[0.8, 0.3, 0.2], [0.1, 0.6, 0.5]])
 LOGITS = jnp.array([[3.0, -1.0, 40.0], [-2.0, 0.5, 1.0]])
-BATCH = Example(jnp.zeros((2, 4, 4, 1)), LABEL)
+IMAGES = jnp.zeros((2, 4, 4, 1))
+BATCH = Example(IMAGES, LABEL, Objects(IMAGES[:, None], LABEL[:, None]))
+
+create = partial(objective.create, rule=top(1))
 
 
 def mean(loss, scores):
@@ -21,7 +27,7 @@ def mean(loss, scores):
 @pytest.mark.parametrize("name", ["margin", "spread"])
 def test_losses_on_presences(name):
     loss = {"margin": losses.margin_loss, "spread": losses.spread_loss}[name]
-    goal = objective.create(name=name)
+    goal = create(name=name)
     value, metrics = goal(Output(LENGTHS), BATCH)
     np.testing.assert_allclose(value, mean(loss, LENGTHS), rtol=1e-6)
     np.testing.assert_array_equal(metrics[name], value)
@@ -32,7 +38,7 @@ def test_losses_on_presences(name):
 @pytest.mark.parametrize("name", ["cross_entropy", "sigmoid_cross_entropy"])
 def test_losses_on_logits(name):
     loss = getattr(losses, name)
-    goal = objective.create(name=name)
+    goal = create(name=name)
     value, _ = goal(Output(LOGITS, score_kind=ScoreKind.LOGITS), BATCH)
     np.testing.assert_allclose(value, mean(loss, LOGITS), rtol=1e-6)
     value, _ = goal(Output(LENGTHS), BATCH)
@@ -43,7 +49,7 @@ def test_losses_on_logits(name):
 @pytest.mark.parametrize("kind", ScoreKind)
 def test_every_loss_prefers_the_right_class_whatever_the_scores(name, kind):
     """Also lengths above 1, which there are without squash."""
-    goal = objective.create(name=name)
+    goal = create(name=name)
 
     def loss(right, wrong):
         scores = wrong + (right - wrong) * LABEL
@@ -52,33 +58,49 @@ def test_every_loss_prefers_the_right_class_whatever_the_scores(name, kind):
     assert loss(0.9, 0.1) < loss(0.5, 0.5) < loss(0.1, 0.9) < loss(0.5, 1.5)
 
 
-def test_accuracy_of_one_class_and_of_several():
-    def accuracy(scores, label):
-        example = Example(jnp.zeros((len(scores), 1, 1, 1)), jnp.array(label))
-        return objective.create()(Output(jnp.array(scores)), example)[1]["accuracy"]
+def test_accuracy_by_the_rule():
+    def accuracy(rule, scores, label, kind=ScoreKind.LENGTHS):
+        output = Output(jnp.array(scores), score_kind=kind)
+        batch = BATCH._replace(label=jnp.array(label))
+        return objective.create(rule=rule)(output, batch)[1]["accuracy"]
 
-    assert accuracy([[0.8, 0.3, 0.2], [0.1, 0.6, 0.5]], [[1, 0, 0], [0, 0, 1]]) == 0.5
+    assert accuracy(top(1), LENGTHS, LABEL) == 0.5
     both = [[1, 0, 1]] * 2
-    assert accuracy([[0.8, 0.1, 0.2], [0.8, 0.3, 0.2]], both) == 0.5
+    assert accuracy(top(2), [[0.8, 0.1, 0.2], [0.8, 0.3, 0.2]], both) == 0.5
+    assert accuracy(above(0.5), LENGTHS, LABEL) == 0.5
+    # Of logits 0 is the middle.
+    assert accuracy(above(0.5), [[1, -1, 2], [0.6, 0.7, 1]], both, ScoreKind.LOGITS) == 0.5
 
 
 def test_reconstruction_as_sum_and_as_mean():
-    output = Output(LENGTHS, reconstruction=jnp.full((2, 4, 4, 1), 0.5))
+    output = Output(LENGTHS, reconstruction=jnp.full((2, 1, 4, 4, 1), 0.5))
     margin = mean(losses.margin_loss, LENGTHS)
-    loss, metrics = objective.create(reconstruction_weight=0.1)(output, BATCH)
+    loss, metrics = create(reconstruction_weight=0.1)(output, BATCH)
     assert metrics["reconstruction"] == pytest.approx(16 * 0.25)
     assert loss == pytest.approx(margin + 0.1 * 16 * 0.25)
-    loss, metrics = objective.create(reconstruction="mean", reconstruction_weight=0.3)(
-        output, BATCH
-    )
+    loss, metrics = create(reconstruction="mean", reconstruction_weight=0.3)(output, BATCH)
     assert metrics["reconstruction"] == pytest.approx(0.25)
     assert loss == pytest.approx(margin + 0.3 * 0.25)
 
 
-def test_a_reconstruction_of_another_shape_is_an_error():
+def test_objects_are_reconstructed_one_by_one():
+    """Two in the first image, one in the second; the image itself is their sum."""
+    images = jnp.full((2, 2, 4, 4, 1), 0.25)
+    labels = jnp.array([[[1, 0, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 0]]], jnp.float32)
+    batch = Example(jnp.full((2, 4, 4, 1), 0.5), labels.sum(1), Objects(images, labels))
     output = Output(LENGTHS, reconstruction=jnp.zeros((2, 2, 4, 4, 1)))
-    with pytest.raises(ValueError, match=r"shape \(2, 4, 4, 1\), its image \(4, 4, 1\)"):
-        objective.create()(output, BATCH)
+    _, metrics = create()(output, batch)
+    assert metrics["reconstruction"] == pytest.approx(16 * (2 * 0.25**2 + 0.25**2) / 2)
+    # Without a mask the decoder makes one image: of what the network saw.
+    output = Output(LENGTHS, reconstruction=jnp.zeros((2, 4, 4, 1)))
+    _, metrics = create()(output, batch)
+    assert metrics["reconstruction"] == pytest.approx(16 * 0.5**2)
+
+
+def test_a_reconstruction_of_another_shape_is_an_error():
+    output = Output(LENGTHS, reconstruction=jnp.zeros((2, 1, 5, 4, 1)))
+    with pytest.raises(ValueError, match=r"shape \(5, 4, 1\), its image \(4, 4, 1\)"):
+        create()(output, BATCH)
 
 
 @pytest.mark.parametrize(
@@ -92,4 +114,4 @@ def test_a_reconstruction_of_another_shape_is_an_error():
 )
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
-        objective.create(**options)
+        create(**options)

@@ -1,0 +1,58 @@
+"""When an answer is right: rules from scores to the set of classes that they name."""
+
+import math
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+class Rule(Protocol):
+    """Which classes scores name."""
+
+    def __call__(self, scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
+        """The named classes; scores are lengths or probabilities in [0, 1], or `logits`."""
+
+
+def top(count: int) -> Rule:
+    """The `count` classes with the highest scores; of equal ones the first.
+
+    Top-1, and for two overlapping digits "both are the top two" (Sabour et al. 2017, section 6).
+    """
+
+    def rule(scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
+        del logits
+        _, named = jax.lax.top_k(scores, count)
+        return jnp.zeros(scores.shape, bool).at[named].set(True)
+
+    return rule
+
+
+def above(threshold: float) -> Rule:
+    """All classes whose score exceeds `threshold`, however many (Tsai et al. 2020, section 6).
+
+    Args:
+      threshold: for lengths and probabilities; logits are compared with its logit.
+
+    Raises:
+      ValueError: it is not in (0, 1).
+    """
+    if not 0 < threshold < 1:
+        raise ValueError(f"threshold must be in (0, 1), got {threshold}")
+
+    def rule(scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
+        return scores > (math.log(threshold / (1 - threshold)) if logits else threshold)
+
+    return rule
+
+
+def right(
+    rule: Rule,
+    scores: Float[Array, "classes"],
+    label: Float[Array, "classes"],
+    *,
+    logits: bool = False,
+) -> Bool[Array, ""]:
+    """Whether the named classes are those of `label` (1 where present), no more and no fewer."""
+    return jnp.all(rule(scores, logits=logits) == (label > 0))

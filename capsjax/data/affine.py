@@ -1,0 +1,206 @@
+"""Rotation, shear, scale and translation of one image: one matrix, one bilinear resampling.
+
+Everywhere a point is (row, column), rows run down and columns to the right.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Num, PRNGKeyArray
+
+from capsjax.functional import to_unit
+
+
+def resample(
+    image: Num[Array, "h w c"],
+    matrix: Float[Array, "2 2"],
+    offset: Float[Array, "2"],
+    size: tuple[int, int],
+) -> Float[Array, "h_out w_out c"]:
+    """The image whose pixel o is `image` at `matrix @ o + offset`, bilinear, black outside.
+
+    The convention of `scipy.ndimage.affine_transform` with `order=1, mode="grid-constant"`.
+
+    Args:
+      image: one image, floats in [0, 1] or uint8, which is scaled to [0, 1].
+      matrix: from output to input points.
+      offset: where the output's pixel (0, 0) comes from.
+      size: rows and columns of the output.
+    """
+    if image.ndim != 3:
+        raise ValueError(
+            f"image: expected one image [H, W, C], got shape {image.shape}; vmap over batches"
+        )
+    image = to_unit(image)
+    height, width, _ = image.shape
+    rows = jnp.arange(size[0], dtype=image.dtype)[:, None]
+    columns = jnp.arange(size[1], dtype=image.dtype)[None, :]
+    # Written out: a matrix product may be rounded to bfloat16 on accelerators.
+    y = matrix[0, 0] * rows + matrix[0, 1] * columns + offset[0]
+    x = matrix[1, 0] * rows + matrix[1, 1] * columns + offset[1]
+    top, left = jnp.floor(y), jnp.floor(x)
+    dy, dx = y - top, x - left
+    # A black border of one pixel stands for everything outside.
+    padded = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
+
+    def neighbour(down: int, right: int) -> Float[Array, "h_out w_out c"]:
+        row = jnp.clip(top + down, -1, height).astype(jnp.int32) + 1
+        column = jnp.clip(left + right, -1, width).astype(jnp.int32) + 1
+        weight = (dy if down else 1 - dy) * (dx if right else 1 - dx)
+        return weight[..., None] * padded[row, column]
+
+    return neighbour(0, 0) + neighbour(0, 1) + neighbour(1, 0) + neighbour(1, 1)
+
+
+def transform(
+    image: Num[Array, "h w c"],
+    matrix: Float[Array, "2 2"],
+    translation: Float[Array, "2"],
+    size: tuple[int, int],
+) -> Float[Array, "h_out w_out c"]:
+    """Moves what is at p, seen from the image's centre, to matrix·p + translation.
+
+    The result, of `size`, is seen from its own centre; so with the identity and no translation
+    the image is put in the middle.
+    """
+    (a, b), (c, d) = matrix
+    inverse = jnp.array([[d, -b], [-c, a]]) / (a * d - b * c)
+    y = (size[0] - 1) / 2 + translation[0]
+    x = (size[1] - 1) / 2 + translation[1]
+    # Elementwise for the same reason as in `resample`.
+    offset = jnp.array(
+        [
+            (image.shape[0] - 1) / 2 - inverse[0, 0] * y - inverse[0, 1] * x,
+            (image.shape[1] - 1) / 2 - inverse[1, 0] * y - inverse[1, 1] * x,
+        ]
+    )
+    return resample(image, inverse, offset, size)
+
+
+def affine_matrix(
+    rotation: Float[Array, ""] | float = 0.0,
+    shear: Float[Array, ""] | float = 0.0,
+    scale: Float[Array, "2"] | tuple[float, float] = (1.0, 1.0),
+) -> Float[Array, "2 2"]:
+    """Rotation · shear · scale, for `transform`.
+
+    Args:
+      rotation: in degrees, counter-clockwise as seen.
+      shear: columns moved to the right per row downwards; 1 slants by 45°.
+      scale: of rows and of columns.
+    """
+    angle = jnp.deg2rad(jnp.asarray(rotation, jnp.float32))
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    vertical, horizontal = scale
+    # [[cos, -sin], [sin, cos]] · [[1, 0], [shear, 1]] · diag(scale)
+    return jnp.array(
+        [
+            [(cos - sin * shear) * vertical, -sin * horizontal],
+            [(sin + cos * shear) * vertical, cos * horizontal],
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class AffineRanges:
+    """What affine parameters are drawn from, all uniformly; the defaults are affNIST's.
+
+    Attributes:
+      max_rotation: degrees, either way.
+      max_shear: either way; 1 slants by 45°.
+      min_scale: of rows and of columns, drawn independently.
+      max_scale: the same.
+      max_translation: pixels, either way along each axis.
+      keep_ink: translate only so far that no ink leaves the canvas. Where it cannot fit, its
+        bounding box is put in the middle.
+    """
+
+    max_rotation: float = 20.0
+    max_shear: float = 0.2
+    min_scale: float = 0.8
+    max_scale: float = 1.2
+    max_translation: float = 40.0
+    keep_ink: bool = True
+
+    def __post_init__(self):
+        for name in ("max_rotation", "max_shear", "max_translation"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
+        if not 0 < self.min_scale <= self.max_scale:
+            raise ValueError(
+                "expected 0 < min_scale ≤ max_scale, got "
+                f"min_scale {self.min_scale} and max_scale {self.max_scale}"
+            )
+
+
+class AffineParameters(NamedTuple):
+    """One affine transformation; see `affine_matrix` and `transform` for what they mean."""
+
+    rotation: Float[Array, ""]
+    shear: Float[Array, ""]
+    scale: Float[Array, "2"]
+    translation: Float[Array, "2"]
+
+    @property
+    def matrix(self) -> Float[Array, "2 2"]:
+        return affine_matrix(self.rotation, self.shear, self.scale)
+
+
+def random_affine(
+    key: PRNGKeyArray, image: Num[Array, "h w c"], size: tuple[int, int], ranges: AffineRanges
+) -> AffineParameters:
+    """Draws a transformation of `image` onto a canvas of `size`.
+
+    Only with `keep_ink` does it depend on the image, through the extent of its ink.
+    """
+    keys = jax.random.split(key, 4)
+
+    def uniform(key, shape, low, high):
+        return jax.random.uniform(key, shape, jnp.float32, low, high)
+
+    parameters = AffineParameters(
+        rotation=uniform(keys[0], (), -ranges.max_rotation, ranges.max_rotation),
+        shear=uniform(keys[1], (), -ranges.max_shear, ranges.max_shear),
+        scale=uniform(keys[2], (2,), ranges.min_scale, ranges.max_scale),
+        translation=jnp.zeros(2),
+    )
+    high = jnp.full(2, ranges.max_translation)
+    low = -high
+    if ranges.keep_ink:
+        first, last = ink_translations(image, parameters.matrix, size)
+        low, high = jnp.clip(first, low, high), jnp.clip(last, low, high)
+    return parameters._replace(translation=uniform(keys[3], (2,), low, high))
+
+
+def ink_translations(
+    image: Num[Array, "h w c"], matrix: Float[Array, "2 2"], size: tuple[int, int]
+) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+    """The least and the greatest translation that keep all ink on a canvas of `size`.
+
+    Ink is what is not zero. A pixel's ink reaches, bilinearly, up to one pixel around it before
+    the transformation. Where it cannot fit, both are the translation to the middle.
+    """
+    height, width, _ = image.shape
+    ink = jnp.any(image > 0, axis=-1)
+    rows = (jnp.arange(height) - (height - 1) / 2)[:, None]
+    columns = (jnp.arange(width) - (width - 1) / 2)[None, :]
+
+    def along(axis: int) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        vertical, horizontal = matrix[axis]
+        moved = vertical * rows + horizontal * columns
+        reach = jnp.abs(vertical) + jnp.abs(horizontal)
+        first = jnp.min(moved, where=ink, initial=jnp.inf) - reach
+        last = jnp.max(moved, where=ink, initial=-jnp.inf) + reach
+        # Between -1 and n, both excluded, lie the pixels of the canvas.
+        edge = (size[axis] + 1) / 2
+        low, high = -edge - first, edge - last
+        middle = (low + high) / 2
+        blank = jnp.logical_not(jnp.any(ink))
+        low, high = jnp.where(blank, -edge, low), jnp.where(blank, edge, high)
+        fits = low <= high
+        return jnp.where(fits, low, middle), jnp.where(fits, high, middle)
+
+    (top, bottom), (left, right) = along(0), along(1)
+    return jnp.array([top, left]), jnp.array([bottom, right])

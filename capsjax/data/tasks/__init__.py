@@ -1,0 +1,78 @@
+"""Tasks by name: `create("multimnist")` gives what to train on and what to test on."""
+
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from capsjax._nearest import nearest
+from capsjax.data.tasks.families import (
+    AffNIST,
+    Classification,
+    DataDir,
+    DiverseMultiMNIST,
+    MultiMNIST,
+    TransferA,
+    TransferB,
+    Translated,
+    as_it_is,
+)
+from capsjax.data.tasks.task import Arrays, EvaluationSet, Example, Objects, Recipe, Task, take
+
+__all__ = [
+    "Arrays",
+    "EvaluationSet",
+    "Example",
+    "Objects",
+    "Recipe",
+    "Task",
+    "as_it_is",
+    "create",
+    "generated",
+    "options",
+    "take",
+]
+
+Family = Classification | Translated | AffNIST | MultiMNIST | DiverseMultiMNIST
+
+_GENERATED: dict[str, Family] = {
+    "mnist_translated": Translated(),
+    "affnist_generated": AffNIST(),
+    "multimnist": MultiMNIST(),
+    "multimnist_a": TransferA(),
+    "multimnist_b": TransferB(),
+    "diverse_multimnist": DiverseMultiMNIST(),
+}
+
+
+def generated() -> tuple[str, ...]:
+    """The tasks whose images are made from another set's; every set is a task of its own name."""
+    return tuple(_GENERATED)
+
+
+def options(name: str) -> dict[str, Any]:
+    """Every option of the task `name` with its default."""
+    return asdict(_family(name))
+
+
+def create(name: str, *, data_dir: DataDir = None, **overrides: Any) -> Task:
+    """What to train and test on.
+
+    Args:
+      name: one of `generated()`, or any name that `capsjax.data.load` takes.
+      data_dir: as for `capsjax.data.load`.
+      **overrides: options of the task, see `options(name)`; `capsjax.data.tasks.families` says
+        what they mean.
+
+    Raises:
+      ValueError: unknown option (the nearest is named) or a value out of range; and what
+        `capsjax.data.load` raises.
+    """
+    family = _family(name)
+    known = [field.name for field in fields(family)]
+    for key in overrides:
+        if key not in known:
+            raise ValueError(f"{name} has no option {key!r}: {nearest(key, known)}")
+    return replace(family, **overrides).build(name, data_dir)
+
+
+def _family(name: str) -> Family:
+    return _GENERATED.get(name, Classification())

@@ -1,0 +1,199 @@
+"""Recipes of two overlapping objects per image.
+
+They need source arrays that are sorted by label (`by_class`): then the images of a class are a
+range, and a partner of another class is two random numbers away.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+from capsjax.data.tasks.task import Arrays, Example, Objects
+from capsjax.data.transforms import overlay, pad, random_offset, translate
+from capsjax.functional import to_unit
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+class Placements(NamedTuple):
+    """Two images on one canvas.
+
+    Attributes:
+      sources: their places in the arrays.
+      offsets: rows down and columns to the right, from the middle of the canvas.
+      present: which of them are there.
+    """
+
+    sources: Int[Array, "2"]
+    offsets: Int[Array, "2 2"]
+    present: Bool[Array, "2"]
+
+
+@dataclass(frozen=True)
+class _OnCanvas:
+    """What recipes of two objects share: how they are rendered."""
+
+    num_classes: int
+    canvas: int
+    max_shift: int
+
+    def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
+        """The canvas; see `Recipe`."""
+        return self.canvas, self.canvas, source[-1]
+
+    def render(self, arrays: Arrays, parameters: Placements) -> Example:
+        """The sum of both, at most 1; see `Recipe`."""
+        sources, offsets, present = parameters
+
+        def alone(source, offset):
+            canvas = pad(arrays.images[source], (self.canvas, self.canvas))
+            return to_unit(translate(canvas, offset, self.max_shift))
+
+        images = jax.vmap(alone)(sources, offsets) * present[:, None, None, None]
+        labels = jax.nn.one_hot(arrays.labels[sources], self.num_classes) * present[:, None]
+        return Example(overlay(images), jnp.sum(labels, axis=0), Objects(images, labels))
+
+
+@dataclass(frozen=True)
+class Overlaid(_OnCanvas):
+    """An object and, mostly, another of a different class on top.
+
+    MultiMNIST: Sabour et al. 2017, section 6.1; with `single_probability` 1/6 DiverseMultiMNIST:
+    Tsai et al. 2020, section 6 and appendix B.2. The first object is the one asked for, so an
+    epoch goes through all of them; the second's class is uniform among those that `pairs` allows
+    and its image uniform in that class.
+
+    Attributes:
+      num_classes: length of the labels.
+      canvas: rows and columns.
+      max_shift: pixels from the middle, either way along each axis, uniform.
+      pairs: the classes that may be seen together.
+      single_probability: of an image with one object only.
+      versions: if positive, there are only so many different images of each first object, drawn
+        once and for all with `seed`; a draw takes one of them. 0: every draw is new.
+      seed: see `versions`.
+    """
+
+    pairs: Pairs
+    single_probability: float = 0.0
+    versions: int = 0
+    seed: int = 0
+
+    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Placements:
+        """See `Recipe`."""
+        if self.versions:
+            version = jax.random.randint(key, (), 0, self.versions)
+            of_object = jax.random.fold_in(jax.random.key(self.seed), index)
+            key = jax.random.fold_in(of_object, version)
+        class_key, image_key, offset_key, single_key = jax.random.split(key, 4)
+        partners, counts = _partners(self.pairs, self.num_classes)
+        first_class = arrays.labels[index]
+        choice = jax.random.randint(class_key, (), 0, counts[first_class])
+        start, stop = class_range(arrays, partners[first_class, choice])
+        second = jax.random.randint(image_key, (), start, stop)
+        offset_keys = jax.random.split(offset_key)
+        return Placements(
+            sources=jnp.stack([index, second]),
+            offsets=jax.vmap(lambda k: random_offset(k, self.max_shift))(offset_keys),
+            present=jnp.stack(
+                [jnp.array(True), ~jax.random.bernoulli(single_key, self.single_probability)]
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class ShiftGrid(_OnCanvas):
+    """One object fixed in the middle and one moving over a grid (Lin et al. 2018, section 3.2).
+
+    Example i has offset i mod n² of the grid, row by row, and ordered pair of classes i div n²
+    (n = 2 max_shift + 1): first all with class 0 fixed, the moving class counted up, then all with
+    class 1 fixed, and so on. Each class is represented by the first of its images.
+    """
+
+    @property
+    def size(self) -> int:
+        """The number of examples."""
+        return self.num_classes * (self.num_classes - 1) * self.per_pair
+
+    @property
+    def per_pair(self) -> int:
+        """The number of examples of one pair: 81 in the paper."""
+        return (2 * self.max_shift + 1) ** 2
+
+    def first_of(self, fixed: int, moving: int) -> int:
+        """The first example of a pair of classes; `per_pair` belong to it."""
+        if fixed == moving or not {fixed, moving} <= set(range(self.num_classes)):
+            raise ValueError(
+                f"expected two different classes below {self.num_classes}, got {fixed}, {moving}"
+            )
+        pair = fixed * (self.num_classes - 1) + moving - (moving > fixed)
+        return pair * self.per_pair
+
+    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Placements:
+        """Nothing is random here; see `Recipe`."""
+        del key
+        pair, place = jnp.divmod(index, self.per_pair)
+        fixed, moving = jnp.divmod(pair, self.num_classes - 1)
+        moving += moving >= fixed
+        offset = jnp.stack(jnp.divmod(place, 2 * self.max_shift + 1)) - self.max_shift
+        sources = jnp.stack([class_range(arrays, fixed)[0], class_range(arrays, moving)[0]])
+        return Placements(
+            sources=sources,
+            offsets=jnp.stack([jnp.zeros_like(offset), offset]),
+            present=jnp.ones(2, bool),
+        )
+
+
+def all_pairs(num_classes: int) -> Pairs:
+    """Every two different classes."""
+    return tuple(combinations(range(num_classes), 2))
+
+
+def domain_pairs(domain: str) -> Pairs:
+    """The pairs of digits in the transfer domain "A" or "B" (Lin et al. 2018, section 3.3).
+
+    The paper asks for two disjoint sets that each cover all ten digits and does not print them.
+    Here a pair belongs to A if the digits' distance around a circle of ten is 1 or 2, or if it is
+    {0, 5} or {1, 6}, and else to B: 22 and 23 pairs, in which each digit has 4 or 5 partners.
+    """
+
+    def in_a(a: int, b: int) -> bool:
+        distance = min(b - a, 10 - (b - a))
+        return distance <= 2 or (distance == 5 and a < 2)
+
+    return tuple(pair for pair in all_pairs(10) if in_a(*pair) == (domain == "A"))
+
+
+def by_class(arrays: Arrays) -> Arrays:
+    """The same images sorted by label, and within a label in their order."""
+    order = np.argsort(arrays.labels, kind="stable")
+    return Arrays(arrays.images[order], arrays.labels[order])
+
+
+def class_range(arrays: Arrays, label: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    """Where the images of a class begin and end in arrays that are sorted by class."""
+    labels = jnp.asarray(arrays.labels)
+    return (
+        jnp.searchsorted(labels, label, side="left"),
+        jnp.searchsorted(labels, label, side="right"),
+    )
+
+
+def _partners(
+    pairs: Pairs, num_classes: int
+) -> tuple[Int[Array, "classes most"], Int[Array, "classes"]]:
+    """By class, the classes that it is paired with (padded), and how many they are."""
+    partners: list[list[int]] = [[] for _ in range(num_classes)]
+    for a, b in pairs:
+        partners[a].append(b)
+        partners[b].append(a)
+    counts = [len(row) for row in partners]
+    table = np.zeros((num_classes, max(counts)), np.int32)
+    for row, values in zip(table, partners, strict=True):
+        row[: len(values)] = values
+    return jnp.asarray(table), jnp.asarray(counts)

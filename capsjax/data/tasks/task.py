@@ -1,0 +1,191 @@
+"""What to train and test on: source arrays, and how examples are made from them.
+
+An example is made in two steps. A recipe first draws parameters (which source images, moved how
+far, turned how much), then renders them. All that is random is in the first step, which can be
+tested and exported; the second is a pure function of the parameters and the source arrays. Both
+run on the device, inside the compiled step; the arrays are arguments of the program.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
+
+from capsjax.data.accuracy import Rule
+from capsjax.data.dataset import Dataset
+
+
+class Arrays(NamedTuple):
+    """Source images and labels, as they lie on the device."""
+
+    images: UInt8[Array, "n h w c"] | UInt8[np.ndarray, "n h w c"]
+    labels: Int[Array, "n"] | Int[np.ndarray, "n"]
+
+
+class Objects(NamedTuple):
+    """The k things in an image, each alone: what a decoder is to reconstruct.
+
+    Attributes:
+      images: in [0, 1].
+      labels: one-hot; all zeros where the image has fewer than k objects.
+    """
+
+    images: Float[Array, "k h w c"]
+    labels: Float[Array, "k classes"]
+
+
+class Example(NamedTuple):
+    """What a network sees (one example, or a batch with a leading axis).
+
+    Attributes:
+      image: what it looks at.
+      label: 1 for every class that is present, else 0.
+      objects: the image's objects, each alone.
+    """
+
+    image: Float[Array, "h w c"]
+    label: Float[Array, "classes"]
+    objects: Objects
+
+
+class Recipe(Protocol):
+    """How one example is made; hashable, with nothing but plain numbers in it."""
+
+    @property
+    def num_classes(self) -> int:
+        """Length of the labels."""
+
+    def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
+        """Height, width and channels of an example made from images of shape `source`."""
+
+    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Any:
+        """Parameters (a NamedTuple of arrays) of an example of the source image at `index`."""
+
+    def render(self, arrays: Arrays, parameters: Any) -> Example:
+        """The example with these parameters."""
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """A fixed list of examples: example i is a pure function of i, the seed and the arrays.
+
+    Attributes:
+      arrays: the source.
+      recipe: makes the examples.
+      size: how many there are.
+      versions: so many consecutive examples are of one source image.
+      seed: of the recipe's draws.
+    """
+
+    arrays: Arrays
+    recipe: Recipe
+    size: int
+    versions: int = 1
+    seed: int = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def parameters(self, arrays: Arrays, index: Int[Array, ""]) -> Any:
+        """The recipe's parameters of example `index`.
+
+        Args:
+          arrays: `self.arrays`, as they lie on the device: an argument, so that a program that
+            this is compiled into does not hold them as constants.
+          index: in [0, size).
+        """
+        key = jax.random.fold_in(jax.random.key(self.seed), index)
+        return self.recipe.draw(key, arrays, index // self.versions)
+
+    def example(self, arrays: Arrays, index: Int[Array, ""]) -> Example:
+        """Example `index`; see `parameters`."""
+        return self.recipe.render(arrays, self.parameters(arrays, index))
+
+    def labels(self) -> Float[np.ndarray, "size classes"]:
+        """Every example's label: 1 for each class that is present."""
+        if not self.size:
+            return np.zeros((0, self.recipe.num_classes), np.float32)
+
+        # The compiler drops the images, which nothing asks for.
+        @jax.jit
+        def labels(arrays: Arrays) -> Float[Array, "size classes"]:
+            return jax.vmap(lambda i: self.example(arrays, i).label)(jnp.arange(self.size))
+
+        return np.asarray(labels(self.arrays))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to train on, what to test on, and what counts as right.
+
+    Attributes:
+      name: see `capsjax.data.tasks.create`.
+      class_names: in the order of the labels.
+      train: source arrays that the parameters are fitted to.
+      recipe: makes training examples.
+      validation: made from images held out of the training split, stratified; what the best
+        checkpoint is chosen by. Empty with `validation_fraction=0`.
+      rule: from scores to the classes that they name.
+      tests: the evaluation sets of the test split by name, as functions: they are loaded when
+        asked for.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    train: Arrays
+    recipe: Recipe
+    validation: EvaluationSet
+    rule: Rule
+    tests: Mapping[str, Callable[[], EvaluationSet]] = field(default_factory=dict)
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of an example's image."""
+        return self.recipe.image_shape(self.train.images.shape[1:])
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def training_example(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Example:
+        """One random example of the source image at `index`; a pure function of `key`.
+
+        Args:
+          key: of this example alone.
+          arrays: `self.train`, as they lie on the device.
+          index: place in `arrays`, from the order of an epoch.
+        """
+        return self.recipe.render(arrays, self.recipe.draw(key, arrays, index))
+
+    def sample(self, key: PRNGKeyArray, arrays: Arrays, count: int) -> Example:
+        """A batch of `count` random training examples; jit-able with `count` static.
+
+        The source images are drawn with replacement: training goes through them in epochs
+        instead (`capsjax.training.step.run_steps`).
+        """
+        index_key, example_key = jax.random.split(key)
+        indices = jax.random.randint(index_key, (count,), 0, len(arrays.labels))
+        example = jax.vmap(self.training_example, in_axes=(0, None, 0))
+        return example(jax.random.split(example_key, count), arrays, indices)
+
+    def evaluation_set(self, name: str) -> EvaluationSet:
+        """The fixed set `name`: "validation", or one of `tests`.
+
+        Raises:
+          ValueError: there is none of that name.
+        """
+        if name == "validation":
+            return self.validation
+        if name not in self.tests:
+            known = ", ".join(["validation", *self.tests])
+            raise ValueError(f"{self.name} has no evaluation set {name!r}; expected one of {known}")
+        return self.tests[name]()
+
+
+def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Arrays:
+    """The arrays of `dataset` at `indices`."""
+    return Arrays(dataset.images[indices], dataset.labels[indices])

@@ -1,0 +1,338 @@
+"""Tasks on a source whose images tell where they come from."""
+
+from itertools import combinations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from capsjax.data import tasks
+from capsjax.data.tasks.overlaid import ShiftGrid, domain_pairs
+
+# Image i of the training split is everywhere 1 + i, image j of the test split 141 + j.
+NUM_TRAIN, NUM_TEST = 140, 60
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """8×8 images of one colour each, ten classes in turn."""
+    path = tmp_path_factory.mktemp("source") / "marked.npz"
+    colours = np.arange(1, 1 + NUM_TRAIN + NUM_TEST, dtype=np.uint8)
+    images = np.broadcast_to(colours[:, None, None], (len(colours), 8, 8))
+    labels = np.arange(len(colours)) % 10
+    np.savez(
+        path,
+        images=images[:NUM_TRAIN],
+        labels=labels[:NUM_TRAIN],
+        test_images=images[NUM_TRAIN:],
+        test_labels=labels[NUM_TRAIN:],
+    )
+    return f"npz:{path}"
+
+
+def create(name, source, **options):
+    if name == "classification":
+        return tasks.create(source, max_shift=1, flip=True, **options)
+    return tasks.create(name, source=source, canvas=14, max_shift=3, **options)
+
+
+def sample(task, count, seed=0):
+    return jax.jit(task.sample, static_argnums=2)(jax.random.key(seed), task.train, count)
+
+
+def examples(evaluation_set, indices):
+    return jax.jit(jax.vmap(evaluation_set.example, in_axes=(None, 0)))(
+        evaluation_set.arrays, jnp.asarray(indices)
+    )
+
+
+def colours(batch):
+    """Those of the sources of all objects."""
+    brightest = 255 * np.asarray(batch.objects.images).max((2, 3, 4))
+    np.testing.assert_allclose(brightest, brightest.round(), atol=1e-2)
+    return set(brightest.round().astype(int).ravel()) - {0}
+
+
+ALL = ("classification", *tasks.generated())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_train_validation_and_test_never_mix(name, source):
+    task = create(name, source)
+    train = colours(sample(task, 2000))
+    validation = colours(examples(task.validation, range(len(task.validation))))
+    assert not train & validation
+    assert train | validation == set(range(1, NUM_TRAIN + 1))
+    for test_name in task.tests:
+        test = task.evaluation_set(test_name)
+        assert colours(examples(test, range(0, len(test), 3))) <= set(
+            range(NUM_TRAIN + 1, NUM_TRAIN + NUM_TEST + 1)
+        )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_examples_say_what_they_are(name, source):
+    task = create(name, source)
+    for batch in (sample(task, 40), examples(task.evaluation_set("test"), range(40))):
+        images, labels = batch.objects
+        assert batch.image.shape == (40, *task.input_shape)
+        assert batch.image.dtype == np.float32
+        assert batch.label.shape == (40, task.num_classes)
+        # The sum of the objects, their classes, each with its own source's class.
+        np.testing.assert_allclose(
+            batch.image, np.minimum(np.sum(images, axis=1), 1), atol=1e-6, rtol=0
+        )
+        np.testing.assert_array_equal(batch.label, labels.sum(1))
+        brightest = (255 * np.asarray(images).max((2, 3, 4))).round().astype(int)
+        present = labels.sum(-1) > 0
+        np.testing.assert_array_equal(present, brightest > 0)
+        np.testing.assert_array_equal(np.argmax(labels, -1)[present], (brightest[present] - 1) % 10)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_same_seed_gives_the_same_images(name, source):
+    first, second = create(name, source), create(name, source)
+    jax.tree.map(np.testing.assert_array_equal, sample(first, 20), sample(second, 20))
+    indices = np.arange(0, 50, 7)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        examples(first.evaluation_set("test"), indices),
+        examples(second.evaluation_set("test"), indices),
+    )
+    assert np.any(np.asarray(sample(first, 20, seed=1).image != sample(first, 20).image))
+
+
+@pytest.mark.parametrize("name", ["affnist_generated", "diverse_multimnist"])
+def test_evaluation_sets_follow_their_seed(name, source):
+    sets = [create(name, source, seed=seed).evaluation_set("test") for seed in (0, 1)]
+    images = [np.asarray(examples(s, range(30)).image) for s in sets]
+    assert not np.array_equal(*images)
+
+
+@pytest.mark.parametrize("name", ["affnist_generated", "multimnist"])
+def test_devices_do_not_matter(name, source):
+    task = create(name, source)
+    arrays = jax.device_put(task.train)
+    recipe = task.evaluation_set("test").recipe
+    keys = jax.random.split(jax.random.key(3), 32)
+    indices = jnp.arange(32)
+
+    def render(keys, indices):
+        parameters = jax.vmap(recipe.draw, in_axes=(0, None, 0))(keys, arrays, indices)
+        return jax.vmap(recipe.render, in_axes=(None, 0))(arrays, parameters)
+
+    mesh = jax.sharding.Mesh(jax.devices()[:4], ("devices",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
+    one = jax.jit(render)(keys, indices)
+    four = jax.jit(render)(*jax.device_put((keys, indices), sharding))
+    assert len(four.image.sharding.device_set) == 4
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), one, four)
+
+
+def draws(task, count):
+    """Parameters of `count` training examples, going round the sources."""
+    indices = jnp.arange(count) % len(task.train.labels)
+    keys = jax.random.split(jax.random.key(0), count)
+    draw = jax.jit(jax.vmap(task.recipe.draw, in_axes=(0, None, 0)))
+    return draw(keys, jax.device_put(task.train), indices)
+
+
+def chi_squared(observed, expected=None):
+    return scipy.stats.chisquare(np.ravel(observed), expected).pvalue
+
+
+def pair_counts(task, drawn):
+    first, second = np.asarray(task.train.labels)[np.asarray(drawn.sources)].T
+    counts = np.zeros((10, 10), int)
+    np.add.at(counts, (first, second), 1)
+    return counts
+
+
+def test_class_pairs_are_uniform_and_never_equal(source):
+    task = create("multimnist", source, validation_fraction=0.0)
+    counts = pair_counts(task, draws(task, 14000))
+    assert np.trace(counts) == 0
+    assert chi_squared(counts[~np.eye(10, dtype=bool)]) > 1e-3
+
+
+def test_partners_are_uniform_in_their_class(source):
+    task = create("multimnist", source, validation_fraction=0.0)
+    second = np.asarray(draws(task, 14000).sources[:, 1])
+    assert chi_squared(np.bincount(second, minlength=NUM_TRAIN)) > 1e-3
+
+
+def test_offsets_are_uniform(source):
+    task = create("multimnist", source)
+    offsets = np.asarray(draws(task, 10000).offsets).reshape(-1, 4)
+    for values in offsets.T:
+        assert chi_squared(np.bincount(values + 3, minlength=7)) > 1e-3
+    assert np.abs(np.corrcoef(offsets.T) - np.eye(4)).max() < 0.05
+
+
+def test_one_digit_in_a_sixth_of_diverse_multimnist(source):
+    task = create("diverse_multimnist", source)
+    present = np.asarray(draws(task, 12000).present)
+    assert present[:, 0].all()
+    assert scipy.stats.binomtest(int(present[:, 1].sum()), 12000, 5 / 6).pvalue > 1e-3
+
+
+def test_transfer_domains(source):
+    a, b = domain_pairs("A"), domain_pairs("B")
+    assert not set(a) & set(b)
+    assert set(a) | set(b) == set(combinations(range(10), 2))
+    assert (len(a), len(b)) == (22, 23)
+    for pairs in (a, b):
+        assert set(np.bincount(np.ravel(pairs))) == {4, 5}
+    for name, pairs in (("multimnist_a", a), ("multimnist_b", b)):
+        task = create(name, source)
+        counts = pair_counts(task, draws(task, 2000))
+        assert {tuple(sorted(pair)) for pair in np.argwhere(counts)} == set(pairs)
+
+
+def test_translated_offsets_are_uniform(source):
+    task = create("mnist_translated", source)
+    offsets = np.asarray(draws(task, 7000).offset)
+    counts = np.zeros((7, 7), int)
+    np.add.at(counts, tuple(offsets.T + 3), 1)
+    assert chi_squared(counts) > 1e-3
+
+
+def test_augmentation_of_classification(source):
+    task = tasks.create(source, max_shift=0, flip=True, max_rotation=20.0)
+    drawn = draws(task, 4000)
+    assert scipy.stats.kstest(drawn.rotation, "uniform", (-20, 40)).pvalue > 1e-3
+    assert scipy.stats.binomtest(int(drawn.flipped.sum()), 4000).pvalue > 1e-3
+    arrays = tasks.Arrays(
+        np.random.default_rng(0).integers(0, 256, (1, 8, 8, 1), np.uint8), np.zeros(1, np.int32)
+    )
+    # Without a rotation the resampled path is the exact one.
+    for flipped in (False, True):
+        moves = jax.tree.map(lambda x: x[0], drawn)._replace(
+            source=jnp.array(0), rotation=jnp.array(0.0), flipped=jnp.array(flipped)
+        )
+        expected = arrays.images[0, :, ::-1] if flipped else arrays.images[0]
+        image = task.recipe.render(arrays, moves).image
+        np.testing.assert_allclose(image, expected / np.float32(255), atol=1e-5)
+
+
+def test_the_shift_grid(source):
+    task = create("multimnist", source)
+    grid = task.evaluation_set("shift_grid")
+    assert isinstance(grid.recipe, ShiftGrid)
+    assert len(grid) == 90 * 49  # seven offsets per axis here, nine in the paper
+    start = grid.recipe.first_of(fixed=7, moving=8)
+    batch = examples(grid, range(start, start + 49))
+    np.testing.assert_array_equal(batch.label, np.tile(np.isin(np.arange(10), [7, 8]), (49, 1)))
+    fixed, moving = np.moveaxis(np.asarray(batch.objects.images[..., 0]), 1, 0)
+    assert np.ptp(fixed, axis=0).max() == 0
+    corners = [tuple(np.argwhere(image)[0] - 3) for image in moving]
+    assert corners == [(dy, dx) for dy in range(-3, 4) for dx in range(-3, 4)]
+    np.testing.assert_array_equal(np.argwhere(fixed[0])[0], [3, 3])
+    with pytest.raises(ValueError, match="two different classes below 10, got 3, 3"):
+        grid.recipe.first_of(3, 3)
+
+
+def test_a_limited_number_of_versions(source):
+    task = create("multimnist", source, versions=2)
+    index = jnp.full(200, 5)
+    keys = jax.random.split(jax.random.key(0), 200)
+    arrays = jax.device_put(task.train)
+    drawn = jax.vmap(task.recipe.draw, in_axes=(0, None, 0))(keys, arrays, index)
+    flat = np.concatenate([drawn.sources, drawn.offsets.reshape(200, -1)], axis=1)
+    rows, counts = np.unique(flat, axis=0, return_counts=True)
+    assert len(rows) == 2
+    assert counts.min() > 60
+
+
+def test_versions_of_a_test_image_are_neighbours(source):
+    test = create("affnist_generated", source, test_versions=4).evaluation_set("test")
+    assert len(test) == 4 * NUM_TEST
+    batch = examples(test, range(8))
+    brightest = (255 * np.asarray(batch.image).max((1, 2, 3))).round().astype(int)
+    assert brightest.tolist() == [NUM_TRAIN + 1] * 4 + [NUM_TRAIN + 2] * 4
+    assert len({image.tobytes() for image in np.asarray(batch.image)}) == 8
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_labels_are_those_of_the_examples(name, source):
+    test = create(name, source).evaluation_set("test")
+    labels = test.labels()
+    assert labels.shape == (len(test), 10)
+    np.testing.assert_array_equal(labels[:30], examples(test, range(30)).label)
+
+
+def test_nothing_is_held_out_without_a_fraction(source):
+    task = create("multimnist", source, validation_fraction=0.0)
+    assert len(task.train.labels) == NUM_TRAIN
+    assert len(task.validation) == 0
+    assert task.validation.labels().shape == (0, 10)
+
+
+def test_affine_validation(source):
+    translated, affine = (
+        create("affnist_generated", source, affine_validation=flag).validation.recipe
+        for flag in (False, True)
+    )
+    assert translated != affine
+
+
+def test_options_are_those_of_the_family(source):
+    assert tasks.options("mnist") == {
+        "validation_fraction": 0.1,
+        "max_shift": 2,
+        "flip": False,
+        "max_rotation": 0.0,
+    }
+    assert tasks.options("multimnist")["canvas"] == 36
+    assert tasks.options("affnist_generated")["test_versions"] == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("multimnist", {"max_shfit": 2}, "multimnist has no option 'max_shfit': did you mean 'max"),
+        ("classification", {"canvas": 40}, "has no option 'canvas'"),
+        ("classification", {"max_rotation": -1.0}, "max_rotation must be ≥ 0"),
+        ("mnist_translated", {"canvas": 7}, "canvas: 7×7 is smaller than the images of 8×8"),
+        ("mnist_translated", {"max_shift": 14}, r"max_shift must be in \[0, 14\)"),
+        ("affnist_generated", {"min_scale": 2.0}, "min_scale ≤ max_scale"),
+        ("affnist_generated", {"validation_fraction": 1.5}, r"must be in \[0, 1\)"),
+        ("multimnist", {"versions": -1}, "versions must be ≥ 0"),
+        ("diverse_multimnist", {"single_probability": 1.5}, r"single_probability must be in"),
+    ],
+)
+def test_bad_options(name, options, message, source):
+    if name == "classification":
+        name, defaults = source, {}
+    else:
+        defaults = {"source": source, "canvas": 14, "max_shift": 3}
+    with pytest.raises(ValueError, match=message):
+        tasks.create(name, **defaults | options)
+
+
+def test_bad_evaluation_sets(source):
+    task = create("affnist_generated", source, test_versions=0)
+    with pytest.raises(ValueError, match="test_versions must be at least 1, got 0"):
+        task.evaluation_set("test")
+    with pytest.raises(ValueError, match="expected one of validation, test, test_translated"):
+        task.evaluation_set("tset")
+
+
+def write(path, labels, **arrays):
+    images = np.ones((len(labels), 8, 8), np.uint8)
+    np.savez(path, images=images, labels=labels, **arrays)
+    return f"npz:{path}"
+
+
+def test_sources_with_too_few_classes(tmp_path):
+    one = write(tmp_path / "one.npz", np.zeros(20, int))
+    with pytest.raises(ValueError, match="images of two classes, there is 1"):
+        create("multimnist", one)
+    three = write(tmp_path / "three.npz", np.arange(30) % 3)
+    with pytest.raises(ValueError, match=r"has 3 classes; the transfer domains are pairs of ten"):
+        create("multimnist_a", three)
+    gap = write(tmp_path / "gap.npz", 2 * (np.arange(30) % 2))
+    with pytest.raises(ValueError, match="class '1' has no images in the training part"):
+        create("diverse_multimnist", gap)
