@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The tests of one file share what they train and compile, so they stay in one worker.
+WORKERS := -n auto --maxprocesses=4 --dist loadfile
 
 .PHONY: help demo test test-all lint docs clean
 
@@ -30,10 +32,10 @@ test: $(VENV)/installed ## Lint, types and the default test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest $(WORKERS) -m 'not slow'
 
 test-all: $(VENV)/installed ## The slow tests too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(WORKERS)
 
 docs: $(VENV)/installed-docs ## Builds docs/_build, warnings as errors
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build

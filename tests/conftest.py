@@ -7,13 +7,16 @@ import tempfile
 
 import pytest
 
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-)
-# Decoded data and compiled programs: shared by the tests of a session and the scripts they start.
-os.environ["CAPSJAX_CACHE_DIR"] = tempfile.mkdtemp(prefix="capsjax-tests-")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(os.environ["CAPSJAX_CACHE_DIR"], "compiled")
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+# pytest-xdist's workers inherit the environment of the process that started them.
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if not WORKER:
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=8"
+    # Decoded data and compiled programs: shared by all tests and the scripts they start.
+    cache = tempfile.mkdtemp(prefix="capsjax-tests-")
+    os.environ["CAPSJAX_CACHE_DIR"] = cache
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(cache, "compiled")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tensorflow-datasets")
 
@@ -24,7 +27,8 @@ def pytest_report_header() -> str:
 
 
 def pytest_unconfigure() -> None:
-    shutil.rmtree(os.environ["CAPSJAX_CACHE_DIR"], ignore_errors=True)
+    if not WORKER:
+        shutil.rmtree(cache, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
