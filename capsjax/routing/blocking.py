@@ -52,8 +52,8 @@ def choose_block_size(bytes_per_example: int, budget: int | None = None) -> int:
     Args:
       bytes_per_example: what one example holds at a time: 4·I·J·D for dense votes in float32,
         about 4·I·J, the coupling, for LinearVotes of small matrix poses.
-      budget: bytes for a block. None takes the default of the backend: on CPU 8 MiB, near which
-        blocks were fastest in docs/benchmarks.md (votes then stay in cache); 1 GiB on accelerators,
+      budget: bytes for a block. None takes the default of the backend: on CPU 4 MiB, near which
+        blocks were fastest in docs/benchmarks.md (they then stay in cache); 1 GiB on accelerators,
         where it only has to leave room and keep the device busy (not measured).
 
     Raises:
@@ -62,6 +62,6 @@ def choose_block_size(bytes_per_example: int, budget: int | None = None) -> int:
     """
     check_count("bytes_per_example", bytes_per_example)
     if budget is None:
-        budget = 8 * 2**20 if jax.default_backend() == "cpu" else 2**30
+        budget = 4 * 2**20 if jax.default_backend() == "cpu" else 2**30
     check_count("budget", budget)
     return max(1, budget // bytes_per_example)
