@@ -1,16 +1,54 @@
 """Flax NNX modules: parameters around one routing call."""
 
+from capsjax.layers.attention import AttentionConvCapsules, AttentionFullCapsules
+from capsjax.layers.backbones import (
+    ConvNorm,
+    ResidualBlock,
+    ResNetBackbone,
+    SimpleBackbone,
+    batch_norm,
+)
+from capsjax.layers.blocks import in_blocks
+from capsjax.layers.capsule_activation import CapsuleActivation
 from capsjax.layers.conv import ConvCapsules
 from capsjax.layers.convolution import conv2d, convolve
 from capsjax.layers.decoder import Decoder
 from capsjax.layers.dense import DenseCapsules
+from capsjax.layers.dropout import dropout
+from capsjax.layers.em import EMClassCapsules, EMRouting, coordinate_addition
+from capsjax.layers.inverted_attention import (
+    ActivatedInvertedAttention,
+    InvertedAttention,
+    InvertedAttentionStack,
+    inverted_attention_init,
+)
 from capsjax.layers.primary import PrimaryCapsules
+from capsjax.layers.transforms import unit_sums, unit_votes
 
 __all__ = [
+    "ActivatedInvertedAttention",
+    "AttentionConvCapsules",
+    "AttentionFullCapsules",
+    "CapsuleActivation",
     "ConvCapsules",
+    "ConvNorm",
     "Decoder",
     "DenseCapsules",
+    "EMClassCapsules",
+    "EMRouting",
+    "InvertedAttention",
+    "InvertedAttentionStack",
     "PrimaryCapsules",
+    "ResNetBackbone",
+    "ResidualBlock",
+    "SimpleBackbone",
+    "batch_norm",
     "conv2d",
     "convolve",
+    "coordinate_addition",
+    "dropout",
+    "in_blocks",
+    "inverted_attention_init",
+    "unit_sums",
+    "unit_votes",
 ]

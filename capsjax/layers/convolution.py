@@ -8,6 +8,8 @@ from jaxtyping import Array, Float
 from capsjax.routing import pose_patches
 from capsjax.routing.patches import Padding
 
+_LECUN_NORMAL = nnx.initializers.lecun_normal()
+
 
 def convolve(
     images: Float[Array, "n h w c"],
@@ -69,6 +71,7 @@ def conv2d(
     strides: int = 1,
     padding: str | int = "VALID",
     use_bias: bool = True,
+    kernel_init: nnx.Initializer = _LECUN_NORMAL,
     rngs: nnx.Rngs,
 ) -> nnx.Conv:
     """An `nnx.Conv` with a square kernel that computes by `convolve`.
@@ -82,6 +85,7 @@ def conv2d(
         strides=(strides, strides),
         padding=padding,
         use_bias=use_bias,
+        kernel_init=kernel_init,
         conv_general_dilated=_conv_general_dilated,
         rngs=rngs,
     )

@@ -68,6 +68,14 @@ def unit_sums(num_children: int) -> nnx.Initializer:
     return init
 
 
+def unit_votes(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
+    """A normal with standard deviation 1 / √X: votes are about as long as poses.
+
+    For procedures whose parents are means of votes, such as EM.
+    """
+    return jax.nn.initializers.normal(1 / math.sqrt(shape[1]))(key, shape, dtype)
+
+
 def linear_votes(
     poses: Float[Array, "*batch I D"], kernel: Float[Array, "I_or_1 X J Y"]
 ) -> LinearVotes:

@@ -1,0 +1,137 @@
+"""Capsules with attention routing, on a grid and for a whole map."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from capsjax.layers.capsule_activation import CapsuleActivation
+from capsjax.routing import Routed, attention_routing, pose_patches
+from capsjax.routing.patches import Padding
+
+
+class _AttentionCapsules(nnx.Module):
+    """Attention routing and capsule activation of one position (Choi et al. 2019, eq. 5 to 9).
+
+    For every output channel n:
+
+      s̃_m = Σ_t u_tm W_tmn + w_mn      over the taps t of the window
+      s   = Σ_m c_m s̃_m                 attention_routing with K_n
+      u_n = tanh(s A_n + a_n)           the capsule activation
+
+    Initial values are Keras's, in which the authors worked: Glorot uniform for each convolution.
+    """
+
+    def __init__(
+        self,
+        taps: int,
+        in_channels: int,
+        in_pose: int,
+        out_channels: int,
+        out_pose: int,
+        *,
+        rngs: nnx.Rngs,
+    ):
+        init = nnx.initializers.glorot_uniform
+        # fan_in = taps · D_in and fan_out = taps · D: a convolution for each pair of channels.
+        transforms = init(in_axis=2, out_axis=4, batch_axis=(0, 3))
+        # A 1×1×D 3-D convolution from N input channels to N logits, for each output channel.
+        attention = init(in_axis=2, out_axis=3, batch_axis=0)
+        self.kernel = nnx.Param(
+            transforms(
+                rngs.params(),
+                (in_channels, taps, in_pose, out_channels, out_pose),
+                jnp.float32,
+            )
+        )
+        self.bias = nnx.Param(jnp.zeros((in_channels, out_channels, out_pose), jnp.float32))
+        self.attention = nnx.Param(
+            attention(
+                rngs.params(),
+                (out_channels, out_pose, in_channels, in_channels),
+                jnp.float32,
+            )
+        )
+        self.activation = CapsuleActivation(out_channels, out_pose, rngs=rngs)
+
+    def route(self, children: Float[Array, "*batch taps M D_in"]) -> Routed:
+        """Poses [..., N, D] after the capsule activation, couplings [..., M, N]."""
+        # One batched matrix product, a batch per input channel, from taps · D_in to N · D. (Its
+        # grouped convolution would have few and small groups, the weak spot of accelerators too.)
+        transformed = jnp.einsum("...tmd,mtdne->...mne", children, self.kernel[...])
+        out_axes: Any = Routed(-2, -1, None)  # type: ignore[arg-type]
+        routed = jax.vmap(attention_routing, in_axes=(-2, 0), out_axes=out_axes)(
+            transformed + self.bias[...], self.attention[...]
+        )
+        return routed._replace(poses=self.activation(routed.poses))
+
+
+class AttentionConvCapsules(_AttentionCapsules):
+    """The conv-caps layer of AR CapsNet (Choi et al. 2019, section 3.3).
+
+    Args:
+      in_channels: M, the capsule channels below.
+      in_pose: D_in, the size of their poses.
+      out_channels: N, the capsule channels here.
+      out_pose: D, the size of the poses here.
+      kernel_size: k.
+      strides: step between windows.
+      padding: "VALID" or "SAME".
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        in_pose: int,
+        out_channels: int,
+        out_pose: int,
+        *,
+        kernel_size: int = 3,
+        strides: int = 1,
+        padding: Padding = "SAME",
+        rngs: nnx.Rngs,
+    ):
+        self.kernel_size = kernel_size
+        self.strides = strides
+        self.padding = padding
+        super().__init__(
+            kernel_size * kernel_size, in_channels, in_pose, out_channels, out_pose, rngs=rngs
+        )
+
+    def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
+        """Poses [..., H_out, W_out, N, D] and couplings [..., H_out, W_out, M, N]."""
+        patches = pose_patches(
+            poses, self.kernel_size, stride=self.strides, padding=self.padding, pose_axes=1
+        )
+        return self.route(patches.reshape(*patches.shape[:-2], -1, *poses.shape[-2:]))
+
+
+class AttentionFullCapsules(_AttentionCapsules):
+    """The fully-conv caps layer: a kernel as large as the map (Choi et al. 2019, section 3.4).
+
+    Args:
+      grid: height and width of the map.
+      in_channels: M, the capsule channels below.
+      in_pose: D_in, the size of their poses.
+      out_channels: N, the capsules here, such as one for each class.
+      out_pose: D, the size of the poses here.
+    """
+
+    def __init__(
+        self,
+        grid: tuple[int, int],
+        in_channels: int,
+        in_pose: int,
+        out_channels: int,
+        out_pose: int,
+        *,
+        rngs: nnx.Rngs,
+    ):
+        height, width = grid
+        super().__init__(height * width, in_channels, in_pose, out_channels, out_pose, rngs=rngs)
+
+    def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
+        """Poses [..., N, D] and couplings [..., M, N]."""
+        return self.route(poses.reshape(*poses.shape[:-4], -1, *poses.shape[-2:]))

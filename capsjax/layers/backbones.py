@@ -1,0 +1,131 @@
+"""Convolutional networks below the capsules."""
+
+from collections.abc import Sequence
+
+from flax import nnx
+from jaxtyping import Array, Float
+
+from capsjax.layers.convolution import conv2d
+
+
+def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
+    """Batch normalisation whose running statistics keep 0.9 of what they were."""
+    return nnx.BatchNorm(features, momentum=0.9, rngs=rngs)
+
+
+class SimpleBackbone(nnx.Module):
+    """One 3×3 convolution with stride 2, and ReLU (Tsai et al. 2020, table 8).
+
+    Args:
+      in_features: channels of the images.
+      out_features: channels of the map.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, rngs: nnx.Rngs):
+        self.out_features = out_features
+        self.conv = conv2d(
+            in_features,
+            out_features,
+            3,
+            strides=2,
+            padding=1,
+            kernel_init=nnx.initializers.he_normal(),
+            rngs=rngs,
+        )
+
+    def __call__(self, images: Float[Array, "n h w c"]) -> Float[Array, "n h_half w_half f"]:
+        """The feature map, with half the height and width, rounded up."""
+        return nnx.relu(self.conv(images))
+
+
+class ConvNorm(nnx.Module):
+    """A convolution without bias, and batch normalisation.
+
+    Args:
+      in_features: channels in.
+      out_features: channels out.
+      kernel_size: of the convolution.
+      strides: of the convolution.
+      padding: zeros on each side.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        kernel_size: int,
+        *,
+        strides: int = 1,
+        padding: int = 0,
+        rngs: nnx.Rngs,
+    ):
+        self.conv = conv2d(
+            in_features,
+            out_features,
+            kernel_size,
+            strides=strides,
+            padding=padding,
+            use_bias=False,
+            kernel_init=nnx.initializers.he_normal(),
+            rngs=rngs,
+        )
+        self.norm = batch_norm(out_features, rngs=rngs)
+
+    def __call__(self, x: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out f"]:
+        return self.norm(self.conv(x))
+
+
+class ResidualBlock(nnx.Module):
+    """Two 3×3 convolutions beside a shortcut (the basic block of He et al. 2016).
+
+    The shortcut is the identity, or a 1×1 convolution where the shape changes.
+
+    Args:
+      in_features: channels in.
+      out_features: channels out.
+      strides: of the first convolution.
+    """
+
+    def __init__(self, in_features: int, out_features: int, strides: int, *, rngs: nnx.Rngs):
+        self.first = ConvNorm(in_features, out_features, 3, strides=strides, padding=1, rngs=rngs)
+        self.second = ConvNorm(out_features, out_features, 3, padding=1, rngs=rngs)
+        self.shortcut = (
+            nnx.data(None)
+            if strides == 1 and in_features == out_features
+            else ConvNorm(in_features, out_features, 1, strides=strides, rngs=rngs)
+        )
+
+    def __call__(self, x: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out f"]:
+        shortcut = x if self.shortcut is None else self.shortcut(x)
+        return nnx.relu(self.second(nnx.relu(self.first(x))) + shortcut)
+
+
+class ResNetBackbone(nnx.Module):
+    """A 3×3 convolution, then stages of residual blocks; the first block of a stage strides.
+
+    Tsai et al. 2020, appendix A.1: stages (64, 3, 1) and (128, 4, 2), 1,340,224 parameters. The
+    ResNet-18 for CIFAR has (64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2).
+
+    Args:
+      in_features: channels of the images.
+      stages: features, blocks and stride of each stage; the stem has the features of the first.
+    """
+
+    def __init__(self, in_features: int, stages: Sequence[tuple[int, int, int]], *, rngs: nnx.Rngs):
+        features = stages[0][0]
+        self.stem = ConvNorm(in_features, features, 3, padding=1, rngs=rngs)
+        blocks = []
+        for out_features, num_blocks, strides in stages:
+            for block in range(num_blocks):
+                stride = strides if block == 0 else 1
+                blocks.append(ResidualBlock(features, out_features, stride, rngs=rngs))
+                features = out_features
+        self.blocks = nnx.List(blocks)
+        self.out_features = features
+
+    def __call__(self, images: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out f"]:
+        """The feature map; each stride of 2 halves height and width, rounding up."""
+        x = nnx.relu(self.stem(images))
+        for block in self.blocks:
+            x = block(x)
+        return x

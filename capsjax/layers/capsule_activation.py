@@ -1,0 +1,26 @@
+"""An activation of whole capsules."""
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+
+class CapsuleActivation(nnx.Module):
+    """u_n = tanh(s_n A_n + a_n), one map for each channel n (Choi et al. 2019, eq. 4).
+
+    The paper writes it as a 1×1 convolution of each capsule channel. Unlike squash it turns the
+    pose; its length is at most √D.
+
+    Args:
+      channels: N.
+      pose_size: D.
+    """
+
+    def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):
+        init = nnx.initializers.glorot_uniform(batch_axis=0)
+        self.kernel = nnx.Param(init(rngs.params(), (channels, pose_size, pose_size), jnp.float32))
+        self.bias = nnx.Param(jnp.zeros((channels, pose_size), jnp.float32))
+
+    def __call__(self, poses: Float[Array, "*batch N D"]) -> Float[Array, "*batch N D"]:
+        mapped = jnp.einsum("...nd,nde->...ne", poses, self.kernel[...])
+        return jnp.tanh(mapped + self.bias[...])

@@ -1,0 +1,23 @@
+"""Dropout with one key per example."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+def dropout(
+    x: Float[Array, "n *shape"], keys: PRNGKeyArray | None, *, keep: float
+) -> Float[Array, "n *shape"]:
+    """Each number of `x` is 0 with probability 1 − `keep`, and otherwise divided by `keep`.
+
+    What an example loses depends on its own key alone, not on the batch or device it is in.
+
+    Args:
+      x: one row per example.
+      keys: one per example; None for no dropout.
+      keep: in (0, 1]; 1 is no dropout.
+    """
+    if keys is None or keep == 1:
+        return x
+    kept = jax.vmap(lambda key: jax.random.bernoulli(key, keep, x.shape[1:]))(keys)
+    return jnp.where(kept, x / keep, 0)

@@ -1,0 +1,97 @@
+"""What EM routing learns, and its class capsules."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from capsjax.layers.transforms import kernel_shape, linear_votes, unit_votes
+from capsjax.routing import Routed, Votes, em_routing, softmax_over_parents
+
+
+class EMRouting(nnx.Module):
+    """`em_routing` with its learned costs: β_u and β_a of every parent, from 0.
+
+    A `routing` for the capsule layers, called with the activations of the children (for
+    `ConvCapsules`, as its `child_activations` gives them).
+
+    Args:
+      num_parents: J.
+      num_iterations: M-steps, at least 1.
+      normalize: how a child divides itself: over the parents of one position by default;
+        `softmax_over_windows` with its grid is Hinton's, over all parents it reaches.
+    """
+
+    def __init__(
+        self,
+        num_parents: int,
+        *,
+        num_iterations: int = 3,
+        normalize: Callable[[jax.Array], jax.Array] = softmax_over_parents,
+    ):
+        self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
+        self.beta_activate = nnx.Param(jnp.zeros(num_parents, jnp.float32))
+        self.procedure = partial(em_routing, num_iterations=num_iterations, normalize=normalize)
+
+    def __call__(self, votes: Votes | Array, activations: Float[Array, "*batch I"]) -> Routed:
+        """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
+        return self.procedure(votes, activations, self.beta_use[...], self.beta_activate[...])
+
+
+class EMClassCapsules(nnx.Module):
+    """Class capsules whose weights are shared over positions (Hinton et al. 2018, section 4).
+
+    So that position is not lost, `coordinate_addition` writes it into the votes.
+
+    Args:
+      in_channels: C, the capsules per position below.
+      num_classes: J.
+      pose_size: D, a square: poses are matrices.
+      num_iterations: of EM.
+
+    Raises:
+      ValueError: a size < 1, or a pose size that is no square ≥ 4.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        pose_size: int,
+        *,
+        num_iterations: int = 3,
+        rngs: nnx.Rngs,
+    ):
+        shape = kernel_shape(in_channels, pose_size, num_classes, pose_size, "matrix")
+        if pose_size < 4:
+            raise ValueError(f"pose_size must be at least 4 to hold coordinates, got {pose_size}")
+        self.kernel = nnx.Param(unit_votes(rngs.params(), shape, jnp.float32))
+        self.routing = EMRouting(num_classes, num_iterations=num_iterations)
+
+    def __call__(
+        self, poses: Float[Array, "n H W C D"], activations: Float[Array, "n H W C"]
+    ) -> Routed:
+        """Poses [n, J, D], couplings [n, H·W·C, J] and activations [n, J]."""
+        votes = coordinate_addition(linear_votes(poses, self.kernel[...]).dense())
+        n, *_, parents, size = votes.shape
+        return self.routing(votes.reshape(n, -1, parents, size), activations.reshape(n, -1))
+
+
+def coordinate_addition(
+    votes: Float[Array, "*batch H W C J D"],
+) -> Float[Array, "*batch H W C J D"]:
+    """Adds each child's row and column to its votes (Hinton et al. 2018, section 4).
+
+    Votes are √D×√D matrices. The centre of the position, as a fraction of height and width, is
+    added to the first two numbers of the last column: the place of a translation in a homogeneous
+    transform.
+    """
+    height, width, *_, size = votes.shape[-5:]
+    side = round(size**0.5)
+    rows = (jnp.arange(height, dtype=votes.dtype) + 0.5) / height
+    columns = (jnp.arange(width, dtype=votes.dtype) + 0.5) / width
+    votes = votes.at[..., side - 1].add(rows[:, None, None, None])
+    return votes.at[..., 2 * side - 1].add(columns[:, None, None])

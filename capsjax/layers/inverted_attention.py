@@ -1,0 +1,231 @@
+"""Inverted dot-product attention: what it learns, and a stack of layers that it routes through."""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from capsjax.layers.blocks import in_blocks
+from capsjax.layers.conv import ConvCapsules
+from capsjax.layers.dense import DenseCapsules
+from capsjax.routing import (
+    DenseVotes,
+    Routed,
+    Votes,
+    concurrent,
+    em_routing,
+    fixed_point,
+    inverted_attention_routing,
+    sequential,
+)
+
+Schedule = Literal["concurrent", "sequential", "fixed_point"]
+
+_TOLERANCE = 1e-4  # of fixed points, relative; a narrow type's own precision where that is coarser
+
+
+def inverted_attention_init(
+    key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32
+) -> Array:
+    """A normal with standard deviation √(J / (X·I)), for kernels W [I, X, J, Y].
+
+    Tsai et al. 2020: X = √D for matrix poses and D for vectors; I counts all capsules of a window.
+    """
+    children, columns, parents, _ = shape
+    std = math.sqrt(parents / (columns * children))
+    return jax.nn.initializers.normal(std)(key, shape, dtype)
+
+
+class InvertedAttention(nnx.Module):
+    """One iteration of `inverted_attention_routing`, with its learned LayerNorm.
+
+    A `routing` for the capsule layers, called with the poses of the previous iteration or None. One
+    scale and offset serves all capsules and positions of the layer.
+
+    Args:
+      pose_size: D.
+      layer_norm: False leaves it out (ablation A of Tsai et al. 2020).
+    """
+
+    def __init__(self, pose_size: int, *, layer_norm: bool = True, rngs: nnx.Rngs):
+        self.norm = pose_norm(pose_size, rngs=rngs) if layer_norm else identity
+
+    def __call__(
+        self, votes: Votes | Array, poses: Float[Array, "*batch J D"] | None = None
+    ) -> Routed:
+        """Poses [..., J, D] and couplings [..., I, J]."""
+        return inverted_attention_routing(votes, poses, normalize=self.norm)
+
+
+class ActivatedInvertedAttention(nnx.Module):
+    """One iteration with activations in the capsules (ablation C of Tsai et al. 2020).
+
+    The paper says only that activations are as in EM routing. Here r is as in
+    `inverted_attention_routing`, and the rest is one M-step of EM with it: the children's
+    activations weigh their votes, p_j is the LayerNorm of the mean, and a_j = sigmoid(λ(β_a −
+    cost_j)) with λ = 0.01, to which the schedule of EM rises.
+
+    Args:
+      num_parents: J.
+      pose_size: D.
+    """
+
+    def __init__(self, num_parents: int, pose_size: int, *, rngs: nnx.Rngs):
+        self.norm = pose_norm(pose_size, rngs=rngs)
+        self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
+        self.beta_activate = nnx.Param(jnp.zeros(num_parents, jnp.float32))
+
+    def __call__(
+        self,
+        votes: Votes | Array,
+        poses: Float[Array, "*batch J D"] | None,
+        activations: Float[Array, "*batch I"],
+    ) -> Routed:
+        """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
+        coupling = inverted_attention_routing(votes, poses, normalize=identity).coupling
+        routed = em_routing(
+            votes,
+            activations,
+            self.beta_use[...],
+            self.beta_activate[...],
+            num_iterations=1,
+            coupling=coupling,
+            inverse_temperature=0.01,
+        )
+        return routed._replace(poses=self.norm(routed.poses).astype(routed.poses.dtype))
+
+
+class InvertedAttentionStack(nnx.Module):
+    """Capsule layers that are routed together (Tsai et al. 2020, procedure 2).
+
+    Args:
+      layers: by name, from the bottom up: `ConvCapsules`, then `DenseCapsules` (before the first of
+        which the grid is flattened), all with one of the routings above.
+      num_iterations: iterations of each layer, at least 1.
+      schedule: "concurrent": after a first pass bottom-up all layers at once; "sequential": layer
+        by layer (ablation B); "fixed_point": layer by layer until poses change by less than 10⁻⁴
+        of themselves, at most 100 times, whatever `num_iterations`. (Such a state is a fixed point
+        of the concurrent iteration too. There can be several.)
+      dense_votes: hold the votes of a layer in one array instead of recomputing them.
+      block_size: examples at a time, to bound memory; None for all at once.
+
+    Raises:
+      ValueError: an unknown schedule; a fixed point of capsules with activations.
+    """
+
+    def __init__(
+        self,
+        layers: Mapping[str, ConvCapsules | DenseCapsules],
+        *,
+        num_iterations: int = 2,
+        schedule: Schedule = "concurrent",
+        dense_votes: bool = False,
+        block_size: int | None = None,
+    ):
+        if schedule not in ("concurrent", "sequential", "fixed_point"):
+            raise ValueError(
+                f"schedule must be concurrent, sequential or fixed_point, got {schedule!r}"
+            )
+        plain = all(isinstance(layer.routing, InvertedAttention) for layer in layers.values())
+        if schedule == "fixed_point" and not plain:
+            raise ValueError("fixed_point is for capsules without activations: choose concurrent")
+        self.names = tuple(layers)
+        self.layers = nnx.List(layers.values())
+        self.num_iterations = num_iterations
+        self.schedule = schedule
+        self.dense_votes = dense_votes
+        self.block_size = block_size
+
+    def __call__(
+        self,
+        poses: Float[Array, "n H W C D"],
+        activations: Float[Array, "n H W C"] | None = None,
+        *,
+        capture: bool = False,
+    ) -> dict[str, Routed]:
+        """Routes from the primary capsules to the top.
+
+        Args:
+          poses: of the primary capsules.
+          activations: theirs, for layers that have activations.
+          capture: return couplings too; otherwise they are None, and nothing of their size lives
+            longer than an iteration.
+
+        Returns:
+          What routing gave, by layer name.
+        """
+
+        def run(primary: Routed) -> list[Routed]:
+            if self.schedule == "fixed_point":
+                return self._converge(primary, capture)
+            schedule = concurrent if self.schedule == "concurrent" else sequential
+            updates = [partial(self._update, layer, capture) for layer in self.layers]
+            return schedule(updates, primary, num_iterations=self.num_iterations)
+
+        primary = _without_coupling(Routed(poses, poses, activations))
+        states = in_blocks(run, primary, self.block_size)
+        return dict(zip(self.names, states, strict=True))
+
+    def _update(
+        self,
+        layer: ConvCapsules | DenseCapsules,
+        capture: bool,
+        below: Routed,
+        previous: Routed | None,
+    ) -> Routed:
+        """One iteration of one layer."""
+        votes, activations = self._children(layer, below)
+        poses = None if previous is None else previous.poses
+        weights = () if activations is None else (activations,)
+        routed = layer.routing(votes, poses, *weights)
+        return routed if capture else _without_coupling(routed)
+
+    def _converge(self, below: Routed, capture: bool) -> list[Routed]:
+        """Every layer at its fixed point."""
+        tolerance = max(_TOLERANCE, float(jnp.finfo(below.poses.dtype).eps))
+        states = []
+        for layer in self.layers:
+            below = fixed_point(
+                inverted_attention_routing,
+                self._children(layer, below)[0],
+                normalize=layer.routing.norm,  # type: ignore[attr-defined]
+                tolerance=tolerance,
+                max_iterations=100,
+            ).routed
+            states.append(below if capture else _without_coupling(below))
+        return states
+
+    def _children(
+        self, layer: ConvCapsules | DenseCapsules, below: Routed
+    ) -> tuple[Votes, Array | None]:
+        """The votes of the layer below, and the activations of those that vote."""
+        poses, activations = below.poses, below.activations
+        if isinstance(layer, ConvCapsules):
+            if activations is not None:
+                activations = layer.child_activations(activations)
+        else:
+            poses = poses.reshape(poses.shape[0], -1, poses.shape[-1])
+            if activations is not None:
+                activations = activations.reshape(activations.shape[0], -1)
+        votes = layer.votes(poses)
+        return DenseVotes(votes.dense()) if self.dense_votes else votes, activations
+
+
+def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    """LayerNorm of poses, with the ε of the released code's framework."""
+    return nnx.LayerNorm(pose_size, epsilon=1e-5, rngs=rngs)
+
+
+def identity(x: jax.Array) -> jax.Array:
+    """`x`."""
+    return x
+
+
+def _without_coupling(routed: Routed) -> Routed:
+    """A state for schedules, which carry it from iteration to iteration."""
+    return routed._replace(coupling=None)  # type: ignore[arg-type]

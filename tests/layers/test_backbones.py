@@ -1,0 +1,50 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from capsjax.layers import ResidualBlock, ResNetBackbone, SimpleBackbone
+from capsjax.training.state import num_parameters, split
+
+STAGES = [(64, 3, 1), (128, 4, 2)]
+
+
+def test_published_size_and_shape():
+    backbone = nnx.eval_shape(lambda: ResNetBackbone(3, STAGES, rngs=nnx.Rngs(0)))
+    assert num_parameters(split(backbone)[1]) == 1_340_224
+    backbone.eval()
+    out = nnx.eval_shape(lambda model, x: model(x), backbone, jnp.zeros((2, 32, 31, 3)))
+    assert out.shape == (2, 16, 16, 128)
+    assert backbone.out_features == 128
+
+
+@pytest.mark.parametrize("size", [7, 8])
+def test_simple_backbone_halves_rounding_up(size):
+    backbone = SimpleBackbone(3, 5, rngs=nnx.Rngs(0))
+    out = backbone(jax.random.normal(jax.random.key(0), (2, size, size, 3)))
+    chex.assert_shape(out, (2, 4, 4, 5))
+    assert out.min() == 0
+
+
+@pytest.mark.parametrize(("features", "strides", "shortcut"), [(4, 1, False), (6, 2, True)])
+def test_residual_block(features, strides, shortcut):
+    block = ResidualBlock(4, features, strides, rngs=nnx.Rngs(0))
+    block.eval()
+    assert (block.shortcut is not None) == shortcut
+    x = jax.random.normal(jax.random.key(0), (2, 6, 6, 4))
+    # A block whose second convolution gives nothing is its shortcut.
+    block.second.norm.scale[...] = jnp.zeros(features)
+    expected = block.shortcut(x) if shortcut else x
+    np.testing.assert_allclose(block(x), nnx.relu(expected), rtol=1e-5)
+
+
+def test_evaluation_treats_images_apart():
+    block = ResidualBlock(4, 4, 1, rngs=nnx.Rngs(0))
+    x = jax.random.normal(jax.random.key(0), (3, 5, 5, 4))
+    block.train()
+    together = block(x)
+    block.eval()
+    np.testing.assert_allclose(block(x)[:1], block(x[:1]), rtol=1e-4, atol=1e-5)
+    assert not np.allclose(together, block(x), atol=1e-3)
