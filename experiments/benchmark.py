@@ -226,7 +226,7 @@ class Measured(NamedTuple):
 
 
 def measure(f: Callable[..., Any], *arguments: Any, repeats: int) -> Measured:
-    """Median seconds and CPU seconds of a call, and the temporary memory of the compiled program."""
+    """Medians over calls, and the temporary memory of the compiled program."""
     compiled = jax.jit(f).lower(*arguments).compile()
     result = jax.block_until_ready(compiled(*arguments))
     seconds, cpu_seconds = [], []

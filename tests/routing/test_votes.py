@@ -54,7 +54,7 @@ def test_bad_votes_are_refused():
         LinearVotes(poses, kernel[0])
     with pytest.raises(ValueError, match=r"poses\[\.\.\., None, :\]"):
         LinearVotes(poses[0, :, 0], kernel)
-    with pytest.raises(TypeError, match=r"kernel must have a floating dtype, got int32"):
+    with pytest.raises(TypeError, match=r"kernel must have a floating dtype, got int"):
         LinearVotes(poses, kernel.astype(int))
     with pytest.raises(TypeError, match="poses must be an array, got list"):
         LinearVotes([1.0], kernel)
