@@ -9,7 +9,17 @@ from typing import Any
 from flax import nnx
 
 from capsjax._nearest import nearest
-from capsjax.models import capsnet, convnets, lin2018, reconstructing
+from capsjax.models import (
+    capsnet,
+    choi2019,
+    convnets,
+    lin2018,
+    reconstructing,
+    tsai2020,
+    tsai2020_cnn,
+    tsai2020_dynamic,
+    tsai2020_em,
+)
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
 from capsjax.models.interface import Network, Output, ScoreKind, check_images
 
@@ -32,6 +42,11 @@ _PUBLISHED: dict[str, Network] = {
     **convnets.NETWORKS,
     **reconstructing.NETWORKS,
     **lin2018.NETWORKS,
+    **choi2019.NETWORKS,
+    **tsai2020.NETWORKS,
+    **tsai2020_dynamic.NETWORKS,
+    **tsai2020_em.NETWORKS,
+    **tsai2020_cnn.NETWORKS,
 }
 _REGISTERED: dict[str, Network] = {}
 

@@ -1,0 +1,42 @@
+"""Sizes of feature maps and capsule grids, known before anything is built."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Window(NamedTuple):
+    """A convolution, pooling or convolutional capsule layer, along one axis of a map."""
+
+    kernel_size: int
+    strides: int = 1
+    padding: int = 0  # zeros on each side
+
+    def after(self, extent: int) -> int:
+        """Positions on a map of `extent`."""
+        return (extent + 2 * self.padding - self.kernel_size) // self.strides + 1
+
+    def before(self, extent: int) -> int:
+        """The smallest map that gives `extent` positions."""
+        return (extent - 1) * self.strides + self.kernel_size - 2 * self.padding
+
+
+def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[tuple[int, int]]:
+    """Height and width after each of `windows`, one upon the other.
+
+    Raises:
+      ValueError: nothing would be left; the message gives the smallest image that works.
+    """
+    height, width, _ = input_shape
+    smallest = 1
+    for window in reversed(windows):
+        smallest = max(1, window.before(smallest))
+    if min(height, width) < smallest:
+        raise ValueError(
+            f"input_shape {height}×{width} is too small for the network's {len(windows)} windows: "
+            f"the smallest is {smallest}×{smallest}; enlarge the images"
+        )
+    result = []
+    for window in windows:
+        height, width = window.after(height), window.after(width)
+        result.append((height, width))
+    return result

@@ -1,0 +1,218 @@
+"""The convolutional networks that Tsai et al. 2020 compare with."""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+
+from capsjax.functional import to_unit
+from capsjax.layers import ResNetBackbone, batch_norm, conv2d
+from capsjax.models.grids import Window, grids
+from capsjax.models.interface import Network, Output, ScoreKind, check_images
+from capsjax.models.sizes import check_choice, check_positive, scaled
+
+
+@dataclass(frozen=True)
+class BaselineCNNConfig:
+    """Sizes of a network of three 3×3 convolutions; the defaults are those of table 2.
+
+    Attributes:
+      features: channels of each convolution.
+      strides: of the three convolutions.
+      paddings: zeros on each side, of the three convolutions.
+      pool: 2×2 average pooling after the second and third convolution.
+      head: what follows, below the class scores: "flatten", "average" (a linear layer at each
+        position, then the mean over positions: table 12) or "dense" (a linear layer of all
+        positions: the pooling that is learned).
+      hidden: units of that linear layer.
+      width: multiplies features and hidden, for small machines.
+    """
+
+    features: int = 1024
+    strides: tuple[int, int, int] = (2, 2, 2)
+    paddings: tuple[int, int, int] = (1, 1, 1)
+    pool: bool = True
+    head: str = "flatten"
+    hidden: int = 640
+    width: float = 1.0
+
+    def __post_init__(self):
+        check_choice(self, "head", ("flatten", "average", "dense"))
+        check_positive(self, "features", "strides", "hidden", "width")
+        if min(self.paddings) < 0:
+            raise ValueError(f"paddings must not be negative, got {self.paddings}")
+        for name in ("strides", "paddings"):
+            if len(getattr(self, name)) != 3:
+                raise ValueError(f"{name} must be three numbers, got {getattr(self, name)}")
+
+
+class BaselineCNN(nnx.Module):
+    """Three convolutions with ReLU, the last two with batch normalisation, and a head.
+
+    Tsai et al. 2020, tables 2, 3 and 12. 18,919,434 parameters for CIFAR-10.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: BaselineCNNConfig = BaselineCNNConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        windows = []
+        for i, (strides, padding) in enumerate(zip(config.strides, config.paddings, strict=True)):
+            windows.append(Window(3, strides, padding))
+            if config.pool and i > 0:
+                windows.append(Window(2, 2))
+        *_, (height, width) = grids(input_shape, windows)
+        features = scaled(config.features, config.width)
+        hidden = scaled(config.hidden, config.width)
+        self.input_shape = input_shape
+        self.pool = config.pool
+        self.head = config.head
+        self.convs = nnx.List(
+            [
+                conv2d(
+                    input_shape[-1] if i == 0 else features,
+                    features,
+                    3,
+                    strides=strides,
+                    padding=padding,
+                    kernel_init=nnx.initializers.he_normal(),
+                    rngs=rngs,
+                )
+                for i, (strides, padding) in enumerate(
+                    zip(config.strides, config.paddings, strict=True)
+                )
+            ]
+        )
+        self.norms = nnx.List([batch_norm(features, rngs=rngs) for _ in range(2)])
+        positions = height * width
+        if config.head == "flatten":
+            self.dense = nnx.data(None)
+            self.classifier = nnx.Linear(positions * features, num_classes, rngs=rngs)
+        else:
+            inputs = features if config.head == "average" else positions * features
+            self.dense = nnx.Linear(inputs, hidden, rngs=rngs)
+            self.classifier = nnx.Linear(hidden, num_classes, rngs=rngs)
+
+    def __call__(
+        self,
+        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n classes"] | None = None,
+        keys: PRNGKeyArray | None = None,
+        capture: bool = False,
+    ) -> Output:
+        """Classifies a batch.
+
+        Args:
+          images: floats, or uint8, which are scaled to [0, 1].
+          mask: not used: there is no decoder.
+          keys: not used: nothing here is random.
+          capture: return what the layers made, by name: "conv1", "conv2", "conv3", and "dense"
+            where there is such a layer.
+        """
+        check_images(images, self.input_shape)
+        x = nnx.relu(self.convs[0](to_unit(images)))
+        features = {"conv1": x}
+        for i, (conv, norm) in enumerate(zip(self.convs[1:], self.norms, strict=True), start=2):
+            x = norm(nnx.relu(conv(x)))
+            features[f"conv{i}"] = x
+            if self.pool:
+                x = nnx.avg_pool(x, (2, 2), (2, 2))
+        if self.head != "average":
+            x = x.reshape(x.shape[0], -1)
+        if self.dense is not None:
+            x = self.dense(x)
+            if self.head == "average":
+                x = jnp.mean(x, axis=(1, 2))
+            features["dense"] = x
+        scores = self.classifier(x)
+        return Output(scores, features=features if capture else {}, score_kind=ScoreKind.LOGITS)
+
+
+@dataclass(frozen=True)
+class ResNetConfig:
+    """Sizes of a ResNet for small images; the defaults are those of ResNet-18.
+
+    Attributes:
+      features: channels of the four stages; all but the first halve the map.
+      blocks: residual blocks of each stage.
+      width: multiplies features, for small machines.
+    """
+
+    features: tuple[int, ...] = (64, 128, 256, 512)
+    blocks: tuple[int, ...] = (2, 2, 2, 2)
+    width: float = 1.0
+
+    def __post_init__(self):
+        check_positive(self, "features", "blocks", "width")
+        if len(self.features) != len(self.blocks):
+            raise ValueError(
+                f"features and blocks must have one number for each stage, got {self.features} "
+                f"and {self.blocks}"
+            )
+
+
+class ResNet(nnx.Module):
+    """A residual network and the mean over positions (He et al. 2016).
+
+    The variant for CIFAR: a 3×3 stem and no pooling before the blocks, so that any image is large
+    enough. 11,173,962 parameters for CIFAR-10.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: ResNetConfig = ResNetConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        stages = [
+            (scaled(features, config.width), blocks, 1 if i == 0 else 2)
+            for i, (features, blocks) in enumerate(zip(config.features, config.blocks, strict=True))
+        ]
+        self.input_shape = input_shape
+        self.backbone = ResNetBackbone(input_shape[-1], stages, rngs=rngs)
+        self.classifier = nnx.Linear(self.backbone.out_features, num_classes, rngs=rngs)
+
+    def __call__(
+        self,
+        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n classes"] | None = None,
+        keys: PRNGKeyArray | None = None,
+        capture: bool = False,
+    ) -> Output:
+        """Classifies a batch.
+
+        Args:
+          images: floats, or uint8, which are scaled to [0, 1].
+          mask: not used: there is no decoder.
+          keys: not used: nothing here is random.
+          capture: return the last feature map, by the name "backbone".
+        """
+        check_images(images, self.input_shape)
+        x = self.backbone(to_unit(images))
+        scores = self.classifier(jnp.mean(x, axis=(1, 2)))
+        features = {"backbone": x} if capture else {}
+        return Output(scores, features=features, score_kind=ScoreKind.LOGITS)
+
+
+_CIFAR = (32, 32, 3)
+_DIVERSE = BaselineCNNConfig(strides=(2, 2, 1), paddings=(1, 0, 0), pool=False, head="average")
+
+NETWORKS = {
+    "tsai2020_cnn_cifar10": Network(BaselineCNN, BaselineCNNConfig(), _CIFAR, 10, "18.92M"),
+    "tsai2020_cnn_cifar100": Network(BaselineCNN, BaselineCNNConfig(), _CIFAR, 100, "19.01M"),
+    "tsai2020_resnet18_cifar10": Network(ResNet, ResNetConfig(), _CIFAR, 10, "11.17M"),
+    "tsai2020_resnet18_cifar100": Network(ResNet, ResNetConfig(), _CIFAR, 100, "11.22M"),
+    "tsai2020_cnn_diverse": Network(BaselineCNN, _DIVERSE, (36, 36, 1), 10, "19.55M"),
+    "tsai2020_cnn_diverse_dense": Network(
+        BaselineCNN, replace(_DIVERSE, head="dense"), (36, 36, 1), 10, "42.49M"
+    ),
+}

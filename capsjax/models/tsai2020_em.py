@@ -1,0 +1,186 @@
+"""The EM routing baselines of Tsai et al. 2020, after Hinton et al. 2018."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import jax
+from flax import nnx
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+
+from capsjax.functional import to_unit
+from capsjax.layers import (
+    ConvCapsules,
+    ConvNorm,
+    EMClassCapsules,
+    EMRouting,
+    PrimaryCapsules,
+    conv2d,
+    unit_votes,
+)
+from capsjax.models.grids import Window, grids
+from capsjax.models.interface import Network, Output, check_images
+from capsjax.models.sizes import check_choice, check_positive, scaled
+from capsjax.models.tsai2020 import build_backbone
+from capsjax.routing import softmax_over_parents, softmax_over_windows
+
+
+@dataclass(frozen=True)
+class EMCapsNetConfig:
+    """Sizes of a CapsNet with EM routing; the defaults are those of table 6.
+
+    Attributes:
+      backbone: "simple", one 4×4 convolution with stride 2 and batch normalisation, or "resnet".
+      features: channels of the simple backbone. (The ResNet's are 64 and 128.)
+      channels: capsules per position.
+      pose_size: of all capsules, a square: poses are matrices.
+      conv_strides: of the convolutional capsule layers, 3×3 without padding.
+      num_iterations: of EM. Two did best in the paper.
+      normalize_over: what a child divides itself among: the parents of one "position" at a time, or
+        all parents in its "receptive_field", as in Hinton et al.
+      width: multiplies the backbone's features and channels, for small machines.
+    """
+
+    backbone: str = "simple"
+    features: int = 256
+    channels: int = 32
+    pose_size: int = 16
+    conv_strides: tuple[int, ...] = (2, 1)
+    num_iterations: int = 2
+    normalize_over: str = "position"
+    width: float = 1.0
+
+    def __post_init__(self):
+        check_choice(self, "backbone", ("simple", "resnet"))
+        check_choice(self, "normalize_over", ("position", "receptive_field"))
+        check_positive(
+            self, "features", "channels", "pose_size", "conv_strides", "num_iterations", "width"
+        )
+
+
+class EMCapsNet(nnx.Module):
+    """Backbone, primary capsules with activations, EM capsule layers.
+
+    Tsai et al. 2020, tables 6 and 7. 452,788 parameters for CIFAR-10 with the simple backbone.
+    Scores are the activations of the class capsules.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: EMCapsNetConfig = EMCapsNetConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        simple = config.backbone == "simple"
+        _, *conv_grids = grids(
+            input_shape,
+            [
+                Window(4 if simple else 3, 2, padding=1),
+                Window(1),  # the primary capsules
+                *(Window(3, strides) for strides in config.conv_strides),
+            ],
+        )
+        channels = scaled(config.channels, config.width)
+        pose_size = config.pose_size
+        self.input_shape = input_shape
+        self.backbone: Callable[[Array], Array]
+        if simple:
+            features = scaled(config.features, config.width)
+            convolution = ConvNorm(input_shape[-1], features, 4, strides=2, padding=1, rngs=rngs)
+            self.backbone = nnx.Sequential(convolution, nnx.relu)
+        else:
+            resnet = build_backbone(
+                "resnet", input_shape[-1], config.features, config.width, rngs=rngs
+            )
+            features, self.backbone = resnet.out_features, resnet
+        self.primary = PrimaryCapsules(
+            features,
+            channels,
+            pose_size,
+            kernel_size=1,
+            strides=1,
+            activation=_identity,
+            rngs=rngs,
+        )
+        self.activations = conv2d(features, channels, 1, rngs=rngs)
+        conv_caps = []
+        for grid, strides in zip(conv_grids, config.conv_strides, strict=False):
+            normalize = (
+                softmax_over_parents
+                if config.normalize_over == "position"
+                else partial(softmax_over_windows, grid=grid, window=3, stride=strides)
+            )
+            routing = EMRouting(channels, num_iterations=config.num_iterations, normalize=normalize)
+            conv_caps.append(
+                ConvCapsules(
+                    channels,
+                    pose_size,
+                    channels,
+                    pose_size,
+                    kernel_size=3,
+                    strides=strides,
+                    form="matrix",
+                    routing=routing,
+                    kernel_init=unit_votes,
+                    rngs=rngs,
+                )
+            )
+        self.conv_caps = nnx.List(conv_caps)
+        self.classes = EMClassCapsules(
+            channels, num_classes, pose_size, num_iterations=config.num_iterations, rngs=rngs
+        )
+
+    def __call__(
+        self,
+        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n classes"] | None = None,
+        keys: PRNGKeyArray | None = None,
+        capture: bool = False,
+    ) -> Output:
+        """Classifies a batch.
+
+        Args:
+          images: floats, or uint8, which are scaled to [0, 1].
+          mask: not used: there is no decoder.
+          keys: not used: nothing here is random.
+          capture: return what the layers and routings made, by name: "backbone", "primary",
+            "conv_caps1" …, "classes".
+        """
+        check_images(images, self.input_shape)
+        x = self.backbone(to_unit(images))
+        poses, activations = self.primary(x), jax.nn.sigmoid(self.activations(x))
+        features, routed = {"backbone": x, "primary": poses}, {}
+        for i, layer in enumerate(self.conv_caps, start=1):
+            out = layer(poses, layer.child_activations(activations))
+            assert out.activations is not None  # EM routing has them
+            poses, activations = out.poses, out.activations
+            features[f"conv_caps{i}"], routed[f"conv_caps{i}"] = poses, out
+        out = self.classes(poses, activations)
+        assert out.activations is not None
+        features["classes"], routed["classes"] = out.poses, out
+        if not capture:
+            features, routed = {}, {}
+        return Output(out.activations, out.poses, None, routed, features)
+
+
+def _identity(poses: Array) -> Array:
+    return poses
+
+
+_SIMPLE = EMCapsNetConfig()
+_RESNET = replace(_SIMPLE, backbone="resnet")
+
+NETWORKS = {
+    f"tsai2020_em_cifar{num_classes}_{config.backbone}": Network(
+        EMCapsNet, config, (32, 32, 3), num_classes, parameters
+    )
+    for num_classes, config, parameters in [
+        (10, _SIMPLE, "0.45M"),
+        (100, _SIMPLE, "0.50M"),
+        (10, _RESNET, "1.71M"),
+        (100, _RESNET, "1.76M"),
+    ]
+}

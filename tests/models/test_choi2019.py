@@ -1,0 +1,123 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from capsjax import models
+from tests.models.counting import count
+
+# 12×12 images, 8 and 4 features, 2 channels of capsules of 4 and 6.
+TINY = {"features": 4, "channels": 2, "primary_pose": 4, "pose_size": 6, "decoder_features": (8,)}
+
+
+def tiny(**overrides):
+    model = models.create("choi2019_cifar10", (12, 11, 3), 5, rngs=nnx.Rngs(0), **TINY | overrides)
+    model.eval()
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny(num_conv_caps=2)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return jax.random.uniform(jax.random.key(0), (4, 12, 11, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("choi2019_mnist", 5_312_528),
+        ("choi2019_affnist", 3_500_832),
+        ("choi2019_cifar10", 9_566_336),
+        ("choi2019_cifar10_0x16", 7_293_152),
+        ("choi2019_cifar10_0x32", 12_637_312),
+        ("choi2019_cifar10_1x16", 3_519_840),
+        ("choi2019_cifar10_1x32", 7_716_224),
+        ("choi2019_cifar10_2x16", 3_678_688),
+        ("choi2019_cifar10_2x32", 8_332_928),
+        ("choi2019_cifar10_3x16", 3_837_536),
+        ("choi2019_cifar10_3x32", 8_949_632),
+        ("choi2019_cifar10_4x16", 3_996_384),
+    ],
+)
+def test_published_sizes(name, parameters):
+    assert count(name) == parameters
+
+
+def test_output(model, images):
+    output = model(images, capture=True)
+    chex.assert_shape(output.scores, (4, 5))
+    chex.assert_shape(output.poses, (4, 5, 6))
+    chex.assert_shape(output.reconstruction, (4, 12, 11, 3))
+    assert {name: x.shape[1:] for name, x in output.features.items()} == {
+        "conv": (12, 11, 4),
+        "primary": (6, 6, 2, 4),
+        "conv_caps1": (3, 3, 2, 6),
+        "conv_caps2": (3, 3, 2, 6),
+        "classes": (5, 6),
+    }
+    chex.assert_shape(output.routed["conv_caps2"].coupling, (4, 3, 3, 2, 2))
+    chex.assert_shape(output.routed["classes"].coupling, (4, 2, 5))
+    lengths = np.linalg.norm(output.poses, axis=-1)
+    np.testing.assert_allclose(output.scores, lengths / np.sqrt(6), rtol=1e-5)
+    assert not model(images).features
+
+
+def test_all_but_the_first_conv_caps_add_their_input(model, images):
+    features = model(images, capture=True).features
+    added = features["conv_caps2"] - features["conv_caps1"]
+    np.testing.assert_allclose(
+        added, model.conv_caps[1](features["conv_caps1"]).poses, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_dropout_of_an_image_depends_on_its_own_key(model, images):
+    keys = jax.random.split(jax.random.key(1), 4)
+    forward = nnx.jit(lambda model, images, keys: model(images, keys=keys).scores)
+    scores = forward(model, images, keys)
+    np.testing.assert_allclose(
+        forward(model, images[1:3], keys[1:3]), scores[1:3], rtol=1e-4, atol=1e-5
+    )
+    assert not np.allclose(scores, model(images).scores, atol=1e-3)
+    other = forward(model, images, keys.at[0].set(jax.random.key(9)))
+    np.testing.assert_allclose(other[1:], scores[1:], rtol=1e-6)
+    assert not np.allclose(other[0], scores[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("reconstruction", ["conditional", "normal", "none"])
+def test_without_conv_caps_every_parameter_has_a_gradient(reconstruction, images):
+    model = tiny(num_conv_caps=0, reconstruction=reconstruction)
+    assert set(model(images, capture=True).routed) == {"classes"}
+    graphdef, params, rest = nnx.split(model, nnx.Param, ...)
+
+    @jax.jit
+    @jax.grad
+    def gradient(params):
+        output = nnx.merge(graphdef, params, rest)(images)
+        loss = jnp.sum(jnp.square(output.scores))
+        if output.reconstruction is not None:
+            loss += jnp.sum(jnp.square(output.reconstruction))
+        return loss
+
+    for path, grad in jax.tree_util.tree_leaves_with_path(gradient(params)):
+        assert np.all(np.isfinite(grad)), jax.tree_util.keystr(path)
+        assert np.any(grad), jax.tree_util.keystr(path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"num_conv_caps": -1}, "num_conv_caps must not be negative"),
+        ({"keep": 0.0}, r"keep must be in \(0, 1\]"),
+        ({"reconstruction": "some"}, "reconstruction must be one of"),
+        ({"channels": 0}, "channels must be positive"),
+    ],
+)
+def test_bad_options(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        tiny(**overrides)

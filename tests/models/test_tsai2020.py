@@ -1,0 +1,176 @@
+from functools import partial
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from capsjax import models
+from capsjax.models import ScoreKind
+from tests.models.counting import count
+
+TINY = {"features": 8, "channels": 2}
+QUICK_TO_COMPILE = {"xla_backend_optimization_level": 0}
+
+
+def tiny(name, size=13, **overrides):
+    shape = (size, size + 1, models.lookup(name).input_shape[-1])
+    return models.create(name, shape, 3, rngs=nnx.Rngs(0), **TINY | overrides)
+
+
+def images(size=13, channels=3, num=4):
+    return jax.random.uniform(jax.random.key(0), (num, size, size + 1, channels))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("tsai2020_cifar10_simple", 561_297),
+        ("tsai2020_cifar10_resnet", 1_828_817),
+        ("tsai2020_cifar100_simple", 1_462_989),
+        ("tsai2020_cifar100_resnet", 2_799_629),
+        ("tsai2020_ablation_a", 561_297 - 3 * 32),
+        ("tsai2020_ablation_b", 561_297),
+        ("tsai2020_ablation_c", 561_297 + 257 * 32 + 2 * (32 + 32 + 10)),
+        ("tsai2020_diverse_matrix", 9_963_969),
+        ("tsai2020_diverse_vector", 42_478_017),
+        ("tsai2020_diverse_matrix_42m", 41_593_281),
+        ("tsai2020_em_cifar10_simple", 452_788),
+        ("tsai2020_em_cifar100_simple", 499_048),
+        ("tsai2020_em_cifar10_resnet", 1_710_580),
+        ("tsai2020_em_cifar100_resnet", 1_756_840),
+        ("tsai2020_dynamic_cifar10_simple", 7_992_576),
+        ("tsai2020_dynamic_cifar100_simple", 31_585_536),
+        ("tsai2020_dynamic_cifar10_resnet", 11_924_800),
+        ("tsai2020_dynamic_cifar100_resnet", 35_517_760),
+        ("tsai2020_dynamic_diverse", 42_478_592),
+        ("tsai2020_cnn_cifar10", 18_919_434),
+        ("tsai2020_cnn_cifar100", 19_011_684),
+        ("tsai2020_cnn_diverse", 19_553_162),
+        ("tsai2020_cnn_diverse_dense", 42_490_762),
+        ("tsai2020_resnet18_cifar10", 11_173_962),
+        ("tsai2020_resnet18_cifar100", 11_220_132),
+    ],
+)
+def test_published_sizes(name, parameters):
+    assert count(name) == parameters
+
+
+def test_the_tables_shapes():
+    """The right columns of tables 9 and 11."""
+
+    def shapes(name):
+        network = models.lookup(name)
+        model = nnx.eval_shape(
+            lambda: models.create(name, network.input_shape, 100, rngs=nnx.Rngs(0))
+        )
+        images = jnp.zeros((1, *network.input_shape))
+        output = nnx.eval_shape(lambda model, x: model(x, capture=True), model, images)
+        return {name: x.shape[1:] for name, x in output.features.items()}
+
+    assert shapes("tsai2020_cifar100_simple") == {
+        "backbone": (16, 16, 128),
+        "primary": (16, 16, 32, 36),
+        "conv_caps1": (7, 7, 32, 36),
+        "conv_caps2": (5, 5, 32, 36),
+        "caps1": (20, 36),
+        "classes": (100, 36),
+    }
+    assert shapes("tsai2020_diverse_vector") == {
+        "backbone": (18, 18, 1024),
+        "primary": (8, 8, 16, 64),
+        "conv_caps1": (6, 6, 16, 64),
+        "classes": (100, 64),
+    }
+
+
+def test_output_of_inverted_attention():
+    model = tiny("tsai2020_cifar10_simple", hidden_capsules=(4,))
+    output = nnx.jit(lambda model, x: model(x, capture=True))(model, images())
+    chex.assert_shape(output.scores, (4, 3))
+    chex.assert_shape(output.poses, (4, 3, 16))
+    assert output.reconstruction is None
+    assert output.score_kind is ScoreKind.LOGITS
+    assert set(output.features) == {"backbone", "primary", *output.routed}
+    assert set(output.routed) == {"conv_caps1", "conv_caps2", "caps1", "classes"}
+    chex.assert_shape(output.routed["conv_caps2"].coupling, (4, 1, 1, 18, 2))
+    chex.assert_shape(output.routed["caps1"].coupling, (4, 2, 4))
+    alone = nnx.jit(lambda model, x: model(x))(model, images()[1:2])
+    assert not alone.routed
+    np.testing.assert_allclose(alone.scores, output.scores[1:2], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("tsai2020_cifar10_simple", {"conv_strides": (2,)}),
+        ("tsai2020_ablation_c", {"conv_strides": (2,)}),
+        ("tsai2020_diverse_vector", {"pose_size": 4}),
+        ("tsai2020_em_cifar10_simple", {"conv_strides": (2,), "normalize_over": "receptive_field"}),
+        ("tsai2020_dynamic_diverse", {"primary_pose": 4, "class_pose": 4}),
+        ("tsai2020_cnn_diverse_dense", {"hidden": 5}),
+    ],
+)
+def test_every_parameter_has_a_finite_gradient(name, overrides):
+    size = 13
+    x = images(size, models.lookup(name).input_shape[-1])
+    known = models.options(name)
+    tiny_here = {key: value for key, value in TINY.items() if key in known}
+    shape = (size, size + 1, x.shape[-1])
+    model = models.create(name, shape, 3, rngs=nnx.Rngs(0), **tiny_here | overrides)
+    graphdef, params, rest = nnx.split(model, nnx.Param, ...)
+
+    @partial(jax.jit, compiler_options=QUICK_TO_COMPILE)
+    def gradient(params):
+        def loss(params):
+            output = nnx.merge(graphdef, params, rest, copy=True)(x)
+            return jnp.sum(jnp.sin(3 * output.scores)), output
+
+        return jax.grad(loss, has_aux=True)(params)
+
+    grads, output = gradient(params)
+    chex.assert_shape(output.scores, (4, 3))
+    for path, grad in jax.tree_util.tree_leaves_with_path(grads):
+        assert np.all(np.isfinite(grad)), jax.tree_util.keystr(path)
+        assert np.any(grad), jax.tree_util.keystr(path)
+
+
+def test_em_scores_are_activations():
+    model = tiny("tsai2020_em_cifar10_simple", size=14)
+    model.eval()
+    output = nnx.jit(lambda model, x: model(x, capture=True))(model, images(14))
+    np.testing.assert_array_equal(output.scores, output.routed["classes"].activations)
+    assert output.scores.min() >= 0
+    assert output.scores.max() <= 1
+    chex.assert_shape(output.routed["conv_caps1"].coupling, (4, 3, 3, 18, 2))
+
+
+def test_votes_class_and_block_size_of_the_model():
+    x = images()
+    forward = nnx.jit(lambda model, x: model(x).scores)
+    options = {"conv_strides": (2,), "num_iterations": 3}
+    expected = forward(tiny("tsai2020_cifar10_simple", **options), x)
+    for other in ({"dense_votes": True}, {"block_size": 3}):
+        model = tiny("tsai2020_cifar10_simple", **options, **other)
+        np.testing.assert_allclose(forward(model, x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "overrides", "message"),
+    [
+        ("tsai2020_cifar10_simple", (12, 32, 3), {}, "smallest is 13×13"),
+        ("tsai2020_em_cifar10_simple", (13, 32, 3), {}, "smallest is 14×14"),
+        ("tsai2020_diverse_vector", (32, 12, 1), {}, "smallest is 13×13"),
+        ("tsai2020_cnn_cifar10", (20, 20, 3), {}, "smallest is 21×21"),
+        ("tsai2020_cifar10_simple", (32, 32, 3), {"pose_size": 15}, "nearest are 9 and 16"),
+        ("tsai2020_em_cifar10_simple", (32, 32, 3), {"pose_size": 8}, "nearest are 4 and 9"),
+        ("tsai2020_cifar10_simple", (32, 32, 3), {"backbone": "vgg"}, "backbone must be one of"),
+        ("tsai2020_cifar10_simple", (32, 32, 3), {"block_size": 0}, "block_size must be positive"),
+        ("tsai2020_ablation_a", (32, 32, 3), {"activations": True}, "do not combine"),
+    ],
+)
+def test_bad_sizes_and_options(name, shape, overrides, message):
+    with pytest.raises(ValueError, match=message):
+        models.create(name, shape, 10, rngs=nnx.Rngs(0), **overrides)
