@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.functional import at_least_float32, squash
+from capsjax.functional import squash
 from capsjax.routing._checks import check_broadcast, check_count
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import Votes, as_votes, shape_of
@@ -57,6 +57,7 @@ def dynamic_routing(
     votes = as_votes(votes)
     shape = shape_of(votes)
     *batch, children, parents, size = shape.shape
+    dtype = jnp.promote_types(shape.dtype, jnp.float32)
     check_count("num_iterations", num_iterations)
     if not 0 < update_rate <= 1:
         raise ValueError(
@@ -64,6 +65,8 @@ def dynamic_routing(
         )
     if bias is not None:
         check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
+        # The votes set the type: a wider argument must not change it between iterations.
+        bias = bias.astype(dtype)
     if logits is not None:
         check_broadcast("logits", logits, (*batch, children, parents), "[..., I, J]")
     hold = lax.stop_gradient if stop_gradient else lambda x: x
@@ -88,7 +91,7 @@ def dynamic_routing(
         coupling = jnp.full((*batch, children, parents), uniform, sums.dtype)
         logits = jnp.zeros_like(coupling)
     else:
-        logits = jnp.broadcast_to(at_least_float32(logits), (*batch, children, parents))
+        logits = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
         coupling = update(logits, uniform)
         sums = votes.combine(coupling)
     state = (hold(logits), coupling, activate(sums))

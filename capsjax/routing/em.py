@@ -91,6 +91,8 @@ def em_routing(
     scatter, distance = _quadratic_forms(votes)
     full = (*batch, children, parents)
     dtype = jnp.promote_types(shape.dtype, jnp.float32)
+    # The votes set the type: a wider argument must not change it between iterations.
+    beta_use, beta_activate = beta_use.astype(dtype), beta_activate.astype(dtype)
     activations = jnp.broadcast_to(activations.astype(dtype), full[:-1])[..., None]
 
     def temperature(iteration: Array | int) -> Array | float:
@@ -108,7 +110,8 @@ def em_routing(
         variances = scatter(share, means) + variance_floor
         mass = (total * jnp.exp(largest))[..., 0, :]
         cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
-        return means, variances, temperature(iteration) * (beta_activate - cost)
+        activation_logits = temperature(iteration) * (beta_activate - cost)
+        return means, variances, activation_logits.astype(dtype)
 
     def expect(means: Array, variances: Array, activation_logits: Array) -> Array:
         log_normal = -0.5 * distance(means, 1 / variances)
