@@ -1,4 +1,4 @@
-"""Convolutional networks to compare CapsNets with (Gu et al. 2021; Lin et al. 2018)."""
+"""Convolutional networks to compare CapsNets with (Gu et al. 2021)."""
 
 from dataclasses import dataclass, replace
 
@@ -116,13 +116,9 @@ _FC = ConvNetConfig(
 # "Large kernels", with dense layers so narrow that the size is that of CapsNet on 36×36
 # (11,362,064). Their widths are not published; these keep the proportion 328 : 192.
 _FC_LK = replace(_FC, kernel_size=9, dense_features=(182, 107))
-# The twin of Lin et al.'s CapsNet, see `lin2018`: as many neurons in each layer.
-_TWIN = ConvNetConfig(average_pool=False, dense_features=(256,))
 
 NETWORKS = {
     "gu2021_convnet_avg": Network(ConvNet, _AVG, (40, 40, 1), parameters="5.3M"),
     "gu2021_convnet_fc": Network(ConvNet, _FC, (40, 40, 1), parameters="35.4M"),
     "gu2021_convnet_fc_lk": Network(ConvNet, _FC_LK, (36, 36, 1)),
-    "lin2018_cnn": Network(ConvNet, _TWIN, (36, 36, 1)),
-    "lin2018_cnn_deeper": Network(ConvNet, replace(_TWIN, dense_features=(256, 256)), (36, 36, 1)),
 }

@@ -1,9 +1,9 @@
-"""Deep CapsNets whose representations are studied layer by layer (Lin et al. 2018).
+"""Deep CapsNets and CNNs whose representations are compared layer by layer (Lin et al. 2018).
 
 The paper's figure shows a convolution and three layers of capsules with two routings, R1 and R2,
 and no sizes. Those of the convolution, the primary and the class capsules are taken from Sabour et
-al. 2017, to whose network it is said to be similar. Their CNN, with as many neurons in each layer,
-is in `convnets`.
+al. 2017, to whose network it is said to be similar. The CNN has as many neurons in each layer
+between the image and the classes.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from capsjax.functional import safe_norm, to_unit
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.models.convnets import ConvNet, ConvNetConfig
 from capsjax.models.interface import Network, Output, check_images
 from capsjax.models.sizes import after_convolutions, check_positive, scaled
 from capsjax.routing import dynamic_routing
@@ -140,11 +141,14 @@ class DeepCapsNet(nnx.Module):
 
 
 _DEEP = DeepCapsNetConfig()
+_TWIN = ConvNetConfig(average_pool=False, dense_features=(256,))
 
+# "Deeper": one layer more, for the transfer experiments (section 3.3).
 NETWORKS = {
     "lin2018_capsnet": Network(DeepCapsNet, _DEEP, (36, 36, 1)),
-    # One layer more, for the transfer experiments (section 3.3).
     "lin2018_capsnet_deeper": Network(
         DeepCapsNet, replace(_DEEP, middle_capsules=(32, 32)), (36, 36, 1)
     ),
+    "lin2018_cnn": Network(ConvNet, _TWIN, (36, 36, 1)),
+    "lin2018_cnn_deeper": Network(ConvNet, replace(_TWIN, dense_features=(256, 256)), (36, 36, 1)),
 }

@@ -1,0 +1,90 @@
+import re
+from dataclasses import dataclass
+
+import models as script_models
+import pytest
+from flax import nnx
+
+from capsjax import models
+
+
+@dataclass(frozen=True)
+class OneWeightConfig:
+    pass
+
+
+class OneWeight(nnx.Module):
+    def __init__(self, input_shape, num_classes, config, *, rngs):
+        self.weights = nnx.Param(rngs.params.normal((num_classes,)))
+
+    def __call__(self, images, *, mask=None, keys=None, capture=False):
+        return models.Output(images.mean((1, 2, 3))[:, None] * self.weights[...])
+
+
+def shown(capsys, *arguments):
+    script_models.main(script_models.parser().parse_args(arguments))
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Two networks in place of all."""
+    published = {name: models.lookup(name) for name in ("sabour2017_capsnet", "gu2021_convnet_avg")}
+    monkeypatch.setattr(models, "_PUBLISHED", published)
+
+
+def test_as_a_user_runs_it(script):
+    done = script("models.py", "gu2021_convnet_avg", "--input=20x20x3")
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr.strip()
+    assert "gu2021_convnet_avg: 20×20×3, 10 classes" in done.stdout
+    assert re.search(r"convs\.1 +│ bias 256, kernel 9×9×256×256 +│ 5,308,672", done.stdout)
+
+
+@pytest.mark.usefixtures("few")
+def test_all_with_published_counts(capsys):
+    text = shown(capsys)
+    assert re.search(r"sabour2017_capsnet │ 28×28×1 │ +10 │ +8,215,568 │ 8,215,568 │", text)
+    assert re.search(r"gu2021_convnet_avg │ 40×40×1 │ +10 │ +5,332,234 │ +5\.3M │", text)
+
+
+@pytest.mark.usefixtures("few")
+def test_at_another_input_nothing_is_published(capsys):
+    text = shown(capsys, "--input=32x32x3", "--classes=4")
+    assert re.search(r"sabour2017_capsnet │ 32×32×3 │ +4 │ [ \d,]+ │ +– │.*│ 4×16 ", text)
+
+
+@pytest.mark.usefixtures("few")
+def test_networks_that_cannot_have_the_input_are_named(capsys):
+    text = shown(capsys, "--input=16x20x1")
+    assert re.search(r"^sabour2017_capsnet: .* the smallest is 17×17", text, re.MULTILINE)
+    assert "┃" not in text, "an empty table"
+
+
+def test_layers_couplings_and_options(capsys):
+    text = shown(capsys, "sabour2017_capsnet")
+    assert re.search(r"classes +│ kernel 1152×8×10×16 +│ 1,474,560", text)
+    assert re.search(r"classes +│ 10×16 +│ 1152×10", text)
+    assert re.search(r"scores \(lengths\) +│ 10", text)
+    assert re.search(r"reconstruction +│ 'conditional'", text)
+
+
+def test_operations_are_xlas(monkeypatch):
+    monkeypatch.setattr(models, "_REGISTERED", {})
+    models.register("mine", OneWeight, OneWeightConfig())
+    described = script_models.describe("mine", (8, 8, 1), 3)
+    assert described.operations == pytest.approx(64 + 3, abs=2)  # sum and mean, three products
+    assert script_models.count(described.model) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sabour2017_capsnt"], "did you mean 'sabour2017_capsnet'"),
+        (["sabour2017_capsnet", "--input=16x16x1"], "smallest is 17×17"),
+        (["sabour2017_capsnet", "--classes=1"], "num_classes must be at least 2"),
+        (["--input=28x28"], "'28x28' is not like 28x28x1"),
+    ],
+)
+def test_mistakes_are_one_line(fails, arguments, message):
+    assert message in fails(script_models, *arguments)
