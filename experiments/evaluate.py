@@ -1,7 +1,8 @@
-"""Evaluates a trained network: accuracy, accuracy by class, confusion matrix.
+"""Evaluates a trained network: accuracy, results by class, confusion matrix.
 
   python experiments/evaluate.py --checkpoint=runs/mnist
   python experiments/evaluate.py --checkpoint=runs/mnist --dataset=folder:my_digits --split=train
+  python experiments/evaluate.py --checkpoint=runs/translated --dataset=affnist_generated
 
 Nothing but the run's directory is needed: the network, its sizes and its data set's name are in
 the checkpoint. The numbers are also written as JSON into that directory.
@@ -23,9 +24,9 @@ from rich.table import Table
 if TYPE_CHECKING:
     import numpy as np
 
-    from capsjax.data import Dataset
     from capsjax.training.checkpoints import Checkpoint
-    from capsjax.training.evaluation import Summary
+    from capsjax.training.evaluation import MultiLabelSummary, Summary
+    from capsjax.training.scoring import EvaluationData
 
 # A wider confusion matrix fits no terminal; the JSON file has it anyway.
 MAX_PRINTED_CLASSES = 20
@@ -54,81 +55,109 @@ def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
     from capsjax.training import checkpoints, evaluation
     from capsjax.training.display import console
+    from capsjax.training.state import split
 
     terminal = console()
     checkpoint = checkpoints.read(args.checkpoint, args.which)
-    dataset, scores = score(checkpoint, args, terminal)
-    summary = evaluation.summarize(scores, dataset.labels)
+    data, scores = score(checkpoint, args, terminal)
+    labels = data.examples.labels()
     terminal.print(
         f"{checkpoint.config.model.name} of {args.checkpoint}, step {checkpoint.step}, on "
-        f"{len(dataset.labels):,} images: {dataset.name}, split {dataset.split}.",
+        f"{len(labels):,} images: {data.name}, split {data.split}.",
         markup=False,
     )
-    terminal.print(_per_class(summary, dataset.class_names))
-    terminal.print(_confusion(summary, dataset.class_names))
-    file = args.output or Path(args.checkpoint) / default_file_name(dataset)
+    summary: MultiLabelSummary | Summary
+    if data.multi_label:
+        logits = evaluation.gives_logits(*split(checkpoint.model), data.image_shape)
+        summary = evaluation.summarize_multi_label(data.rule, scores, labels, logits=logits)
+        terminal.print(_per_present_class(summary, data.class_names))
+        results = multi_label_to_json(summary, data.class_names)
+    else:
+        summary = evaluation.summarize(scores, labels.argmax(-1))
+        terminal.print(_per_class(summary, data.class_names))
+        terminal.print(_confusion(summary, data.class_names))
+        results = to_json(summary, data.class_names)
+    file = args.output or Path(args.checkpoint) / default_file_name(data)
     file.parent.mkdir(parents=True, exist_ok=True)
-    report = to_json(checkpoint, dataset, summary)
+    report = about(checkpoint, data) | results | {"versions": versions()}
     file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     low, high = summary.interval
     terminal.print(f"Written to {file}.", markup=False)
     terminal.print(f"95 % interval: {100 * low:.1f} to {100 * high:.1f} %")
     # The last line, and always like this: people and scripts look for it.
-    terminal.print(f"{dataset.split} accuracy: {100 * summary.accuracy:.1f} %", markup=False)
+    terminal.print(f"{data.split} accuracy: {100 * summary.accuracy:.1f} %", markup=False)
 
 
 def score(
     checkpoint: "Checkpoint", args: argparse.Namespace, terminal: Console
-) -> tuple["Dataset", "np.ndarray"]:
-    """Loads the split that `args` ask for and gives the scores of all its images."""
+) -> tuple["EvaluationData", "np.ndarray"]:
+    """What `args` ask for, and the scores of all its images."""
     import jax
     from rich.progress import Progress
 
-    from capsjax import data
     from capsjax.training import scoring
 
-    name = args.dataset or checkpoint.config.data.name
-    dataset = data.load(name, args.split, args.data_dir)
+    data = scoring.evaluation_data(checkpoint.config, args.dataset, args.split, args.data_dir)
     devices = jax.local_devices()
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
-        task = bar.add_task("evaluating", total=len(dataset.labels))
+        task = bar.add_task("evaluating", total=len(data.examples))
         scores = scoring.score(
             checkpoint,
-            dataset,
+            data,
             batch_size=128 * len(devices) if args.batch_size is None else args.batch_size,
             devices=devices,
             progress=lambda done: bar.update(task, completed=done),
         )
-    return dataset, scores
+    return data, scores
 
 
-def default_file_name(dataset: "Dataset") -> str:
+def default_file_name(data: "EvaluationData") -> str:
     """Where names such as "folder:a/b" have characters that file names should not."""
-    safe = re.sub(r"[^\w.-]+", "_", f"{dataset.name}_{dataset.split}")
+    safe = re.sub(r"[^\w.-]+", "_", f"{data.name}_{data.split}")
     return f"evaluation_{safe}.json"
 
 
-def to_json(checkpoint: "Checkpoint", dataset: "Dataset", summary: "Summary") -> dict[str, Any]:
-    """All results, as what `json` writes."""
-    counts = summary.confusion.sum(-1).tolist()
-    right = summary.confusion.diagonal().tolist()
+def about(checkpoint: "Checkpoint", data: "EvaluationData") -> dict[str, Any]:
+    """What was evaluated, and on what."""
     return {
         "model": checkpoint.config.model.name,
         "step": checkpoint.step,
         "trained_on": checkpoint.config.data.name,
-        "dataset": dataset.name,
-        "split": dataset.split,
-        "images": sum(counts),
+        "dataset": data.name,
+        "split": data.split,
+        "images": len(data.examples),
+    }
+
+
+def to_json(summary: "Summary", class_names: tuple[str, ...]) -> dict[str, Any]:
+    """All results of one class per image, as what `json` writes."""
+    counts = summary.confusion.sum(-1).tolist()
+    right = summary.confusion.diagonal().tolist()
+    return {
         "correct": sum(right),
         "accuracy": summary.accuracy,
         "interval_95": list(summary.interval),
         "per_class": [
             # A class without images has no accuracy; NaN is not JSON.
             {"class": name, "images": n, "correct": k, "accuracy": k / n if n else None}
-            for name, n, k in zip(dataset.class_names, counts, right, strict=True)
+            for name, n, k in zip(class_names, counts, right, strict=True)
         ],
         "confusion": summary.confusion.tolist(),
-        "versions": versions(),
+    }
+
+
+def multi_label_to_json(
+    summary: "MultiLabelSummary", class_names: tuple[str, ...]
+) -> dict[str, Any]:
+    """All results of several classes per image, as what `json` writes."""
+    rows = zip(class_names, summary.present, summary.found, summary.mistaken, strict=True)
+    return {
+        "accuracy": summary.accuracy,
+        "interval_95": list(summary.interval),
+        "per_class": [
+            {"class": name, "images": int(n), "found": int(k), "mistaken": int(wrong)}
+            for name, n, k, wrong in rows
+        ],
     }
 
 
@@ -145,6 +174,18 @@ def _per_class(summary: "Summary", names: tuple[str, ...]) -> Table:
     counts, right = summary.confusion.sum(-1), summary.confusion.diagonal()
     for name, n, k, share in zip(names, counts, right, summary.per_class, strict=True):
         table.add_row(escape(name), f"{n:,}", f"{k:,}", f"{100 * share:.1f} %" if n else "–")
+    return table
+
+
+def _per_present_class(summary: "MultiLabelSummary", names: tuple[str, ...]) -> Table:
+    table = Table("class", title="Classes present and named", title_justify="left")
+    for heading in ("images", "found", "named where absent"):
+        table.add_column(heading, justify="right")
+    for name, n, k, wrong in zip(
+        names, summary.present, summary.found, summary.mistaken, strict=True
+    ):
+        share = f"{100 * k / n:.1f} %" if n else "–"
+        table.add_row(escape(name), f"{n:,}", share, f"{wrong:,}")
     return table
 
 

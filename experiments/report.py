@@ -37,6 +37,7 @@ def main(args: argparse.Namespace) -> None:
     from _report.reproduce import train_command
     from _report.results import Results
 
+    from capsjax.data import Dataset, tasks
     from capsjax.training import checkpoints, evaluation
     from capsjax.training.display import console
 
@@ -44,7 +45,15 @@ def main(args: argparse.Namespace) -> None:
     checkpoint = checkpoints.read(args.run, args.which)
     # The checkpoint's own history ends where it was saved; the run may have gone on.
     history = checkpoints.read(args.run, "latest").history
-    dataset, scores = evaluate.score(checkpoint, args, terminal)
+    data, scores = evaluate.score(checkpoint, args, terminal)
+    if data.multi_label:
+        raise ValueError(
+            f"{data.name}: the page shows images of one class each; experiments/evaluate.py gives "
+            "the numbers for several"
+        )
+    rendered = tasks.render(data.examples)
+    labels = rendered.labels.argmax(-1).astype("int32")
+    dataset = Dataset(rendered.images, labels, data.class_names, data.name, data.split)
     results = Results(
         checkpoint, history, dataset, scores, evaluation.summarize(scores, dataset.labels)
     )

@@ -82,6 +82,42 @@ def summarize(scores: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n
     return Summary(accuracy, interval, per_class, confusion)
 
 
+class MultiLabelSummary(NamedTuple):
+    """Results where an image may show several classes.
+
+    Attributes:
+      accuracy: share of images whose classes are named, no more and no fewer.
+      interval: its 95 % confidence interval (Wilson's score interval).
+      present: by class, the images that show it.
+      found: those of them for which it is named.
+      mistaken: the images that do not show it and for which it is named.
+    """
+
+    accuracy: float
+    interval: tuple[float, float]
+    present: Int[np.ndarray, "classes"]
+    found: Int[np.ndarray, "classes"]
+    mistaken: Int[np.ndarray, "classes"]
+
+
+def summarize_multi_label(
+    rule: Rule,
+    scores: Float[np.ndarray, "n classes"],
+    labels: Float[np.ndarray, "n classes"],
+    *,
+    logits: bool,
+) -> MultiLabelSummary:
+    """Compares the classes that `rule` names with those that are present."""
+    named = np.asarray(jax.jit(jax.vmap(partial(rule, logits=logits)))(scores))
+    present = labels > 0
+    return MultiLabelSummary(
+        *share_right(rule, scores, labels, logits=logits),
+        present.sum(0),
+        (named & present).sum(0),
+        (named & ~present).sum(0),
+    )
+
+
 class Accuracy(NamedTuple):
     """The share of right answers and its 95 % confidence interval (Wilson's score interval)."""
 

@@ -38,14 +38,21 @@ def create(name, source, **options):
     return tasks.create(name, source=source, canvas=14, max_shift=3, **options)
 
 
-def sample(task, count, seed=0):
-    return jax.jit(task.sample, static_argnums=2)(jax.random.key(seed), task.train, count)
+def sample(task, seed=0):
+    """1000 training examples. Programs of the same shapes are compiled once in a session."""
+    return jax.jit(task.sample, static_argnums=2)(jax.random.key(seed), task.train, 1000)
 
 
 def examples(evaluation_set, indices):
     return jax.jit(jax.vmap(evaluation_set.example, in_axes=(None, 0)))(
         evaluation_set.arrays, jnp.asarray(indices)
     )
+
+
+def of_set(task, name):
+    """60 examples, spread over the set."""
+    evaluation_set = task.evaluation_set(name)
+    return examples(evaluation_set, np.arange(60) * len(evaluation_set) // 60)
 
 
 def colours(batch):
@@ -55,31 +62,29 @@ def colours(batch):
     return set(brightest.round().astype(int).ravel()) - {0}
 
 
-ALL = ("classification", *tasks.generated())
+ALL = ("classification", *(name for name in tasks.generated() if name[-2:] not in ("_a", "_b")))
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_train_validation_and_test_never_mix(name, source):
     task = create(name, source)
-    train = colours(sample(task, 2000))
-    validation = colours(examples(task.validation, range(len(task.validation))))
+    train, validation = colours(sample(task)), colours(of_set(task, "validation"))
     assert not train & validation
-    assert train | validation == set(range(1, NUM_TRAIN + 1))
+    assert train | validation <= set(range(1, NUM_TRAIN + 1))
+    assert len(train) > 100
     for test_name in task.tests:
-        test = task.evaluation_set(test_name)
-        assert colours(examples(test, range(0, len(test), 3))) <= set(
-            range(NUM_TRAIN + 1, NUM_TRAIN + NUM_TEST + 1)
-        )
+        test = colours(of_set(task, test_name))
+        assert test <= set(range(NUM_TRAIN + 1, NUM_TRAIN + NUM_TEST + 1))
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_examples_say_what_they_are(name, source):
     task = create(name, source)
-    for batch in (sample(task, 40), examples(task.evaluation_set("test"), range(40))):
+    for batch, count in ((sample(task), 1000), (of_set(task, "test"), 60)):
         images, labels = batch.objects
-        assert batch.image.shape == (40, *task.input_shape)
+        assert batch.image.shape == (count, *task.input_shape)
         assert batch.image.dtype == np.float32
-        assert batch.label.shape == (40, task.num_classes)
+        assert batch.label.shape == (count, task.num_classes)
         # The sum of the objects, their classes, each with its own source's class.
         np.testing.assert_allclose(
             batch.image, np.minimum(np.sum(images, axis=1), 1), atol=1e-6, rtol=0
@@ -94,20 +99,14 @@ def test_examples_say_what_they_are(name, source):
 @pytest.mark.parametrize("name", ALL)
 def test_the_same_seed_gives_the_same_images(name, source):
     first, second = create(name, source), create(name, source)
-    jax.tree.map(np.testing.assert_array_equal, sample(first, 20), sample(second, 20))
-    indices = np.arange(0, 50, 7)
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        examples(first.evaluation_set("test"), indices),
-        examples(second.evaluation_set("test"), indices),
-    )
-    assert np.any(np.asarray(sample(first, 20, seed=1).image != sample(first, 20).image))
+    jax.tree.map(np.testing.assert_array_equal, sample(first), sample(second))
+    jax.tree.map(np.testing.assert_array_equal, of_set(first, "test"), of_set(second, "test"))
+    assert np.any(np.asarray(sample(first, seed=1).image != sample(second).image))
 
 
 @pytest.mark.parametrize("name", ["affnist_generated", "diverse_multimnist"])
 def test_evaluation_sets_follow_their_seed(name, source):
-    sets = [create(name, source, seed=seed).evaluation_set("test") for seed in (0, 1)]
-    images = [np.asarray(examples(s, range(30)).image) for s in sets]
+    images = [np.asarray(of_set(create(name, source, seed=seed), "test").image) for seed in (0, 1)]
     assert not np.array_equal(*images)
 
 
@@ -260,7 +259,8 @@ def test_labels_are_those_of_the_examples(name, source):
     test = create(name, source).evaluation_set("test")
     labels = test.labels()
     assert labels.shape == (len(test), 10)
-    np.testing.assert_array_equal(labels[:30], examples(test, range(30)).label)
+    chosen = np.arange(60) * len(test) // 60
+    np.testing.assert_array_equal(labels[chosen], examples(test, chosen).label)
 
 
 def test_nothing_is_held_out_without_a_fraction(source):

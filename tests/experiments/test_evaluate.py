@@ -3,10 +3,12 @@ import re
 import time
 
 import evaluate
+import ml_collections
 import numpy as np
 import pytest
 
 from capsjax.data import load
+from capsjax.training.scoring import evaluation_data
 
 
 def run(*arguments):
@@ -69,8 +71,9 @@ def test_a_class_without_images_has_no_accuracy(finished_run, npz, tmp_path, cap
 
 
 def test_names_that_are_paths_make_one_file_name(npz):
-    dataset = load(f"npz:{npz}", "test")._replace(name="folder:/a b/c")
-    assert evaluate.default_file_name(dataset) == "evaluation_folder_a_b_c_test.json"
+    config = ml_collections.ConfigDict({"data": {"name": f"npz:{npz}"}})
+    data = evaluation_data(config, None, "test")._replace(name="folder:/a b/c")
+    assert evaluate.default_file_name(data) == "evaluation_folder_a_b_c_test.json"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from flax import nnx
 
 from capsjax import models
 from capsjax.data import tasks
-from capsjax.training.evaluation import scorer, summarize
+from capsjax.data.accuracy import above, top
+from capsjax.training.evaluation import (
+    gives_logits,
+    scorer,
+    summarize,
+    summarize_multi_label,
+)
 from capsjax.training.state import split
 
 
@@ -44,3 +50,35 @@ def test_scores_are_those_of_every_image_in_order(npz, num_devices, batch_size):
     np.testing.assert_allclose(score(params, rest), expected, rtol=1e-5, atol=1e-6)
     assert done == sorted(done)
     assert done[-1] == 20
+
+
+SCORES = np.array([[0.9, 0.7, 0.1], [0.9, 0.2, 0.6], [0.8, 0.4, 0.3]])
+PRESENT = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 0]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("rule", "accuracy", "found", "mistaken"),
+    [
+        (top(1), 1 / 3, [3, 0, 0], [0, 0, 0]),
+        (top(2), 1 / 3, [3, 1, 0], [0, 1, 1]),
+        (above(0.5), 2 / 3, [3, 1, 0], [0, 0, 1]),
+    ],
+)
+def test_several_classes_by_hand(rule, accuracy, found, mistaken):
+    summary = summarize_multi_label(rule, SCORES, PRESENT, logits=False)
+    assert summary.accuracy == pytest.approx(accuracy)
+    assert summary.interval[0] < accuracy < summary.interval[1]
+    assert summary.present.tolist() == [3, 2, 0]
+    assert summary.found.tolist() == found
+    assert summary.mistaken.tolist() == mistaken
+    # Logits of the same probabilities name the same.
+    logits = np.log(SCORES / (1 - SCORES))
+    assert summarize_multi_label(rule, logits, PRESENT, logits=True).accuracy == summary.accuracy
+
+
+@pytest.mark.parametrize(
+    ("name", "logits"), [("sabour2017_capsnet", False), ("gu2021_convnet_avg", True)]
+)
+def test_what_scores_are_is_known_without_computing(name, logits):
+    model = models.create(name, (20, 20, 1), 3, rngs=nnx.Rngs(0), width=1 / 32)
+    assert gives_logits(*split(model), (20, 20, 1)) is logits

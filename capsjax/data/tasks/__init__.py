@@ -15,6 +15,7 @@ from capsjax.data.tasks.families import (
     Translated,
     as_it_is,
 )
+from capsjax.data.tasks.rendering import Rendered, render, spread
 from capsjax.data.tasks.task import Arrays, EvaluationSet, Example, Objects, Recipe, Task, take
 
 __all__ = [
@@ -23,11 +24,14 @@ __all__ = [
     "Example",
     "Objects",
     "Recipe",
+    "Rendered",
     "Task",
     "as_it_is",
     "create",
     "generated",
     "options",
+    "render",
+    "spread",
     "take",
 ]
 

@@ -219,6 +219,7 @@ class MultiMNIST:
             recipe=replace(recipe, versions=self.versions),
             validation=_fixed(split.validation, recipe, seed=self.seed),
             rule=top(2),
+            multi_label=True,
             tests={
                 "test": lambda: _fixed(split.test(), recipe, self.test_versions, self.seed),
                 "shift_grid": lambda: EvaluationSet(split.test(), grid, grid.size),
@@ -294,6 +295,7 @@ class DiverseMultiMNIST:
             recipe=recipe,
             validation=_fixed(split.validation, recipe, seed=self.seed),
             rule=above(self.threshold),
+            multi_label=True,
             tests={"test": lambda: _fixed(split.test(), recipe, self.test_versions, self.seed)},
         )
 

@@ -69,7 +69,7 @@ class Recipe(Protocol):
         """The example with these parameters."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EvaluationSet:
     """A fixed list of examples: example i is a pure function of i, the seed and the arrays.
 
@@ -118,7 +118,7 @@ class EvaluationSet:
         return np.asarray(labels(self.arrays))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """What to train on, what to test on, and what counts as right.
 
@@ -130,6 +130,7 @@ class Task:
       validation: made from images held out of the training split, stratified; what the best
         checkpoint is chosen by. Empty with `validation_fraction=0`.
       rule: from scores to the classes that they name.
+      multi_label: whether an image may show several classes.
       tests: the evaluation sets of the test split by name, as functions: they are loaded when
         asked for.
     """
@@ -140,6 +141,7 @@ class Task:
     recipe: Recipe
     validation: EvaluationSet
     rule: Rule
+    multi_label: bool = False
     tests: Mapping[str, Callable[[], EvaluationSet]] = field(default_factory=dict)
 
     @property
