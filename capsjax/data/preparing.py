@@ -46,7 +46,9 @@ def _unknown(name: str, candidates: Sequence[str]) -> str:
         return f"{message}; for a directory of images write 'folder:{name}'"
     if Path(name).expanduser().is_file():
         return f"{message}; for an .npz file write 'npz:{name}'"
-    message += "; expected 'digits', the name of a TFDS dataset, folder:PATH or npz:PATH"
+    message += (
+        "; expected 'digits', the name of a TFDS dataset, folder:PATH, npz:PATH or affnist:PATH"
+    )
     nearest = difflib.get_close_matches(name, dict.fromkeys(candidates), n=3)
     return f"{message}. The nearest: {', '.join(nearest)}" if nearest else message
 

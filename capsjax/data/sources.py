@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from capsjax.data import prepared
+from capsjax.data.affnist import AffNIST
 from capsjax.data.cache import cached
 from capsjax.data.dataset import Dataset, Examples
 from capsjax.data.digits import Digits
@@ -45,8 +46,8 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None = None) 
 
     Args:
       name: "digits" (scikit-learn's, enlarged to 28×28), a TFDS dataset such as "mnist" or
-        "emnist/letters", "folder:PATH" (one subfolder of images per class) or "npz:PATH"
-        (arrays `images` and `labels`).
+        "emnist/letters", "folder:PATH" (one subfolder of images per class), "npz:PATH"
+        (arrays `images` and `labels`) or "affnist:PATH" (the published affNIST files).
       split: "train" or "test", or any other split that the set has.
       data_dir: the directory that holds prepared TFDS datasets. None means the directories in
         the environment variable CAPSJAX_DATA_DIR (separated as in PATH), then TFDS's default.
@@ -77,7 +78,7 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None = None) 
 
 def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
     kind, _, path = name.partition(":")
-    if kind in ("folder", "npz") and not path:
+    if kind in ("folder", "npz", "affnist") and not path:
         raise ValueError(f"name: {name!r} names no path, expected {kind}:PATH")
     if name == "digits":
         return Digits()
@@ -85,6 +86,8 @@ def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
         return Folder(Path(path).expanduser())
     if kind == "npz":
         return Npz(Path(path).expanduser())
+    if kind == "affnist":
+        return AffNIST(Path(path).expanduser())
     directories = prepared.search_path(data_dir)
     found = prepared.find(name, directories)
     if found is None:

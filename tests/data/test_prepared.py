@@ -97,6 +97,47 @@ def test_supervised_keys_decide_between_several_labels(data_dir):
     assert capsjax.data.load("tiny", "train", data_dir).num_classes == 3
 
 
+def test_smallnorb_as_tfds_has_it(data_dir):
+    """Stereo pairs and five labels, of which the left image and the category count."""
+    import tensorflow_datasets as tfds
+
+    def features():
+        return {
+            "image": tfds.features.Image(shape=(96, 96, 1)),
+            "image2": tfds.features.Image(shape=(96, 96, 1)),
+            "instance": tfds.features.ClassLabel(num_classes=10),
+            "label_azimuth": tfds.features.ClassLabel(num_classes=18),
+            "label_category": tfds.features.ClassLabel(names=("animals", "figures", "trucks")),
+            "label_elevation": tfds.features.ClassLabel(num_classes=9),
+            "label_lighting": tfds.features.ClassLabel(num_classes=6),
+        }
+
+    left, right = (random_images(4, size=(96, 96), seed=seed) for seed in (0, 1))
+    examples = [
+        {
+            "image": png(left[i]),
+            "image2": png(right[i]),
+            "instance": 9 - i,
+            "label_azimuth": 17 - i,
+            "label_category": i % 3,
+            "label_elevation": 8 - i,
+            "label_lighting": 5 - i,
+        }
+        for i in range(4)
+    ]
+    write_tfds(
+        data_dir,
+        "smallnorb",
+        features=features,
+        supervised_keys=("image", "label_category"),
+        splits={"train": examples, "test": examples[:1]},
+    )
+    dataset = capsjax.data.load("smallnorb", "train", data_dir)
+    np.testing.assert_array_equal(dataset.images, left)
+    assert dataset.labels.tolist() == [0, 1, 2, 0]
+    assert dataset.class_names == ("animals", "figures", "trucks")
+
+
 def test_several_labels_and_nothing_decides(data_dir):
     def features():
         return {

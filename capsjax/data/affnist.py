@@ -1,0 +1,92 @@
+"""`affnist:PATH`: the published files of https://www.cs.toronto.edu/~tijmen/affNIST.
+
+A file is MATLAB's: a struct `affNISTdata` whose `image` is uint8 [1600, N], a 40×40 image a
+column, and whose `label_int` is [1, N].
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from capsjax.data.dataset import Examples, checked
+from capsjax.data.progress import track
+
+SIZE = 40
+DIGITS = tuple(str(digit) for digit in range(10))
+# By split, the names that files or folders of numbered files have in the archives, best first.
+_PARTS = {
+    "train": ("training_and_validation", "training"),
+    "validation": ("validation",),
+    "test": ("test",),
+}
+
+
+class AffNIST:
+    """PATH/test.mat, or PATH/test_batches/1.mat and so on; the same for the other splits.
+
+    The training split is `training_and_validation`, or `training` where that is all there is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Finds the files.
+
+        Raises:
+          FileNotFoundError: no such directory, or none of the files in it.
+        """
+        if not path.is_dir():
+            raise FileNotFoundError(
+                f"name: no directory {path}; expected affnist:PATH, the unpacked affNIST archive"
+            )
+        self.where = str(path.resolve())
+        found = {split: _files(path, parts) for split, parts in _PARTS.items()}
+        self._files = {split: files for split, files in found.items() if files}
+        self.splits = tuple(self._files)
+        if not self.splits:
+            raise FileNotFoundError(
+                f"name: {path} holds no affNIST files; expected test_batches/1.mat … or test.mat, "
+                "and training_and_validation_batches/1.mat … or training_and_validation.mat"
+            )
+
+    def fingerprint(self, split: str) -> str:
+        """Names, sizes and times of the split's files."""
+        stats = [(file.name, os.stat(file)) for file in self._files[split]]
+        return repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+
+    def read(self, split: str) -> Examples:
+        """Reads a split; raises ValueError if a file is damaged or holds something else."""
+        files = self._files[split]
+        parts = [_read(file) for file in track(files, "reading affNIST", len(files))]
+        images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return checked(images, labels, DIGITS, f"{self.where}, split {split!r}")
+
+
+def _files(path: Path, parts: tuple[str, ...]) -> list[Path]:
+    for part in parts:
+        if (path / f"{part}.mat").is_file():
+            return [path / f"{part}.mat"]
+        # In the order of their numbers: 10.mat after 9.mat.
+        numbered = [f for f in (path / f"{part}_batches").glob("*.mat") if f.stem.isdecimal()]
+        if numbered:
+            return sorted(numbered, key=lambda file: int(file.stem))
+    return []
+
+
+def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
+    from scipy.io import loadmat
+
+    try:
+        data = loadmat(file, variable_names=["affNISTdata"])["affNISTdata"][0, 0]
+        columns, labels = data["image"], data["label_int"].ravel()
+    except KeyError as error:
+        raise ValueError(f"{file}: has no {error} in it; expected an affNIST file") from error
+    except Exception as error:  # scipy and zlib raise all kinds for damaged files
+        raise ValueError(
+            f"{file}: not a MATLAB file, or a damaged one ({type(error).__name__}: {error}); "
+            "expected an affNIST file with affNISTdata.image and label_int: copy it again"
+        ) from error
+    if columns.ndim != 2 or len(columns) != SIZE**2:
+        raise ValueError(
+            f"{file}: affNISTdata.image has shape {columns.shape}, expected ({SIZE**2}, N)"
+        )
+    return columns.T.reshape(-1, SIZE, SIZE), labels
