@@ -1,0 +1,166 @@
+"""Shows a task: a sheet of its images with their classes, or a file of them for use elsewhere.
+
+  python experiments/data.py multimnist --out=multimnist.png
+  python experiments/data.py affnist_generated --option=max_shear=1 --option=keep_ink=no \\
+      --export=affnist.npz --count=10000
+
+NAME is a generated task (mnist_translated, affnist_generated, multimnist, multimnist_a,
+multimnist_b, diverse_multimnist) or any data set. The file holds `images`, `labels` (integers, or
+rows of zeros and ones where an image shows several classes), `class_names`, and the parameters of
+every image: which source, moved how far, turned how much.
+"""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import _cli
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from capsjax.data.tasks import EvaluationSet, Task
+
+COLUMNS, ROWS = 10, 6
+MARGIN = 4
+CAPTION = 12
+CELL = 80  # images are enlarged to about so many pixels
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", metavar="NAME", help="of a task or a data set")
+    parser.add_argument("--out", type=Path, metavar="FILE.png", help="draw a sheet")
+    parser.add_argument("--export", type=Path, metavar="FILE.npz", help="write images")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="how many images to export, spread over all sources; default: 1000",
+    )
+    parser.add_argument(
+        "--set",
+        default="test",
+        metavar="NAME",
+        help="train, validation or one of the task's test sets; default: test",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the task, as in config.data; may be repeated",
+    )
+    parser.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
+    )
+    return parser
+
+
+def main(args: argparse.Namespace) -> None:
+    """Draws and exports."""
+    if not args.out and not args.export:
+        raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
+    from capsjax.data import tasks
+
+    task = tasks.create(args.name, data_dir=args.data_dir, **options(args.name, args.option))
+    examples = training_set(task) if args.set == "train" else task.evaluation_set(args.set)
+    if not len(examples):
+        raise ValueError(f"{args.name}: the set {args.set!r} is empty")
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        sheet(task, examples).save(args.out)
+        print(f"Written to {args.out}: {args.name}, {args.set}.")
+    if args.export:
+        if args.export.suffix != ".npz":
+            raise ValueError(f"--export must end in .npz, got {args.export}")
+        args.export.parent.mkdir(parents=True, exist_ok=True)
+        count = export(args.export, task, examples, args.count)
+        print(f"Written to {args.export}: {count:,} of {len(examples):,} images.")
+
+
+def options(name: str, texts: list[str]) -> dict[str, Any]:
+    """The KEY=VALUE pairs of the command line, each of the type of the option's default."""
+    from capsjax._nearest import nearest
+    from capsjax.data import tasks
+
+    defaults = tasks.options(name)
+    chosen = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        if key not in defaults:
+            raise ValueError(f"{name} has no option {key!r}: {nearest(key, defaults)}")
+        chosen[key] = _parse(key, value, type(defaults[key]))
+    return chosen
+
+
+def _parse(key: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        words = {"yes": True, "true": True, "no": False, "false": False}
+        if text.lower() not in words:
+            raise ValueError(f"--option={key}: expected yes or no, got {text!r}")
+        return words[text.lower()]
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"--option={key}: expected {kind.__name__}, got {text!r}") from None
+
+
+def training_set(task: "Task") -> "EvaluationSet":
+    """One training example of every source image."""
+    from capsjax.data.tasks import EvaluationSet
+
+    return EvaluationSet(task.train, task.recipe, len(task.train.labels))
+
+
+def sheet(task: "Task", examples: "EvaluationSet") -> "Image.Image":
+    """A picture of examples from the whole set, each with its classes below."""
+    import numpy as np
+    from PIL import Image, ImageDraw
+
+    from capsjax.data.tasks import render, spread
+
+    rendered = render(examples, spread(examples, COLUMNS * ROWS))
+    height, width, channels = task.input_shape
+    if channels not in (1, 3):
+        raise ValueError(f"{task.name}: images of {channels} channels cannot be drawn")
+    factor = max(1, round(CELL / max(height, width)))
+    across, down = factor * width + MARGIN, factor * height + CAPTION + MARGIN
+    rows = -(-len(rendered.images) // COLUMNS)
+    page = Image.new("RGB", (COLUMNS * across + MARGIN, rows * down + MARGIN), "white")
+    draw = ImageDraw.Draw(page)
+    for i, (image, label) in enumerate(zip(rendered.images, rendered.labels, strict=True)):
+        x, y = MARGIN + i % COLUMNS * across, MARGIN + i // COLUMNS * down
+        enlarged = np.broadcast_to(image, (height, width, 3)).repeat(factor, 0).repeat(factor, 1)
+        page.paste(Image.fromarray(enlarged), (x, y))
+        present = ", ".join(task.class_names[k] for k in np.flatnonzero(label))
+        draw.text((x, y + factor * height), present, fill="black")
+    return page
+
+
+def export(path: Path, task: "Task", examples: "EvaluationSet", count: int) -> int:
+    """Writes up to `count` examples; returns how many."""
+    import numpy as np
+
+    from capsjax.data.tasks import render, spread
+
+    rendered = render(examples, spread(examples, count))
+    labels: np.ndarray = rendered.labels.astype(np.int32)
+    np.savez_compressed(
+        path,
+        images=rendered.images,
+        labels=labels if task.multi_label else labels.argmax(-1).astype(np.int32),
+        class_names=np.array(task.class_names),
+        **rendered.parameters,
+    )
+    return len(rendered.images)
+
+
+if __name__ == "__main__":
+    _cli.run(parser(), main)

@@ -1,0 +1,84 @@
+import data
+import numpy as np
+import pytest
+from PIL import Image
+
+from capsjax.data import tasks
+
+SMALL = ["--option=canvas=14", "--option=max_shift=3"]
+
+
+def run(*arguments):
+    data.main(data.parser().parse_args([str(a) for a in arguments]))
+
+
+@pytest.mark.parametrize("name", ["affnist_generated", "diverse_multimnist"])
+def test_export_holds_what_others_need(npz, tmp_path, capsys, name):
+    file = tmp_path / "new" / "images.npz"
+    run(name, f"--option=source=npz:{npz}", *SMALL, f"--export={file}", "--count=40")
+    assert "40 of " in capsys.readouterr().out
+    written = np.load(file, allow_pickle=False)
+    assert written["images"].shape == (40, 14, 14, 1)
+    assert written["images"].dtype == np.uint8
+    assert written["class_names"].tolist() == [str(n) for n in range(10)]
+    task = tasks.create(name, source=f"npz:{npz}", canvas=14, max_shift=3)
+    if name == "affnist_generated":
+        test = task.evaluation_set("test")
+        # Spread over the sources: 32 versions of each of 50.
+        assert len(np.unique(written["source"])) == 40
+        np.testing.assert_array_equal(written["labels"], test.arrays.labels[written["source"]])
+        assert np.abs(written["affine_rotation"]).max() <= 20
+        assert written["affine_scale"].shape == written["affine_translation"].shape == (40, 2)
+    else:
+        assert written["sources"].shape == written["present"].shape == (40, 2)
+        np.testing.assert_array_equal(written["labels"].sum(1), written["present"].sum(1))
+
+
+def test_no_more_than_there_are(npz, tmp_path):
+    file = tmp_path / "images.npz"
+    run(f"npz:{npz}", f"--export={file}", "--count=1000")
+    written = np.load(file)
+    assert len(written["images"]) == 50
+    original = np.load(npz)
+    np.testing.assert_array_equal(written["images"][..., 0], original["test_images"])
+    np.testing.assert_array_equal(written["labels"], original["test_labels"])
+
+
+@pytest.mark.parametrize("chosen", ["train", "validation", "test", "shift_grid"])
+def test_sheets(npz, tmp_path, chosen):
+    file = tmp_path / "sheet.png"
+    run("multimnist", f"--option=source=npz:{npz}", *SMALL, f"--set={chosen}", f"--out={file}")
+    picture = np.asarray(Image.open(file))
+    # Images of 14×14, enlarged six times, with a caption each.
+    rows = {"validation": 2, "test": 5}.get(chosen, 6)
+    assert picture.shape == (rows * (84 + 16) + 4, 884, 3)
+    assert set(np.unique(picture)) > {0, 255}
+
+
+def test_as_a_user_runs_it(script, tmp_path):
+    done = script("data.py", "digits", f"--out={tmp_path / 'digits.png'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"Written to {tmp_path / 'digits.png'}: digits, test."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["multimnist"], "nothing to do"),
+        (["multimnits", "--out=x.png"], "unknown dataset 'multimnits'"),
+        (["multimnist", "--out=x.png", "--option=canvs=3"], "did you mean 'canvas'"),
+        (["multimnist", "--out=x.png", "--option=canvas=big"], "expected int, got 'big'"),
+        (["affnist_generated", "--out=x.png", "--option=keep_ink=1"], "expected yes or no"),
+        (["digits", "--export=x.png"], "--export must end in .npz"),
+        (["digits", "--export=x.npz", "--count=0"], "count must be at least 1"),
+        (["digits", "--out=x.png", "--set=tset"], "expected one of validation, test"),
+        (
+            ["digits", "--out=x.png", "--set=validation", "--option=validation_fraction=0"],
+            "the set 'validation' is empty",
+        ),
+    ],
+)
+def test_user_mistakes_are_one_line(fails, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in fails(data, *arguments)
+    assert not list(tmp_path.iterdir())
