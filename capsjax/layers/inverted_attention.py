@@ -167,7 +167,7 @@ class InvertedAttentionStack(nnx.Module):
             updates = [partial(self._update, layer, capture) for layer in self.layers]
             return schedule(updates, primary, num_iterations=self.num_iterations)
 
-        primary = _without_coupling(Routed(poses, poses, activations))
+        primary = Routed(poses, None, activations)  # type: ignore[arg-type]
         states = in_blocks(run, primary, self.block_size)
         return dict(zip(self.names, states, strict=True))
 
