@@ -1,0 +1,217 @@
+"""How fast training examples are made, beside a step of CapsNet and beside the host's way.
+
+  python experiments/benchmark_data.py
+  python experiments/benchmark_data.py --step   # also times CapsNet's step: minutes on a CPU
+
+Prints a Markdown table: for each task the time of a batch made on the device by a compiled program,
+and of the same batch made on one host core, image by image, with SciPy and NumPy.
+"""
+
+import argparse
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import _cli
+
+if TYPE_CHECKING:
+    from capsjax.data.tasks import EvaluationSet, Task
+
+REPETITIONS = 20
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch_size", type=int, default=128, help="default: 128")
+    parser.add_argument("--step", action="store_true", help="time CapsNet's step too")
+    parser.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
+    )
+    return parser
+
+
+def main(args: argparse.Namespace) -> None:
+    """Measures and prints."""
+    if args.batch_size < 1:
+        raise ValueError(f"--batch_size must be at least 1, got {args.batch_size}")
+    import jax
+
+    from capsjax.data import tasks
+
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    device = jax.devices()[0]
+    print(
+        f"Batch {args.batch_size}; commit {commit}; jax {jax.__version__} on {device.device_kind}, "
+        f"{os.cpu_count()} host cores; fastest of {REPETITIONS} (host: of 3), milliseconds.\n"
+    )
+    print("| task | sampler | images/s | host | host / sampler | CapsNet's step | share |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    steps: dict[Any, float] = {}
+    for name in ("mnist", *tasks.generated()):
+        task = tasks.create(name, data_dir=args.data_dir)
+        # Tasks with images of one size, and as many objects in them, have the same step.
+        kind = task.input_shape, task.multi_label
+        if args.step and kind not in steps:
+            steps[kind] = step_time(task, args.batch_size)
+        row(name, task, args.batch_size, steps.get(kind))
+        if name == "affnist_generated":
+            # Its training images are translated only: the affine sampler is the test set's.
+            test = task.evaluation_set("test")
+            row(f"{name}, test images", task, args.batch_size, steps.get(kind), test)
+
+
+def row(
+    name: str,
+    task: "Task",
+    batch_size: int,
+    step: float | None,
+    examples: "EvaluationSet | None" = None,
+) -> None:
+    """Measures and prints one line of the table."""
+    sampler = best(on_device(task, batch_size, examples), REPETITIONS)
+    host = best(on_host(task, batch_size, examples), 3)
+    cells = [
+        name,
+        f"{1e3 * sampler:.2f}",
+        f"{batch_size / sampler:,.0f}",
+        f"{1e3 * host:.1f}",
+        f"{host / sampler:.0f}×",
+    ]
+    cells += [f"{1e3 * step:,.0f}", f"{100 * sampler / step:.2f} %"] if step else ["–", "–"]
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def best(function: Callable[[], Any], repetitions: int) -> float:
+    """Seconds of the fastest call, after one that compiles."""
+    import jax
+
+    jax.block_until_ready(function())
+    seconds = []
+    for _ in range(repetitions):
+        began = time.perf_counter()
+        jax.block_until_ready(function())
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+def on_device(task: "Task", batch_size: int, examples: "EvaluationSet | None") -> Callable[[], Any]:
+    """Makes one batch of the task, or of an evaluation set of it."""
+    import jax
+    import jax.numpy as jnp
+
+    if examples is None:
+        arrays = jax.device_put(task.train)
+        sample = jax.jit(task.sample, static_argnums=2)
+        return partial(sample, jax.random.key(0), arrays, batch_size)
+    arrays = jax.device_put(examples.arrays)
+    make = jax.jit(jax.vmap(examples.example, in_axes=(None, 0)))
+    return partial(make, arrays, jnp.arange(batch_size))
+
+
+def on_host(task: "Task", batch_size: int, examples: "EvaluationSet | None") -> Callable[[], Any]:
+    """Makes a batch with the same parameters by loops over NumPy and SciPy calls.
+
+    Drawing the parameters is not counted.
+    """
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from scipy import ndimage
+
+    source = task.train if examples is None else examples.arrays
+    recipe = task.recipe if examples is None else examples.recipe
+    keys = jax.random.split(jax.random.key(0), batch_size)
+    draw = jax.jit(jax.vmap(recipe.draw, in_axes=(0, None, 0)))
+    drawn = jax.tree.map(np.asarray, draw(keys, jax.device_put(source), jnp.arange(batch_size)))
+    rows, columns, _ = recipe.image_shape(source.images.shape[1:])
+
+    def padded(place: int) -> np.ndarray:
+        image = np.asarray(source.images[place, ..., 0], np.float32) / 255
+        top, left = (rows - image.shape[0]) // 2, (columns - image.shape[1]) // 2
+        canvas = np.zeros((rows, columns), np.float32)
+        canvas[top : top + image.shape[0], left : left + image.shape[1]] = image
+        return canvas
+
+    def moved(place: int, offset: np.ndarray) -> np.ndarray:
+        return ndimage.shift(padded(place), offset, order=0)
+
+    def transformed(i: int) -> np.ndarray:
+        angle, shear = np.deg2rad(drawn.affine.rotation[i]), drawn.affine.shear[i]
+        rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        matrix = rotation @ np.array([[1, 0], [shear, 1]]) @ np.diag(drawn.affine.scale[i])
+        inverse = np.linalg.inv(matrix)
+        centre = np.array([(rows - 1) / 2, (columns - 1) / 2])
+        offset = centre - inverse @ (centre + drawn.affine.translation[i])
+        canvas = padded(drawn.source[i])
+        return ndimage.affine_transform(canvas, inverse, offset, order=1, mode="grid-constant")
+
+    def batch() -> np.ndarray:
+        if hasattr(drawn, "affine"):
+            return np.stack([transformed(i) for i in range(batch_size)])
+        if hasattr(drawn, "sources"):
+            pairs = zip(drawn.sources, drawn.offsets, drawn.present, strict=True)
+            return np.stack(
+                [np.minimum(moved(s[0], o[0]) + moved(s[1], o[1]) * p[1], 1) for s, o, p in pairs]
+            )
+        return np.stack([moved(s, o) for s, o in zip(drawn.source, drawn.offset, strict=True)])
+
+    return batch
+
+
+def step_time(task: "Task", batch_size: int) -> float:
+    """Seconds of a training step of the paper's CapsNet on one device, drawing included."""
+    import jax
+    import numpy as np
+
+    from capsjax.training import config as configs
+    from capsjax.training import objective, optimizers
+    from capsjax.training.checkpoints import build_model
+    from capsjax.training.parallel import on_devices, replicate, set_training
+    from capsjax.training.state import init_state
+    from capsjax.training.step import Batches, run_steps, update
+
+    config = configs.resolve(
+        configs.default("sabour2017_capsnet", "mnist"), task.input_shape, task.class_names
+    )
+    batches = Batches(len(task.train.labels), batch_size, 1)
+    optimizer = optimizers.create(
+        config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
+    )
+    model = build_model(config)
+    set_training(model)
+    graphdef, state = init_state(model, optimizer)
+    program = partial(
+        run_steps,
+        task=task,
+        batches=batches,
+        update=partial(
+            update,
+            graphdef=graphdef,
+            objective=objective.create(**config.loss, rule=task.rule),
+            optimizer=optimizer,
+        ),
+        capacity=1,
+    )
+    devices = jax.devices()[:1]
+    run = on_devices(program, devices, 4)
+    arguments = replicate((state, task.train, jax.random.key(0)), devices)
+    return best(lambda: run(*arguments, np.int32(1)), 3)
+
+
+if __name__ == "__main__":
+    _cli.run(parser(), main)
