@@ -104,6 +104,16 @@ def test_the_same_seed_gives_the_same_images(name, source):
     assert np.any(np.asarray(sample(first, seed=1).image != sample(second).image))
 
 
+def test_host_arrays_will_do(source):
+    """For a look at one example nothing needs to be compiled or put anywhere."""
+    task = create("multimnist", source)
+    test = task.evaluation_set("test")
+    example = test.example(test.arrays, 17)
+    compiled = jax.jit(test.example)(test.arrays, 17)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), example, compiled)
+    assert task.training_example(jax.random.key(0), task.train, 3).image.shape == (14, 14, 1)
+
+
 @pytest.mark.parametrize("name", ["affnist_generated", "diverse_multimnist"])
 def test_evaluation_sets_follow_their_seed(name, source):
     images = [np.asarray(of_set(create(name, source, seed=seed), "test").image) for seed in (0, 1)]

@@ -4,17 +4,10 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from capsjax._nearest import nearest
-from capsjax.data.tasks.families import (
-    AffNIST,
-    Classification,
-    DataDir,
-    DiverseMultiMNIST,
-    MultiMNIST,
-    TransferA,
-    TransferB,
-    Translated,
-    as_it_is,
-)
+from capsjax.data.tasks.affnist import AffNIST, Translated
+from capsjax.data.tasks.classification import Classification
+from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
+from capsjax.data.tasks.parts import DataDir, as_it_is
 from capsjax.data.tasks.rendering import Rendered, render, spread
 from capsjax.data.tasks.task import Arrays, EvaluationSet, Example, Objects, Recipe, Task, take
 
@@ -63,7 +56,7 @@ def create(name: str, *, data_dir: DataDir = None, **overrides: Any) -> Task:
     Args:
       name: one of `generated()`, or any name that `capsjax.data.load` takes.
       data_dir: as for `capsjax.data.load`.
-      **overrides: options of the task, see `options(name)`; `capsjax.data.tasks.families` says
+      **overrides: options of the task, see `options(name)`; their classes in this package say
         what they mean.
 
     Raises:

@@ -99,11 +99,11 @@ class EvaluationSet:
           index: in [0, size).
         """
         key = jax.random.fold_in(jax.random.key(self.seed), index)
-        return self.recipe.draw(key, arrays, index // self.versions)
+        return self.recipe.draw(key, _on_device(arrays), index // self.versions)
 
     def example(self, arrays: Arrays, index: Int[Array, ""]) -> Example:
         """Example `index`; see `parameters`."""
-        return self.recipe.render(arrays, self.parameters(arrays, index))
+        return self.recipe.render(_on_device(arrays), self.parameters(arrays, index))
 
     def labels(self) -> Float[np.ndarray, "size classes"]:
         """Every example's label: 1 for each class that is present."""
@@ -161,6 +161,7 @@ class Task:
           arrays: `self.train`, as they lie on the device.
           index: place in `arrays`, from the order of an epoch.
         """
+        arrays = _on_device(arrays)
         return self.recipe.render(arrays, self.recipe.draw(key, arrays, index))
 
     def sample(self, key: PRNGKeyArray, arrays: Arrays, count: int) -> Example:
@@ -191,3 +192,8 @@ class Task:
 def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Arrays:
     """The arrays of `dataset` at `indices`."""
     return Arrays(dataset.images[indices], dataset.labels[indices])
+
+
+def _on_device(arrays: Arrays) -> Arrays:
+    """NumPy arrays cannot be indexed with traced numbers; others stay what they are."""
+    return Arrays(jnp.asarray(arrays.images), jnp.asarray(arrays.labels))

@@ -1,0 +1,50 @@
+"""Classifying a data set as it is."""
+
+from dataclasses import dataclass, replace
+
+from capsjax.data.accuracy import top
+from capsjax.data.tasks.parts import DataDir, fixed_set, parts_of
+from capsjax.data.tasks.single import Moved
+from capsjax.data.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Classification:
+    """A data set as it is; training images are shifted, flipped and rotated as asked for.
+
+    Attributes:
+      validation_fraction: part of the training split held out, stratified.
+      max_shift: pixels, either way along each axis (Sabour et al. 2017: 2 for MNIST; the same as
+        padding by so many and cropping, Tsai et al. 2020: 4 for CIFAR).
+      flip: mirror half of the images.
+      max_rotation: degrees, either way.
+    """
+
+    validation_fraction: float = 0.1
+    max_shift: int = 2
+    flip: bool = False
+    max_rotation: float = 0.0
+
+    def build(self, name: str, data_dir: DataDir) -> Task:
+        """The task on the source `name`."""
+        parts = parts_of(name, self.validation_fraction, data_dir)
+        side = min(parts.train.images.shape[1:3])
+        if not 0 <= self.max_shift < side:
+            raise ValueError(
+                f"max_shift must be in [0, {side}) for these images, got {self.max_shift}"
+            )
+        if not self.max_rotation >= 0:
+            raise ValueError(f"max_rotation must be ≥ 0, got {self.max_rotation}")
+        num_classes = len(parts.class_names)
+        as_it_is = Moved(num_classes)
+        return Task(
+            name=name,
+            class_names=parts.class_names,
+            train=parts.train,
+            recipe=replace(
+                as_it_is, max_shift=self.max_shift, flip=self.flip, max_rotation=self.max_rotation
+            ),
+            validation=fixed_set(parts.validation, as_it_is),
+            rule=top(1),
+            tests={"test": lambda: fixed_set(parts.test(), as_it_is)},
+        )

@@ -1,0 +1,76 @@
+"""What tasks are put together from: a source's images in three parts, and fixed sets of them."""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from capsjax.data.dataset import Dataset
+from capsjax.data.sources import load
+from capsjax.data.splits import stratified_holdout
+from capsjax.data.tasks.single import Moved
+from capsjax.data.tasks.task import Arrays, EvaluationSet, Recipe, take
+
+DataDir = str | os.PathLike[str] | None
+
+
+class Parts(NamedTuple):
+    """A source's images in three parts that have none in common.
+
+    Attributes:
+      class_names: in the order of the labels.
+      train: what is left of the training split.
+      validation: what is held out of it.
+      test: reads the test split.
+    """
+
+    class_names: tuple[str, ...]
+    train: Arrays
+    validation: Arrays
+    test: Callable[[], Arrays]
+
+
+def parts_of(source: str, validation_fraction: float, data_dir: DataDir) -> Parts:
+    """The source's training split in two, the same for every seed of training, and its test split.
+
+    The test split is not touched before it is asked for.
+
+    Raises:
+      ValueError: the fraction is not in [0, 1); and what `capsjax.data.load` raises.
+    """
+    if not 0 <= validation_fraction < 1:
+        raise ValueError(f"validation_fraction must be in [0, 1), got {validation_fraction}")
+    dataset = load(source, "train", data_dir)
+    kept, held_out = np.arange(len(dataset.labels)), np.arange(0)
+    if validation_fraction:
+        kept, held_out = stratified_holdout(dataset.labels, validation_fraction, seed=0)
+    return Parts(
+        dataset.class_names,
+        take(dataset, kept),
+        take(dataset, held_out),
+        lambda: take(load(source, "test", data_dir)),
+    )
+
+
+def as_it_is(dataset: Dataset) -> EvaluationSet:
+    """Every image of `dataset`, unchanged and in order."""
+    return fixed_set(take(dataset), Moved(dataset.num_classes))
+
+
+def fixed_set(arrays: Arrays, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
+    """`versions` examples of every image in `arrays`; raises ValueError if there are none."""
+    if versions < 1:
+        raise ValueError(f"test_versions must be at least 1, got {versions}")
+    return EvaluationSet(arrays, recipe, versions * len(arrays.labels), versions, seed)
+
+
+def check_canvas(arrays: Arrays, canvas: int, max_shift: int) -> None:
+    """Raises ValueError unless images fit on the canvas, and stay in part on it when shifted."""
+    height, width = arrays.images.shape[1:3]
+    if canvas < max(height, width):
+        raise ValueError(
+            f"canvas: {canvas}×{canvas} is smaller than the images of {height}×{width}"
+        )
+    if not 0 <= max_shift < canvas:
+        raise ValueError(f"max_shift must be in [0, {canvas}) on this canvas, got {max_shift}")
