@@ -9,7 +9,13 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.transforms import kernel_shape, linear_votes, unit_votes
-from capsjax.routing import Routed, Votes, em_routing, softmax_over_parents
+from capsjax.routing import (
+    Routed,
+    Votes,
+    em_routing,
+    published_inverse_temperature,
+    softmax_over_parents,
+)
 
 
 class EMRouting(nnx.Module):
@@ -21,6 +27,9 @@ class EMRouting(nnx.Module):
     Args:
       num_parents: J.
       num_iterations: M-steps, at least 1.
+      inverse_temperature: what λ rises to, as λ_t = that · (1 − 0.95^(t+1)); 0.01 is published. The
+        cost it multiplies grows with the number of children: with few of them activations hardly
+        leave one half, and learn, unless it is larger.
       normalize: how a child divides itself: over the parents of one position by default;
         `softmax_over_windows` with its grid is Hinton's, over all parents it reaches.
     """
@@ -30,11 +39,20 @@ class EMRouting(nnx.Module):
         num_parents: int,
         *,
         num_iterations: int = 3,
+        inverse_temperature: float = 0.01,
         normalize: Callable[[jax.Array], jax.Array] = softmax_over_parents,
     ):
+        def schedule(iteration: jax.Array | int) -> jax.Array:
+            return inverse_temperature / 0.01 * published_inverse_temperature(iteration)
+
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
         self.beta_activate = nnx.Param(jnp.zeros(num_parents, jnp.float32))
-        self.procedure = partial(em_routing, num_iterations=num_iterations, normalize=normalize)
+        self.procedure = partial(
+            em_routing,
+            num_iterations=num_iterations,
+            inverse_temperature=schedule,
+            normalize=normalize,
+        )
 
     def __call__(self, votes: Votes | Array, activations: Float[Array, "*batch I"]) -> Routed:
         """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
@@ -51,6 +69,7 @@ class EMClassCapsules(nnx.Module):
       num_classes: J.
       pose_size: D, a square: poses are matrices.
       num_iterations: of EM.
+      inverse_temperature: as in `EMRouting`.
 
     Raises:
       ValueError: a size < 1, or a pose size that is no square ≥ 4.
@@ -63,13 +82,16 @@ class EMClassCapsules(nnx.Module):
         pose_size: int,
         *,
         num_iterations: int = 3,
+        inverse_temperature: float = 0.01,
         rngs: nnx.Rngs,
     ):
         shape = kernel_shape(in_channels, pose_size, num_classes, pose_size, "matrix")
         if pose_size < 4:
             raise ValueError(f"pose_size must be at least 4 to hold coordinates, got {pose_size}")
         self.kernel = nnx.Param(unit_votes(rngs.params(), shape, jnp.float32))
-        self.routing = EMRouting(num_classes, num_iterations=num_iterations)
+        self.routing = EMRouting(
+            num_classes, num_iterations=num_iterations, inverse_temperature=inverse_temperature
+        )
 
     def __call__(
         self, poses: Float[Array, "n H W C D"], activations: Float[Array, "n H W C"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import jax
 from flax import nnx
@@ -36,6 +37,7 @@ class EMCapsNetConfig:
       pose_size: of all capsules, a square: poses are matrices.
       conv_strides: of the convolutional capsule layers, 3×3 without padding.
       num_iterations: of EM. Two did best in the paper.
+      inverse_temperature: what λ rises to; see `EMRouting`. Narrow networks want more.
       normalize_over: what a child divides itself among: the parents of one "position" at a time, or
         all parents in its "receptive_field", as in Hinton et al.
       width: multiplies the backbone's features and channels, for small machines.
@@ -47,6 +49,7 @@ class EMCapsNetConfig:
     pose_size: int = 16
     conv_strides: tuple[int, ...] = (2, 1)
     num_iterations: int = 2
+    inverse_temperature: float = 0.01
     normalize_over: str = "position"
     width: float = 1.0
 
@@ -54,7 +57,14 @@ class EMCapsNetConfig:
         check_choice(self, "backbone", ("simple", "resnet"))
         check_choice(self, "normalize_over", ("position", "receptive_field"))
         check_positive(
-            self, "features", "channels", "pose_size", "conv_strides", "num_iterations", "width"
+            self,
+            "features",
+            "channels",
+            "pose_size",
+            "conv_strides",
+            "num_iterations",
+            "inverse_temperature",
+            "width",
         )
 
 
@@ -105,6 +115,10 @@ class EMCapsNet(nnx.Module):
             rngs=rngs,
         )
         self.activations = conv2d(features, channels, 1, rngs=rngs)
+        em: dict[str, Any] = {
+            "num_iterations": config.num_iterations,
+            "inverse_temperature": config.inverse_temperature,
+        }
         conv_caps = []
         for grid, strides in zip(conv_grids, config.conv_strides, strict=False):
             normalize = (
@@ -112,7 +126,7 @@ class EMCapsNet(nnx.Module):
                 if config.normalize_over == "position"
                 else partial(softmax_over_windows, grid=grid, window=3, stride=strides)
             )
-            routing = EMRouting(channels, num_iterations=config.num_iterations, normalize=normalize)
+            routing = EMRouting(channels, normalize=normalize, **em)
             conv_caps.append(
                 ConvCapsules(
                     channels,
@@ -128,9 +142,7 @@ class EMCapsNet(nnx.Module):
                 )
             )
         self.conv_caps = nnx.List(conv_caps)
-        self.classes = EMClassCapsules(
-            channels, num_classes, pose_size, num_iterations=config.num_iterations, rngs=rngs
-        )
+        self.classes = EMClassCapsules(channels, num_classes, pose_size, rngs=rngs, **em)
 
     def __call__(
         self,

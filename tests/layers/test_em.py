@@ -63,6 +63,16 @@ def test_costs_belong_to_parents():
     assert activations[0] < 0.3 < activations[1] < 0.7 < activations[2]
 
 
+def test_a_higher_inverse_temperature_makes_activations_bolder():
+    votes = jax.random.normal(jax.random.key(0), (6, 3, 4))
+
+    def boldness(**options):
+        activations = EMRouting(3, **options)(votes, jnp.full(6, 0.5)).activations
+        return jnp.abs(activations - 0.5).max()
+
+    assert boldness(inverse_temperature=1.0) > 10 * boldness()
+
+
 def test_poses_without_room_for_coordinates():
     with pytest.raises(ValueError, match="at least 4"):
         EMClassCapsules(2, 3, 1, rngs=nnx.Rngs(0))
