@@ -58,8 +58,7 @@ class _AttentionCapsules(nnx.Module):
 
     def route(self, children: Float[Array, "*batch taps M D_in"]) -> Routed:
         """Poses [..., N, D] after the capsule activation, couplings [..., M, N]."""
-        # One batched matrix product, a batch per input channel, from taps · D_in to N · D. (Its
-        # grouped convolution would have few and small groups, the weak spot of accelerators too.)
+        # One batched matrix product, a batch per input channel, from taps · D_in to N · D.
         transformed = jnp.einsum("...tmd,mtdne->...mne", children, self.kernel[...])
         out_axes: Any = Routed(-2, -1, None)  # type: ignore[arg-type]
         routed = jax.vmap(attention_routing, in_axes=(-2, 0), out_axes=out_axes)(
