@@ -1,0 +1,213 @@
+"""What holds for every network, whatever it is: small in the default suite, as published in all."""
+
+from functools import cache, partial
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+from flax import nnx
+from sklearn.datasets import load_digits
+
+from capsjax import models
+from capsjax.data.accuracy import top
+from capsjax.data.tasks import Example, Objects
+from capsjax.training import objective
+from capsjax.training.state import split
+
+NUM_CLASSES = 10
+BATCH = 8
+# What makes a network small: these options, where it has them.
+SMALL = {
+    "width": 1 / 16,
+    "kernel_size": 3,
+    "class_units": 4,
+    "class_pose": 4,
+    "pose_size": 4,
+    "channels": 32,
+    "pool": False,
+    # EM's activations depend on the number of children, which is small here.
+    "inverse_temperature": 10.0,
+}
+# Most of the time would go into optimizing programs that run once.
+QUICK_TO_COMPILE = {"xla_backend_optimization_level": 0}
+EVERY_NAME = pytest.mark.parametrize("name", models.names())
+
+
+def switches(name):
+    """The options that are no numbers: small networks hardly differ in the others."""
+    return tuple((k, v) for k, v in models.options(name).items() if isinstance(v, str | bool))
+
+
+def names_and_types():
+    """In the default suite one name stands for all of its kind, in bfloat16 for all of a class."""
+    seen = set()
+    for dtype in (jnp.float32, jnp.bfloat16):
+        for name in models.names():
+            kind = (dtype, models.lookup(name).model)
+            if dtype == jnp.float32:
+                kind += switches(name)
+            marks = [pytest.mark.slow] if kind in seen else []
+            yield pytest.param(name, dtype, marks=marks, id=f"{name}-{dtype.__name__}")
+            seen.add(kind)
+
+
+def small(name):
+    overrides = {key: value for key, value in SMALL.items() if key in models.options(name)}
+    channels = models.lookup(name).input_shape[-1]
+    return build(name, (14, 14, channels), NUM_CLASSES, **overrides)
+
+
+def published(name):
+    return build(name, models.lookup(name).input_shape, NUM_CLASSES)
+
+
+def build(name, input_shape, num_classes, **overrides):
+    """`models.create` as one program."""
+
+    def create():
+        return models.create(name, input_shape, num_classes, rngs=nnx.Rngs(0), **overrides)
+
+    graphdef = nnx.graphdef(nnx.eval_shape(create))
+    state = jax.jit(lambda: nnx.state(create()), compiler_options=QUICK_TO_COMPILE)()
+    return nnx.merge(graphdef, state)
+
+
+@cache
+def examples(input_shape, num=BATCH, num_classes=NUM_CLASSES):
+    """Real digits, padded to `input_shape` and repeated over its channels."""
+    digits = load_digits()
+    height, width, channels = input_shape
+    top, left = (height - 8) // 2, (width - 8) // 2
+    images = np.pad(
+        digits.images[:num] / 16, [(0, 0), (top, height - 8 - top), (left, width - 8 - left)]
+    )
+    images = np.repeat(images[..., None], channels, axis=-1).astype(np.float32)
+    images, labels = jnp.asarray(images), jax.nn.one_hot(digits.target[:num], num_classes)
+    return Example(images, labels, Objects(images[:, None], labels[:, None]))
+
+
+def apply(graphdef, params, rest, images, mask, keys=None):
+    model = nnx.merge(graphdef, params, rest, copy=True)
+    return model(images, mask=mask, keys=keys), nnx.state(model, nnx.Not(nnx.Param))
+
+
+def one_step(model, dtype):
+    """Loss, gradients and output of one training step that computes in `dtype`."""
+    model.train()
+    graphdef, params, rest = split(model)
+    batch = examples(model.input_shape, num_classes=NUM_CLASSES)
+    keys = jax.random.split(jax.random.key(0), BATCH)
+    goal = objective.create(rule=top(1))
+
+    @partial(jax.jit, compiler_options=QUICK_TO_COMPILE)
+    def step(params, rest):
+        def loss_fn(params):
+            narrow = jax.tree.map(lambda x: x.astype(dtype), params)
+            images = batch.image.astype(dtype)
+            output, _ = apply(graphdef, narrow, rest, images, batch.objects.labels, keys)
+            return goal(output, batch)[0], output
+
+        (loss, output), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)
+        return loss, grads, output
+
+    return step(params, rest)
+
+
+def check_step(model, dtype):
+    """Everything is finite, and every parameter has a part in the loss."""
+    loss, grads, output = one_step(model, dtype)
+    chex.assert_tree_all_finite((loss, grads, output))
+    chex.assert_shape(output.scores, (BATCH, NUM_CLASSES))
+    for path, grad in jax.tree_util.tree_leaves_with_path(grads):
+        assert grad.dtype == jnp.float32, jax.tree_util.keystr(path)
+        assert np.any(grad), f"no gradient reaches {jax.tree_util.keystr(path)}"
+
+
+@pytest.mark.parametrize(("name", "dtype"), [*names_and_types()])
+def test_forward_and_one_step(name, dtype):
+    check_step(small(name), dtype)
+
+
+@pytest.mark.slow
+@EVERY_NAME
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
+def test_forward_and_one_step_as_published(name, dtype):
+    check_step(published(name), dtype)
+
+
+@pytest.mark.slow
+@EVERY_NAME
+def test_the_loss_falls(name):
+    model = small(name)
+    model.train()
+    graphdef, params, rest = split(model)
+    batch = examples(model.input_shape, 64)
+    goal, optimizer = objective.create(rule=top(1)), optax.adam(3e-3)
+
+    @jax.jit
+    def step(params, rest, opt_state, key):
+        def loss_fn(params):
+            keys = jax.random.split(key, len(batch.image))
+            mask = batch.objects.labels
+            output, new_rest = apply(graphdef, params, rest, batch.image, mask, keys)
+            loss, metrics = goal(output, batch)
+            return loss, (metrics["margin"], new_rest)
+
+        grads, (margin, rest) = jax.grad(loss_fn, has_aux=True)(params)
+        updates, opt_state = optimizer.update(grads, opt_state)
+        return optax.apply_updates(params, updates), rest, opt_state, margin
+
+    opt_state = optimizer.init(params)
+    losses = []
+    for i in range(30):
+        params, rest, opt_state, loss = step(params, rest, opt_state, jax.random.key(i))
+        losses.append(float(loss))
+    assert np.mean(losses[-3:]) < 0.9 * losses[0], losses
+
+
+@pytest.mark.slow
+@EVERY_NAME
+def test_jit_vmap_and_two_devices_give_the_same(name):
+    model = small(name)
+    model.eval()
+    graphdef, params, rest = split(model)
+    batch = examples(model.input_shape)
+
+    def forward(params, rest, images, mask):
+        return apply(graphdef, params, rest, images, mask)[0]
+
+    def one(params, rest, image, mask):
+        return jax.tree.map(lambda x: x[0], forward(params, rest, image[None], mask[None]))
+
+    arguments = (params, rest, batch.image, batch.label)
+    jitted = jax.jit(forward)(*arguments)
+    mapped = jax.jit(jax.vmap(one, (None, None, 0, 0)))(*arguments)
+    parallel = jax.pmap(forward, in_axes=(None, None, 0, 0), devices=jax.devices()[:2])(
+        params, rest, *(x.reshape(2, BATCH // 2, *x.shape[1:]) for x in arguments[2:])
+    )
+    parallel = jax.tree.map(lambda x: x.reshape(BATCH, *x.shape[2:]), parallel)
+    for other in (forward(*arguments), mapped, parallel):
+        chex.assert_trees_all_close(other, jitted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@EVERY_NAME
+def test_saved_and_restored_bit_for_bit(name, tmp_path):
+    model = small(name)
+    model.eval()
+    graphdef, params, rest = split(model)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "model", {"params": params, "rest": rest})
+        checkpointer.wait_until_finished()
+        shapes = split(nnx.eval_shape(lambda: small(name)))[1:]
+        like = dict(zip(("params", "rest"), shapes, strict=True))
+        restored = checkpointer.restore(tmp_path / "model", like)
+    forward = nnx.jit(lambda model, images: model(images))
+    images = examples(model.input_shape).image
+    again = nnx.merge(graphdef, restored["params"], restored["rest"])
+    again.eval()
+    chex.assert_trees_all_equal(forward(again, images), forward(model, images))
