@@ -1,3 +1,5 @@
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -5,7 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from capsjax import models
+from tests.models.building import QUICK_TO_COMPILE, build
 from tests.models.counting import count
 
 # 12×12 images, 8 and 4 features, 2 channels of capsules of 4 and 6.
@@ -13,7 +15,7 @@ TINY = {"features": 4, "channels": 2, "primary_pose": 4, "pose_size": 6, "decode
 
 
 def tiny(**overrides):
-    model = models.create("choi2019_cifar10", (12, 11, 3), 5, rngs=nnx.Rngs(0), **TINY | overrides)
+    model = build("choi2019_cifar10", (12, 11, 3), 5, **TINY | overrides)
     model.eval()
     return model
 
@@ -95,7 +97,7 @@ def test_without_conv_caps_every_parameter_has_a_gradient(reconstruction, images
     assert set(model(images, capture=True).routed) == {"classes"}
     graphdef, params, rest = nnx.split(model, nnx.Param, ...)
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=QUICK_TO_COMPILE)
     @jax.grad
     def gradient(params):
         output = nnx.merge(graphdef, params, rest)(images)

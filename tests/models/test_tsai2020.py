@@ -9,15 +9,15 @@ from flax import nnx
 
 from capsjax import models
 from capsjax.models import ScoreKind
+from tests.models.building import QUICK_TO_COMPILE, build
 from tests.models.counting import count
 
 TINY = {"features": 8, "channels": 2}
-QUICK_TO_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 def tiny(name, size=13, **overrides):
     shape = (size, size + 1, models.lookup(name).input_shape[-1])
-    return models.create(name, shape, 3, rngs=nnx.Rngs(0), **TINY | overrides)
+    return build(name, shape, 3, **TINY | overrides)
 
 
 def images(size=13, channels=3, num=4):
@@ -119,7 +119,7 @@ def test_every_parameter_has_a_finite_gradient(name, overrides):
     known = models.options(name)
     tiny_here = {key: value for key, value in TINY.items() if key in known}
     shape = (size, size + 1, x.shape[-1])
-    model = models.create(name, shape, 3, rngs=nnx.Rngs(0), **tiny_here | overrides)
+    model = build(name, shape, 3, **tiny_here | overrides)
     graphdef, params, rest = nnx.split(model, nnx.Param, ...)
 
     @partial(jax.jit, compiler_options=QUICK_TO_COMPILE)
