@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 
+import hypothesis
 import pytest
 
 # pytest-xdist's workers inherit the environment of the process that started them.
@@ -17,6 +18,10 @@ if not WORKER:
     os.environ["CAPSJAX_CACHE_DIR"] = cache
     os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(cache, "compiled")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+
+# The same examples in every run: a failure is a change of the code, and can be repeated.
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tensorflow-datasets")
 

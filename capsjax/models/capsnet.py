@@ -149,7 +149,7 @@ class CapsNet(nnx.Module):
         check_images(images, self.input_shape)
         features = nnx.relu(self.conv(to_unit(images)))
         primary = self.primary(features)
-        routed = self.classes(primary.reshape(len(images), -1, primary.shape[-1]))
+        routed = self.classes(primary.reshape(images.shape[0], -1, primary.shape[-1]))
         lengths = safe_norm(routed.poses)
         reconstruction = reconstruct(
             self.decoder, routed.poses, lengths, mask, conditional=self.conditional

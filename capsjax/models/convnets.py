@@ -98,7 +98,7 @@ class ConvNet(nnx.Module):
             x = made[f"conv{i}"] = nnx.relu(conv(x))
         if self.average_pool:
             x = made["pool"] = jnp.mean(x, axis=(1, 2))
-        x = x.reshape(len(x), -1)
+        x = x.reshape(x.shape[0], -1)
         for i, layer in enumerate(self.dense, 1):
             x = made[f"dense{i}"] = nnx.relu(layer(x))
         logits = self.classes(x)

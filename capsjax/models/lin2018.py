@@ -125,7 +125,7 @@ class DeepCapsNet(nnx.Module):
         check_images(images, self.input_shape)
         features = nnx.relu(self.conv(to_unit(images)))
         primary = self.primary(features)
-        poses = primary.reshape(len(images), -1, primary.shape[-1])
+        poses = primary.reshape(images.shape[0], -1, primary.shape[-1])
         routed = {}
         for i, layer in enumerate(self.capsules, 1):
             routed[f"capsules{i}"] = layer(poses)

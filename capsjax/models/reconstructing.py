@@ -131,8 +131,8 @@ class ReconstructingConvNet(nnx.Module):
             second = nnx.relu(second)
         else:
             second = squash(second.reshape(*second.shape[:-1], -1, self.squash_pose))
-        units = self.dense(second.reshape(len(images), -1))
-        poses = units.reshape(len(images), self.num_classes, -1)
+        units = self.dense(second.reshape(images.shape[0], -1))
+        poses = units.reshape(images.shape[0], self.num_classes, -1)
         if self.squash_pose is not None:
             poses = squash(poses)
         scores, kind = self._classify(poses)
@@ -146,7 +146,7 @@ class ReconstructingConvNet(nnx.Module):
         self, poses: Float[Array, "n classes d"]
     ) -> tuple[Float[Array, "n classes"], ScoreKind]:
         if self.linear is not None:
-            return self.linear(poses.reshape(len(poses), -1)), ScoreKind.LOGITS
+            return self.linear(poses.reshape(poses.shape[0], -1)), ScoreKind.LOGITS
         if self.classifier == "length":
             return safe_norm(poses), ScoreKind.LENGTHS
         return jnp.sum(poses, axis=-1), ScoreKind.LOGITS

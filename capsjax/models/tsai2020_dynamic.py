@@ -150,7 +150,7 @@ class DynamicCapsNet(nnx.Module):
             out = layer(poses)
             poses = out.poses
             features[f"conv_caps{i}"], routed[f"conv_caps{i}"] = poses, out
-        out = self.classes(poses.reshape(len(images), -1, poses.shape[-1]))
+        out = self.classes(poses.reshape(images.shape[0], -1, poses.shape[-1]))
         features["classes"], routed["classes"] = out.poses, out
         if not capture:
             features, routed = {}, {}

@@ -29,8 +29,8 @@ class History:
         self._open = open_sums or {"steps": 0}
 
     def to_json(self) -> Record:
-        """For a checkpoint; `History(**...)` restores it."""
-        return {"records": self.records, "open_sums": self._open}
+        """For a checkpoint; `History(**...)` restores it. A copy: saves overlap training."""
+        return {"records": list(self.records), "open_sums": dict(self._open)}
 
     def add_steps(
         self, first: int, metrics: dict[str, Float[np.ndarray, "steps"]], *, every: int, epoch: int

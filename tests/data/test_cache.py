@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-from small_datasets import CLASSES, random_images
 
 from capsjax.data.cache import cached
 from capsjax.data.dataset import Examples
+from tests.data.small_datasets import CLASSES, random_images
 
 EXAMPLES = Examples(random_images(30), np.arange(30, dtype=np.int32) % 3, CLASSES)
 

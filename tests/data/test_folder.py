@@ -2,9 +2,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_datasets import CLASSES, random_images, write_image
 
 import capsjax.data
+from tests.data.small_datasets import CLASSES, random_images, write_image
 
 
 def write_classes(root: Path, per_class: int, *, seed: int = 0) -> dict[str, np.ndarray]:

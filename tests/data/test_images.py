@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from PIL import Image
-from small_datasets import random_images, write_image
 
 from capsjax.data import read_image
+from tests.data.small_datasets import random_images, write_image
 
 
 @pytest.mark.parametrize("channels", [1, 3])

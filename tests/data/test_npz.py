@@ -2,9 +2,9 @@ import zipfile
 
 import numpy as np
 import pytest
-from small_datasets import random_images
 
 import capsjax.data
+from tests.data.small_datasets import random_images
 
 IMAGES = random_images(20)
 LABELS = np.arange(20) % 4

@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from small_datasets import CLASSES, png, random_images, tiny_examples, write_tfds
 
 import capsjax.data
+from tests.data.small_datasets import CLASSES, png, random_images, tiny_examples, write_tfds
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import pytest
 import tensorflow_datasets as tfds
-from small_datasets import CLASSES, random_images, tiny_examples, write_tfds
 
 import capsjax.data
 from capsjax.data import preparing
+from tests.data.small_datasets import CLASSES, random_images, tiny_examples, write_tfds
 
 
 class CapsjaxTestSet(tfds.core.GeneratorBasedBuilder):
@@ -77,7 +77,8 @@ def test_prepared_sets_are_among_the_nearest(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "../mnist", "a b", "http://x"])
-def test_impossible_names(name):
+def test_impossible_names(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # nothing of that name lies there
     with pytest.raises(ValueError, match=f"unknown dataset '{name}'; expected 'digits', the name"):
         capsjax.data.load(name, "train")
 

@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 import pytest
-from small_datasets import random_images, tiny_examples, write_image, write_tfds
 
 import capsjax.data
+from tests.data.small_datasets import random_images, tiny_examples, write_image, write_tfds
 
 
 def run(script: str) -> str:

@@ -21,10 +21,15 @@ def squash(s):
     return np.array([squared / (1 + squared) * x / math.sqrt(squared) for x in s])
 
 
+# Large: with a LayerNorm's usual 1e-5 a vector of two nearly equal numbers is spread 300 times,
+# and so is float32's rounding of their difference.
+EPSILON = 0.1
+
+
 def standardize(s):
     mean = sum(s) / len(s)
     variance = sum((x - mean) ** 2 for x in s) / len(s)
-    return np.array([(x - mean) / math.sqrt(variance + 1e-5) for x in s])
+    return np.array([(x - mean) / math.sqrt(variance + EPSILON) for x in s])
 
 
 def linear_votes(poses, kernel):

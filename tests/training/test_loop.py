@@ -206,6 +206,15 @@ def test_bad_values(config, tmp_path, key, value, message):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.fixture
+def python_handles_ctrl_c():
+    """Whatever started the tests may have turned it off."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_signals_are_noted_once_and_handlers_come_back():
     before = signal.getsignal(signal.SIGINT)
     with signals.received() as numbers:

@@ -24,6 +24,15 @@ def test_intervals_are_means_whatever_the_dispatches():
     assert whole.epoch_means(1) == {"loss": pytest.approx(3.0)}
 
 
+def test_what_is_being_saved_does_not_change():
+    history = History()
+    history.add_steps(0, steps(1, 2, 3), every=2, epoch=1)
+    saved = history.to_json()
+    before = json.dumps(saved)
+    history.add_steps(3, steps(4, 5, 6), every=2, epoch=1)
+    assert json.dumps(saved) == before
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_value_that_is_not_finite_names_its_step(value):
     with pytest.raises(Diverged, match=r"loss is \w+ at step 12$"):
