@@ -24,8 +24,9 @@ class Display:
         self._first, self._total, self._batch_size = first, total, batch_size
         self._began = time.monotonic()
         self._bar = rich.progress.Progress(
-            rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f} steps"),
-            rich.progress.BarColumn(),
+            # All of it fits 80 columns.
+            rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            rich.progress.BarColumn(bar_width=10),
             rich.progress.TextColumn("{task.description}"),
             rich.progress.TextColumn("{task.fields[left]} left"),
             console=console,
