@@ -93,6 +93,8 @@ def dense_votes(poses: jax.Array, kernel: jax.Array) -> jax.Array:
 
 # The rows of the table.
 
+BLOCK = 4  # images at a time in the convolutional rows
+
 
 class Row(NamedTuple):
     """One size: arguments, the two versions, and what the least work for it is."""
@@ -136,10 +138,13 @@ def patches(poses: jax.Array) -> jax.Array:
 def inverted_attention_row(batch: int = 32) -> Row:
     poses, kernel = convolutional_inputs(batch)
 
-    def ours(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+    def one(poses: jax.Array, kernel: jax.Array) -> jax.Array:
         votes = LinearVotes(patches(poses), kernel)
         first = inverted_attention_routing(votes, normalize=jax.nn.standardize)
         return inverted_attention_routing(votes, first.poses, normalize=jax.nn.standardize).poses
+
+    def ours(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+        return blocked_vmap(lambda x: one(x[None], kernel)[0], BLOCK)(poses)
 
     return Row(
         f"inverted attention, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}",
@@ -156,11 +161,17 @@ def em_row(batch: int = 32) -> Row:
     activations = jax.nn.sigmoid(normal(2, batch, 16, 16, 32))
     zeros = jnp.zeros(32)
 
-    def ours(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
+    def one(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
         active = pose_patches(activations, 3, stride=2, pose_axes=0)
         votes = LinearVotes(patches(poses), kernel)
         routed = em_routing(votes, active, zeros, zeros, num_iterations=2)
         return jnp.concatenate([routed.poses, routed.activations[..., None]], axis=-1)
+
+    def ours(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
+        def one_image(poses: jax.Array, activations: jax.Array) -> jax.Array:
+            return one(poses[None], activations[None], kernel)[0]
+
+        return blocked_vmap(one_image, BLOCK)(poses, activations)
 
     def textbook(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
         active = pose_patches(activations, 3, stride=2, pose_axes=0)

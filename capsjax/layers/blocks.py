@@ -21,12 +21,13 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
     Args:
       f: a function of arrays whose leading axes are one batch, that treats examples apart.
       batch: its argument.
-      block_size: examples in a block; a last, smaller one takes what it does not divide. None: all.
+      block_size: examples in a block; a last, smaller one takes what it does not divide. None, or
+        as many as there are: all, with nothing recomputed.
     """
-    if block_size is None:
+    size = jax.tree.leaves(batch)[0].shape[0]
+    if block_size is None or block_size >= size:
         return f(batch)
     g = jax.checkpoint(f)
-    size = jax.tree.leaves(batch)[0].shape[0]
     whole = size // block_size * block_size
 
     def split(x: jax.Array) -> jax.Array:
