@@ -26,10 +26,11 @@ from capsjax.routing import (
     LinearVotes,
     Routed,
     attention_routing,
-    blocked_vmap,
+    choose_block_size,
     dynamic_routing,
     em_routing,
     fixed_point,
+    in_blocks,
     inverted_attention_routing,
     pose_patches,
 )
@@ -93,8 +94,6 @@ def dense_votes(poses: jax.Array, kernel: jax.Array) -> jax.Array:
 
 # The rows of the table.
 
-BLOCK = 4  # images at a time in the convolutional rows
-
 
 class Row(NamedTuple):
     """One size: arguments, the two versions, and what the least work for it is."""
@@ -114,13 +113,16 @@ def normal(seed: int, *shape: int) -> jax.Array:
 def dynamic_row(children: int, wanted: str, batch: int = 128) -> Row:
     poses = 0.1 * normal(0, batch, children, 1, 8)
     kernel = 0.1 * normal(1, children, 8, 10, 16)
+    block = choose_block_size(4 * children * 10 * 8, shared_bytes=kernel.nbytes)
+
+    def ours(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+        return in_blocks(lambda x: dynamic_routing(LinearVotes(x, kernel)).poses, poses, block)
+
     return Row(
-        f"dynamic r = 3, {children}×8 → 10×16, batch {batch}",
+        f"dynamic r = 3, {children}×8 → 10×16, batch {batch}, blocks of {block}",
         (poses, kernel),
         lambda poses, kernel: textbook_dynamic(dense_votes(poses, kernel), 3),
-        lambda poses, kernel: blocked_vmap(
-            lambda x: dynamic_routing(LinearVotes(x, kernel)).poses, 8
-        )(poses),
+        ours,
         2 * poses.size * 160,
         "fwd+bwd ≥ 1.5×" + wanted,
     )
@@ -131,6 +133,10 @@ def convolutional_inputs(batch: int) -> tuple[jax.Array, jax.Array]:
     return normal(0, batch, 16, 16, 32, 4, 4), normal(1, fan_in, 4, 32, 4) / math.sqrt(4 * fan_in)
 
 
+def convolutional_block() -> int:
+    return choose_block_size(4 * 7 * 7 * 288 * 32)
+
+
 def patches(poses: jax.Array) -> jax.Array:
     return pose_patches(poses, 3, stride=2)
 
@@ -138,16 +144,19 @@ def patches(poses: jax.Array) -> jax.Array:
 def inverted_attention_row(batch: int = 32) -> Row:
     poses, kernel = convolutional_inputs(batch)
 
-    def one(poses: jax.Array, kernel: jax.Array) -> jax.Array:
-        votes = LinearVotes(patches(poses), kernel)
-        first = inverted_attention_routing(votes, normalize=jax.nn.standardize)
-        return inverted_attention_routing(votes, first.poses, normalize=jax.nn.standardize).poses
+    block = convolutional_block()
 
     def ours(poses: jax.Array, kernel: jax.Array) -> jax.Array:
-        return blocked_vmap(lambda x: one(x[None], kernel)[0], BLOCK)(poses)
+        def route(poses: jax.Array) -> jax.Array:
+            votes = LinearVotes(patches(poses), kernel)
+            first = inverted_attention_routing(votes, normalize=jax.nn.standardize).poses
+            return inverted_attention_routing(votes, first, normalize=jax.nn.standardize).poses
+
+        return in_blocks(route, poses, block)
 
     return Row(
-        f"inverted attention, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}",
+        f"inverted attention, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}, "
+        f"blocks of {block}",
         (poses, kernel),
         lambda poses, kernel: textbook_inverted_attention(dense_votes(patches(poses), kernel), 2),
         ours,
@@ -161,24 +170,24 @@ def em_row(batch: int = 32) -> Row:
     activations = jax.nn.sigmoid(normal(2, batch, 16, 16, 32))
     zeros = jnp.zeros(32)
 
-    def one(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
-        active = pose_patches(activations, 3, stride=2, pose_axes=0)
-        votes = LinearVotes(patches(poses), kernel)
-        routed = em_routing(votes, active, zeros, zeros, num_iterations=2)
-        return jnp.concatenate([routed.poses, routed.activations[..., None]], axis=-1)
+    block = convolutional_block()
 
     def ours(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
-        def one_image(poses: jax.Array, activations: jax.Array) -> jax.Array:
-            return one(poses[None], activations[None], kernel)[0]
+        def route(children: tuple[jax.Array, jax.Array]) -> jax.Array:
+            poses, activations = children
+            active = pose_patches(activations, 3, stride=2, pose_axes=0)
+            votes = LinearVotes(patches(poses), kernel)
+            routed = em_routing(votes, active, zeros, zeros, num_iterations=2)
+            return jnp.concatenate([routed.poses, routed.activations[..., None]], axis=-1)
 
-        return blocked_vmap(one_image, BLOCK)(poses, activations)
+        return in_blocks(route, (poses, activations), block)
 
     def textbook(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
         active = pose_patches(activations, 3, stride=2, pose_axes=0)
         return textbook_em(dense_votes(patches(poses), kernel), active, 2)
 
     return Row(
-        f"EM, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}",
+        f"EM, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}, blocks of {block}",
         (poses, activations, kernel),
         textbook,
         ours,
@@ -202,13 +211,13 @@ def attention_row(batch: int = 100) -> Row:
 
     route = jax.vmap(attention_routing, in_axes=(-2, 0), out_axes=Routed(-2, -1, None))
 
+    block = choose_block_size(4 * 7 * 7 * 8 * 8 * 32)
+
     def ours(maps: jax.Array, transform: jax.Array, kernel: jax.Array) -> jax.Array:
-        return blocked_vmap(lambda x: route(transformed(x[None], transform), kernel).poses[0], 10)(
-            maps
-        )
+        return in_blocks(lambda x: route(transformed(x, transform), kernel).poses, maps, block)
 
     return Row(
-        f"attention, 14×14×8×16 → 7×7×8×32, batch {batch}",
+        f"attention, 14×14×8×16 → 7×7×8×32, batch {batch}, blocks of {block}",
         (maps, transform, kernel),
         lambda maps, transform, kernel: textbook_attention(transformed(maps, transform), kernel),
         ours,
@@ -326,12 +335,12 @@ def growth(repeats: int) -> list[dict[str, Any]]:
     for batch in (8, 16, 32, 64):
 
         def blocked(poses: jax.Array, kernel: jax.Array) -> jax.Array:
-            return blocked_vmap(lambda x: dynamic_routing(LinearVotes(x, kernel)).poses, 8)(poses)
+            return in_blocks(lambda x: dynamic_routing(LinearVotes(x, kernel)).poses, poses, 4)
 
         measured = measure(
             with_gradient(blocked, 2), normal(0, batch, 64, 1, 8), kernel, repeats=repeats
         )
-        records.append(_point("blocked_vmap", "batch", batch, measured))
+        records.append(_point("in_blocks of 4", "batch", batch, measured))
     for cap in (8, 16, 32, 64):
 
         def converge(poses: jax.Array, kernel: jax.Array, cap: int = cap) -> jax.Array:
@@ -367,16 +376,21 @@ def plot_growth(records: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (times, memory) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure, (times, memory) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for what, axis in dict.fromkeys((r["what"], r["axis"]) for r in records):
         points = [r for r in records if (r["what"], r["axis"]) == (what, axis)]
         factors = [p["value"] / points[0]["value"] for p in points]
         label = f"{what}: {axis}"
         times.loglog(factors, [1e3 * p["seconds"] for p in points], "o-", label=label)
         memory.loglog(factors, [p["megabytes"] for p in points], "o-", label=label)
-    times.set(xlabel="growth of one size", ylabel="milliseconds", title="forward + backward")
-    memory.set(xlabel="growth of one size", ylabel="megabytes", title="temporary memory")
-    memory.legend(fontsize="small")
+    times.set(ylabel="milliseconds", title="forward + backward")
+    memory.set(ylabel="megabytes", title="temporary memory")
+    for axes in (times, memory):
+        axes.set(
+            xlabel="growth of one size", xticks=[1, 2, 4, 8], xticklabels=["1×", "2×", "4×", "8×"]
+        )
+        axes.xaxis.minorticks_off()
+    figure.legend(*memory.get_legend_handles_labels(), loc="outside right center", frameon=False)
     figure.savefig(path)
 
 

@@ -8,7 +8,6 @@ from capsjax.layers.backbones import (
     SimpleBackbone,
     batch_norm,
 )
-from capsjax.layers.blocks import in_blocks
 from capsjax.layers.capsule_activation import CapsuleActivation
 from capsjax.layers.conv import ConvCapsules
 from capsjax.layers.convolution import conv2d, convolve
@@ -47,7 +46,6 @@ __all__ = [
     "convolve",
     "coordinate_addition",
     "dropout",
-    "in_blocks",
     "inverted_attention_init",
     "unit_sums",
     "unit_votes",

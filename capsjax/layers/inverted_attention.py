@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers.blocks import in_blocks
 from capsjax.layers.conv import ConvCapsules
 from capsjax.layers.dense import DenseCapsules
 from capsjax.routing import (
@@ -20,6 +19,7 @@ from capsjax.routing import (
     concurrent,
     em_routing,
     fixed_point,
+    in_blocks,
     inverted_attention_routing,
     sequential,
 )

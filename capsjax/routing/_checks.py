@@ -39,12 +39,12 @@ def check_broadcast(name: str, x: Any, shape: tuple[int, ...], axes: str) -> Non
         )
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raises unless `value` is an integer of at least 1."""
+def check_count(name: str, value: Any, *, least: int = 1) -> None:
+    """Raises unless `value` is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(
             f"{name} must be a Python int, got {type(value).__name__}; "
             f"it sets shapes or the length of a loop, so mark it static under jit."
         )
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}.")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")

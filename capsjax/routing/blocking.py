@@ -1,22 +1,57 @@
-"""A vmap that holds one block of its batch at a time, forward and backward."""
+"""A batch in blocks, one block at a time, forward and backward."""
 
 from collections.abc import Callable
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 from jax import lax
+from jaxtyping import PyTree
 
 from capsjax.routing._checks import check_count
 
 Out = TypeVar("Out")
 
 
-def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
-    """`jax.vmap(f)` in blocks: temporary memory is that of `block_size` examples.
+def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None) -> Out:
+    """`f(batch)`, for `block_size` examples at a time: temporary memory is that of one block.
 
-    Blocks run one after another in a loop. The backward pass recomputes each block from its inputs,
-    so that only inputs and outputs are held for the whole batch. A last, smaller block takes what
-    `block_size` does not divide.
+    Blocks run one after another in a loop. The backward pass recomputes each block, so that for the
+    whole batch only what goes in and what comes out is held. `f` sees a block as a batch: the
+    gradient of what it closes over, such as kernels, is summed over the block in one contraction.
+
+    Args:
+      f: a function of arrays whose leading axes are one batch, that treats examples apart.
+      batch: its argument, arrays [n, …].
+      block_size: examples in a block, see `choose_block_size`; a last, smaller one takes what it
+        does not divide. None, or n and more: all at once, with nothing recomputed.
+
+    Raises:
+      TypeError: `block_size` is no Python int.
+      ValueError: `block_size` < 1, or leading axes that differ.
+    """
+    size = _common_length(batch)
+    if block_size is not None:
+        check_count("block_size", block_size)
+    if block_size is None or block_size >= size:
+        return f(batch)
+    g = jax.checkpoint(f)
+    whole = size // block_size * block_size
+
+    def split(x: jax.Array) -> jax.Array:
+        return x[:whole].reshape(-1, block_size, *x.shape[1:])
+
+    blocks = lax.map(g, jax.tree.map(split, batch))
+    parts = [jax.tree.map(lambda y: y.reshape(whole, *y.shape[2:]), blocks)]
+    if whole < size:
+        parts.append(g(jax.tree.map(lambda x: x[whole:], batch)))
+    return jax.tree.map(lambda *ys: jnp.concatenate(ys), *parts)
+
+
+def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
+    """`jax.vmap(f)` that holds one block of the batch at a time, forward and backward.
+
+    See `in_blocks`, which is the faster where `f` can take a batch itself.
 
     Args:
       f: a function of one example. Arguments are mapped over their leading axes; close over what is
@@ -31,37 +66,43 @@ def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
       ValueError: `block_size` < 1, or (when called) leading axes that differ.
     """
     check_count("block_size", block_size)
-
-    def mapped(*args: object) -> Out:
-        leaves = jax.tree.leaves(args)
-        lengths = {leaf.shape[0] for leaf in leaves if leaf.ndim}
-        if len(lengths) != 1 or not all(leaf.ndim for leaf in leaves):
-            raise ValueError(
-                f"arguments of a blocked_vmap must share one leading axis to map over, got shapes "
-                f"{[leaf.shape for leaf in leaves]}; close over arguments that are not mapped."
-            )
-        one_block = jax.checkpoint(lambda xs: f(*xs))
-        return lax.map(one_block, args, batch_size=min(block_size, *lengths))
-
-    return mapped
+    mapped = jax.vmap(f)
+    return lambda *args: in_blocks(lambda block: mapped(*block), args, block_size)
 
 
-def choose_block_size(bytes_per_example: int, budget: int | None = None) -> int:
+def choose_block_size(
+    bytes_per_example: int, *, shared_bytes: int = 0, budget: int | None = None
+) -> int:
     """Examples whose temporaries fit in `budget` bytes together, at least 1.
 
     Args:
       bytes_per_example: what one example holds at a time: 4·I·J·D for dense votes in float32,
-        about 4·I·J, the coupling, for LinearVotes of small matrix poses.
+        4·I·J·D_in for LinearVotes of vectors, about 4·I·J, the coupling, for LinearVotes of small
+        matrix poses.
+      shared_bytes: what every block reads anew, such as the kernel. The budget is no smaller: a
+        block that holds less than it reads waits for memory.
       budget: bytes for a block. None takes the default of the backend: on CPU 4 MiB, near which
         blocks were fastest in docs/benchmarks.md (they then stay in cache); 1 GiB on accelerators,
         where it only has to leave room and keep the device busy (not measured).
 
     Raises:
       TypeError: an argument is no Python int.
-      ValueError: an argument < 1.
+      ValueError: `bytes_per_example` or `budget` < 1, or `shared_bytes` < 0.
     """
     check_count("bytes_per_example", bytes_per_example)
+    check_count("shared_bytes", shared_bytes, least=0)
     if budget is None:
         budget = 4 * 2**20 if jax.default_backend() == "cpu" else 2**30
     check_count("budget", budget)
-    return max(1, budget // bytes_per_example)
+    return max(1, max(budget, shared_bytes) // bytes_per_example)
+
+
+def _common_length(batch: PyTree) -> int:
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(batch)]
+    lengths = {shape[0] for shape in shapes if shape}
+    if len(lengths) != 1 or not all(shapes):
+        raise ValueError(
+            f"the arrays of a batch must share one leading axis, got shapes {shapes}; close over "
+            "what is not mapped."
+        )
+    return lengths.pop()

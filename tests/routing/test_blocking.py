@@ -1,11 +1,18 @@
-"""Blocked vmap and the choice of a block."""
+"""Blocks and the choice of their size."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.routing import LinearVotes, blocked_vmap, choose_block_size, dynamic_routing
+from capsjax.routing import (
+    LinearVotes,
+    blocked_vmap,
+    choose_block_size,
+    dynamic_routing,
+    in_blocks,
+)
 
 
 def test_memory_is_that_of_a_block_forward_and_backward():
@@ -28,6 +35,25 @@ def test_memory_is_that_of_a_block_forward_and_backward():
     assert large < whole / 3
 
 
+@pytest.mark.parametrize("block_size", [1, 2, 3, 5, 8])
+def test_blocks_change_neither_values_nor_gradients(block_size):
+    weights = jax.random.normal(jax.random.key(0), (3, 4))
+    batch = {"x": jax.random.normal(jax.random.key(1), (5, 3)), "y": jnp.arange(5.0)}
+
+    def loss(weights, batch, block_size):
+        def f(batch):
+            return jnp.tanh(batch["x"] @ weights), batch["y"] ** 2
+
+        out = in_blocks(f, batch, block_size)
+        return jnp.sum(out[0]) * jnp.sum(out[1]), out
+
+    def run(size):
+        gradient = jax.value_and_grad(loss, (0, 1), has_aux=True)
+        return jax.jit(gradient, static_argnums=2)(weights, batch, size)
+
+    chex.assert_trees_all_close(run(block_size), run(None), rtol=1e-4, atol=1e-5)
+
+
 def test_several_arguments_and_pytrees():
     def f(x, y):
         return {"sum": x + y["a"], "product": x * y["a"]}
@@ -41,6 +67,8 @@ def test_several_arguments_and_pytrees():
 def test_choice_of_block():
     assert choose_block_size(100, budget=1000) == 10
     assert choose_block_size(2**40) == 1
+    assert choose_block_size(100, shared_bytes=2000, budget=1000) == 20
+    assert choose_block_size(100, shared_bytes=500, budget=1000) == 10
 
 
 def test_bad_blocks_are_refused():
@@ -54,3 +82,7 @@ def test_bad_blocks_are_refused():
         blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.float32(1))
     with pytest.raises(ValueError, match="budget must be at least 1"):
         choose_block_size(1, budget=0)
+    with pytest.raises(ValueError, match="shared_bytes must be at least 0, got -1"):
+        choose_block_size(1, shared_bytes=-1)
+    with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
+        in_blocks(jnp.sin, jnp.ones(3), 0)
