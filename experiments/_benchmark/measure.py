@@ -1,0 +1,82 @@
+"""Times and memory of compiled functions, and what a number needs beside it."""
+
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+def normal(seed: int, *shape: int) -> jax.Array:
+    """Standard normal numbers."""
+    return jax.random.normal(jax.random.key(seed), shape)
+
+
+class Measured(NamedTuple):
+    seconds: float
+    cpu_seconds: float  # of all threads: does not grow when other programs take the cores
+    megabytes: float
+    result: Any
+
+
+def measure(f: Callable[..., Any], *arguments: Any, repeats: int) -> Measured:
+    """Medians over calls, and the temporary memory of the compiled program."""
+    return measure_compiled(jax.jit(f).lower(*arguments).compile(), *arguments, repeats=repeats)
+
+
+def measure_compiled(compiled: jax.stages.Compiled, *arguments: Any, repeats: int) -> Measured:
+    """The same of a compiled program, after one call that does not count."""
+    result = jax.block_until_ready(compiled(*arguments))
+    seconds, cpu_seconds = [], []
+    for _ in range(repeats):
+        start, cpu_start = time.perf_counter(), time.process_time()
+        jax.block_until_ready(compiled(*arguments))
+        seconds.append(time.perf_counter() - start)
+        cpu_seconds.append(time.process_time() - cpu_start)
+    memory = compiled.memory_analysis().temp_size_in_bytes / 1e6
+    return Measured(statistics.median(seconds), statistics.median(cpu_seconds), memory, result)
+
+
+def with_gradient(f: Callable[..., jax.Array], num_arguments: int) -> Callable[..., Any]:
+    """The gradient of a loss that weighs every output differently, by all arguments."""
+
+    def loss(*arguments: jax.Array) -> jax.Array:
+        out = f(*arguments)
+        return jnp.sum(jnp.sin(jnp.arange(out.size)).reshape(out.shape) * out)
+
+    return jax.grad(loss, argnums=tuple(range(num_arguments)))
+
+
+def relative_difference(ours: Any, theirs: Any) -> float:
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    return max(float(jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y))) for x, y in pairs)
+
+
+def machine_rates(repeats: int) -> tuple[float, float]:
+    """Matrix-product rate (FLOP/s) and copy rate (bytes read and written per second)."""
+    n = 2048
+    matrix = normal(0, n, n)
+    product = measure(lambda x: x @ x, matrix, repeats=repeats).seconds
+    long = jnp.zeros(64 * 2**20)
+    copy = measure(lambda x: x + 1, long, repeats=repeats).seconds
+    return 2 * n**3 / product, 2 * long.nbytes / copy
+
+
+def provenance() -> dict[str, Any]:
+    """What a number needs beside it."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "commit": commit or "unknown",
+        "jax": jax.__version__,
+        "backend": jax.default_backend(),
+        "device": jax.devices()[0].device_kind,
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0],
+    }

@@ -1,0 +1,92 @@
+"""A training step of every network, at its paper's size."""
+
+import argparse
+import json
+import time
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax.sharding import Mesh, PartitionSpec
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+
+from _benchmark.measure import measure_compiled, normal, provenance
+from capsjax import models
+from capsjax.data.accuracy import top
+from capsjax.data.tasks import Example, Objects
+from capsjax.training import objective
+from capsjax.training.parallel import set_training
+from capsjax.training.state import init_state, num_parameters
+from capsjax.training.step import DEVICES, update
+
+
+def run(options: argparse.Namespace) -> None:
+    """Seconds and memory of one training step of each network."""
+    if options.batch_size < 1:
+        raise ValueError(f"--batch_size must be at least 1, got {options.batch_size}")
+    names = options.names or models.names()
+    for name in names:
+        models.lookup(name)  # raises at once, not after the first hour
+    records = []
+    about = provenance() | {"batch_size": options.batch_size, "repeats": options.repeats}
+    for name in track(names, description="networks"):
+        records.append(step_of(name, options.batch_size, options.repeats))
+        jax.clear_caches()
+        if options.output:
+            options.output.write_text(json.dumps({"about": about, "networks": records}, indent=2))
+    # Markdown, for docs/models.md: not wrapped.
+    console = Console(soft_wrap=True)
+    console.print(escape(f"{about}\n"))
+    console.print(
+        "| network | parameters | ms per step | peak memory | of it temporary | compiling |"
+    )
+    console.print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for record in records:
+        console.print(
+            f"| `{record['name']}` | {record['parameters']:,} | {1e3 * record['seconds']:.0f} | "
+            f"{record['megabytes']:.0f} MB | {record['temporary_megabytes']:.0f} MB | "
+            f"{record['compile_seconds']:.0f} s |"
+        )
+
+
+def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:
+    """One network: parameters, seconds of a step, memory of the program, time to compile it."""
+    network = models.lookup(name)
+    shape, num_classes = network.input_shape, network.num_classes
+    model = models.create(name, shape, num_classes, rngs=nnx.Rngs(0))
+    set_training(model)
+    optimizer = optax.adam(1e-3)
+    graphdef, state = init_state(model, optimizer)
+    goal = objective.create(rule=top(1))
+    step = partial(update, graphdef=graphdef, objective=goal, optimizer=optimizer)
+    # One device, as the steps' collectives want a named axis.
+    mesh = Mesh(np.asarray(jax.devices()[:1]), (DEVICES,))
+    everywhere = PartitionSpec()
+    mapped = jax.shard_map(
+        step, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False
+    )
+    labels = jax.nn.one_hot(jnp.arange(batch_size) % num_classes, num_classes)
+    images = jax.nn.sigmoid(normal(0, batch_size, *shape))
+    # One object each, which is the image.
+    batch = Example(images, labels, Objects(images[:, None], labels[:, None]))
+    keys = jax.random.split(jax.random.key(0), batch_size)
+    began = time.perf_counter()
+    compiled = jax.jit(mapped).lower(state, batch, keys).compile()
+    compile_seconds = time.perf_counter() - began
+    measured = measure_compiled(compiled, state, batch, keys, repeats=repeats)
+    memory = compiled.memory_analysis()
+    return {
+        "name": name,
+        "parameters": num_parameters(state.params),
+        "seconds": measured.seconds,
+        "cpu_seconds": measured.cpu_seconds,
+        "temporary_megabytes": measured.megabytes,
+        "megabytes": measured.megabytes + memory.argument_size_in_bytes / 1e6,
+        "compile_seconds": compile_seconds,
+    }

@@ -1,0 +1,387 @@
+"""Routing against the textbook: the whole vote tensor, one plain einsum for each formula."""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+from rich.table import Table
+
+from _benchmark.measure import (
+    Measured,
+    machine_rates,
+    measure,
+    normal,
+    provenance,
+    relative_difference,
+    with_gradient,
+)
+from capsjax.functional import squash
+from capsjax.routing import (
+    LinearVotes,
+    Routed,
+    attention_routing,
+    choose_block_size,
+    dynamic_routing,
+    em_routing,
+    fixed_point,
+    in_blocks,
+    inverted_attention_routing,
+    pose_patches,
+)
+
+console = Console(width=120)
+
+
+def textbook_dynamic(votes: jax.Array, num_iterations: int) -> jax.Array:
+    logits = jnp.zeros(votes.shape[:-1])
+    for iteration in range(num_iterations):
+        coupling = jax.nn.softmax(logits, axis=-1)
+        poses = squash(jnp.einsum("bij,bijd->bjd", coupling, votes))
+        if iteration < num_iterations - 1:
+            logits += jnp.einsum("bijd,bjd->bij", votes, poses)
+    return poses
+
+
+def textbook_inverted_attention(votes: jax.Array, num_iterations: int) -> jax.Array:
+    poses = jnp.zeros((*votes.shape[:-3], *votes.shape[-2:]))
+    for _ in range(num_iterations):
+        logits = jnp.einsum("...ijd,...jd->...ij", votes, poses) / math.sqrt(votes.shape[-1])
+        coupling = jax.nn.softmax(logits, axis=-1)
+        poses = jax.nn.standardize(jnp.einsum("...ij,...ijd->...jd", coupling, votes))
+    return poses
+
+
+def textbook_em(votes: jax.Array, activations: jax.Array, num_iterations: int) -> jax.Array:
+    coupling = jnp.full(votes.shape[:-1], 1 / votes.shape[-2])
+    for iteration in range(num_iterations):
+        weight = coupling * activations[..., None]
+        mass = jnp.sum(weight, axis=-2)
+        means = jnp.einsum("...ij,...ijd->...jd", weight, votes) / mass[..., None]
+        squares = jnp.square(votes - means[..., None, :, :])
+        variances = jnp.einsum("...ij,...ijd->...jd", weight, squares) / mass[..., None] + 1e-4
+        cost = jnp.sum(0.5 * jnp.log(variances), axis=-1) * mass
+        temperature = 0.01 * (1 - 0.95 ** (iteration + 1))
+        active = jax.nn.sigmoid(-temperature * cost)
+        if iteration < num_iterations - 1:
+            log_normal = -0.5 * jnp.sum(
+                squares / variances[..., None, :, :]
+                + jnp.log(2 * math.pi * variances)[..., None, :, :],
+                axis=-1,
+            )
+            coupling = jax.nn.softmax(jnp.log(active)[..., None, :] + log_normal, axis=-1)
+    return jnp.concatenate([means, active[..., None]], axis=-1)
+
+
+def textbook_attention(transformed: jax.Array, kernel: jax.Array) -> jax.Array:
+    logits = jnp.einsum("...mnd,ndmk->...kn", transformed, kernel)
+    coupling = jax.nn.softmax(logits, axis=-2)
+    return jnp.einsum("...mn,...mnd->...nd", coupling, transformed)
+
+
+def dense_votes(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+    votes = jnp.einsum("...iax,ixjy->...ijay", poses, kernel)
+    return votes.reshape(*votes.shape[:-2], -1)
+
+
+# The rows of the table.
+
+
+class Row(NamedTuple):
+    """One size: arguments, the two versions, and what the least work for it is."""
+
+    description: str
+    arguments: tuple[jax.Array, ...]
+    textbook: Callable[..., jax.Array]
+    capsjax: Callable[..., jax.Array]
+    flops: float  # of the matrix products that any version needs, forward
+    wanted: str
+
+
+def dynamic_row(children: int, wanted: str, batch: int = 128) -> Row:
+    poses = 0.1 * normal(0, batch, children, 1, 8)
+    kernel = 0.1 * normal(1, children, 8, 10, 16)
+    block = choose_block_size(4 * children * 10 * 8, shared_bytes=kernel.nbytes)
+
+    def ours(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+        return in_blocks(lambda x: dynamic_routing(LinearVotes(x, kernel)).poses, poses, block)
+
+    return Row(
+        f"dynamic r = 3, {children}×8 → 10×16, batch {batch}, blocks of {block}",
+        (poses, kernel),
+        lambda poses, kernel: textbook_dynamic(dense_votes(poses, kernel), 3),
+        ours,
+        2 * poses.size * 160,
+        "fwd+bwd ≥ 1.5×" + wanted,
+    )
+
+
+def convolutional_inputs(batch: int) -> tuple[jax.Array, jax.Array]:
+    fan_in = 9 * 32
+    return normal(0, batch, 16, 16, 32, 4, 4), normal(1, fan_in, 4, 32, 4) / math.sqrt(4 * fan_in)
+
+
+def convolutional_block() -> int:
+    return choose_block_size(4 * 7 * 7 * 288 * 32)
+
+
+def patches(poses: jax.Array) -> jax.Array:
+    return pose_patches(poses, 3, stride=2)
+
+
+def inverted_attention_row(batch: int = 32) -> Row:
+    poses, kernel = convolutional_inputs(batch)
+
+    block = convolutional_block()
+
+    def ours(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+        def route(poses: jax.Array) -> jax.Array:
+            votes = LinearVotes(patches(poses), kernel)
+            first = inverted_attention_routing(votes, normalize=jax.nn.standardize).poses
+            return inverted_attention_routing(votes, first, normalize=jax.nn.standardize).poses
+
+        return in_blocks(route, poses, block)
+
+    return Row(
+        f"inverted attention, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}, "
+        f"blocks of {block}",
+        (poses, kernel),
+        lambda poses, kernel: textbook_inverted_attention(dense_votes(patches(poses), kernel), 2),
+        ours,
+        2 * batch * 49 * 288 * 32 * 64,
+        "fwd ≥ 8×, fwd+bwd ≥ 4×, memory ≤ 1/8",
+    )
+
+
+def em_row(batch: int = 32) -> Row:
+    poses, kernel = convolutional_inputs(batch)
+    activations = jax.nn.sigmoid(normal(2, batch, 16, 16, 32))
+    zeros = jnp.zeros(32)
+
+    block = convolutional_block()
+
+    def ours(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
+        def route(children: tuple[jax.Array, jax.Array]) -> jax.Array:
+            poses, activations = children
+            active = pose_patches(activations, 3, stride=2, pose_axes=0)
+            votes = LinearVotes(patches(poses), kernel)
+            routed = em_routing(votes, active, zeros, zeros, num_iterations=2)
+            return jnp.concatenate([routed.poses, routed.activations[..., None]], axis=-1)
+
+        return in_blocks(route, (poses, activations), block)
+
+    def textbook(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
+        active = pose_patches(activations, 3, stride=2, pose_axes=0)
+        return textbook_em(dense_votes(patches(poses), kernel), active, 2)
+
+    return Row(
+        f"EM, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}, blocks of {block}",
+        (poses, activations, kernel),
+        textbook,
+        ours,
+        2 * batch * 49 * 288 * 32 * 64,
+        "≥ 3×, memory ≤ 1/4",
+    )
+
+
+def attention_row(batch: int = 100) -> Row:
+    maps = normal(0, batch, 14, 14, 8, 16)
+    transform = normal(1, 8, 144, 8, 32) / 12  # input channel, patch, output channel, pose
+    kernel = normal(2, 8, 32, 8, 8) / 16
+
+    def windows(maps: jax.Array) -> jax.Array:
+        taken = pose_patches(maps, 3, stride=2, padding="SAME", pose_axes=1)
+        by_channel = jnp.swapaxes(taken.reshape(*taken.shape[:3], 9, 8, 16), -2, -3)
+        return by_channel.reshape(*taken.shape[:3], 8, 144)
+
+    def transformed(maps: jax.Array, transform: jax.Array) -> jax.Array:
+        return jnp.einsum("...mk,mknd->...mnd", windows(maps), transform)
+
+    route = jax.vmap(attention_routing, in_axes=(-2, 0), out_axes=Routed(-2, -1, None))
+
+    block = choose_block_size(4 * 7 * 7 * 8 * 8 * 32)
+
+    def ours(maps: jax.Array, transform: jax.Array, kernel: jax.Array) -> jax.Array:
+        return in_blocks(lambda x: route(transformed(x, transform), kernel).poses, maps, block)
+
+    return Row(
+        f"attention, 14×14×8×16 → 7×7×8×32, batch {batch}, blocks of {block}",
+        (maps, transform, kernel),
+        lambda maps, transform, kernel: textbook_attention(transformed(maps, transform), kernel),
+        ours,
+        2 * batch * 49 * 8 * (144 * 8 * 32 + 8 * 32 * 8),
+        "no slower, less memory",
+    )
+
+
+ROWS: dict[str, Callable[[], Row]] = {
+    "a": lambda: dynamic_row(1152, ""),
+    "b": inverted_attention_row,
+    "c": em_row,
+    "d": attention_row,
+    "e": lambda: dynamic_row(4608, ", memory ≤ 1/4"),
+}
+
+
+def compare(name: str, repeats: int, rates: tuple[float, float]) -> dict[str, Any]:
+    """One row of the table: times, memory, ratios, agreement, and the floor."""
+    row = ROWS[name]()
+    arguments = row.arguments
+    # The least any version does: the products once forward and twice backward, and its inputs and
+    # outputs through memory once.
+    traffic = sum(x.nbytes for x in arguments)
+    floor = row.flops / rates[0], traffic / rates[1]
+    record: dict[str, Any] = {"row": name, "description": row.description, "wanted": row.wanted}
+    for kind, wrap, factor in (
+        ("forward", lambda f: f, 1),
+        ("forward+backward", lambda f: with_gradient(f, len(arguments)), 3),
+    ):
+        theirs = measure(wrap(row.textbook), *arguments, repeats=repeats)
+        ours = measure(wrap(row.capsjax), *arguments, repeats=repeats)
+        record[kind] = {
+            "textbook_seconds": theirs.seconds,
+            "capsjax_seconds": ours.seconds,
+            "speedup": theirs.seconds / ours.seconds,
+            "cpu_speedup": theirs.cpu_seconds / ours.cpu_seconds,
+            "textbook_cpu_seconds": theirs.cpu_seconds,
+            "capsjax_cpu_seconds": ours.cpu_seconds,
+            "textbook_megabytes": theirs.megabytes,
+            "capsjax_megabytes": ours.megabytes,
+            "memory_ratio": theirs.megabytes / ours.megabytes,
+            "times_the_floor": ours.seconds / (factor * max(floor)),
+            "relative_difference": relative_difference(ours.result, theirs.result),
+        }
+    return record
+
+
+def growth(repeats: int) -> list[dict[str, Any]]:
+    """Seconds and temporary memory of the gradient, as one size grows eightfold."""
+    base = {"batch": 8, "children": 64, "parents": 8, "size": 16, "iterations": 1}
+    records = []
+    for axis in base:
+        for factor in (1, 2, 4, 8):
+            sizes = base | {axis: base[axis] * factor}
+            poses = normal(0, sizes["batch"], sizes["children"], 1, 8)
+            kernel = normal(1, sizes["children"], 8, sizes["parents"], sizes["size"]) / 8
+
+            def route(poses: jax.Array, kernel: jax.Array, sizes: dict = sizes) -> jax.Array:
+                votes = LinearVotes(poses, kernel)
+                return dynamic_routing(votes, num_iterations=sizes["iterations"]).poses
+
+            measured = measure(with_gradient(route, 2), poses, kernel, repeats=repeats)
+            records.append(_point("dynamic_routing", axis, sizes[axis], measured))
+    kernel = normal(1, 64, 8, 8, 16) / 8
+    for batch in (8, 16, 32, 64):
+
+        def blocked(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+            return in_blocks(lambda x: dynamic_routing(LinearVotes(x, kernel)).poses, poses, 4)
+
+        measured = measure(
+            with_gradient(blocked, 2), normal(0, batch, 64, 1, 8), kernel, repeats=repeats
+        )
+        records.append(_point("in_blocks of 4", "batch", batch, measured))
+    for cap in (8, 16, 32, 64):
+
+        def converge(poses: jax.Array, kernel: jax.Array, cap: int = cap) -> jax.Array:
+            return fixed_point(
+                inverted_attention_routing,
+                LinearVotes(poses, kernel),
+                normalize=jax.nn.standardize,
+                max_iterations=cap,
+                tolerance=1e-30,  # never reached: the cap is the number of iterations
+            ).routed.poses
+
+        compiled = jax.jit(with_gradient(converge, 2)).lower(normal(0, 8, 64, 1, 8), kernel)
+        memory = compiled.compile().memory_analysis().temp_size_in_bytes / 1e6
+        records.append(
+            _point("fixed_point", "iterations", cap, Measured(math.nan, math.nan, memory, None))
+        )
+    return records
+
+
+def _point(what: str, axis: str, value: int, measured: Measured) -> dict[str, Any]:
+    return {
+        "what": what,
+        "axis": axis,
+        "value": value,
+        "seconds": measured.seconds,
+        "megabytes": measured.megabytes,
+    }
+
+
+def plot_growth(records: list[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (times, memory) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for what, axis in dict.fromkeys((r["what"], r["axis"]) for r in records):
+        points = [r for r in records if (r["what"], r["axis"]) == (what, axis)]
+        factors = [p["value"] / points[0]["value"] for p in points]
+        label = f"{what}: {axis}"
+        times.loglog(factors, [1e3 * p["seconds"] for p in points], "o-", label=label)
+        memory.loglog(factors, [p["megabytes"] for p in points], "o-", label=label)
+    times.set(ylabel="milliseconds", title="forward + backward")
+    memory.set(ylabel="megabytes", title="temporary memory")
+    for axes in (times, memory):
+        axes.set(
+            xlabel="growth of one size", xticks=[1, 2, 4, 8], xticklabels=["1×", "2×", "4×", "8×"]
+        )
+        axes.xaxis.minorticks_off()
+    figure.legend(*memory.get_legend_handles_labels(), loc="outside right center", frameon=False)
+    figure.savefig(path)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs the rows of the routing table and, if asked, the growth curves."""
+    rates = machine_rates(options.repeats)
+    about = provenance() | {"gflops": rates[0] / 1e9, "copy_gigabytes_per_second": rates[1] / 1e9}
+    console.print(about)
+    records = []
+    for name in options.rows:
+        records.append(compare(name, options.repeats, rates))
+        console.print(_table(records[-1:]))
+    report: dict[str, Any] = {"about": about, "rows": records}
+    if options.growth:
+        report["growth"] = growth(options.repeats)
+        plot_growth(report["growth"], options.growth)
+    console.print(_table(records))
+    if options.output:
+        options.output.write_text(json.dumps(report, indent=2))
+
+
+def _table(records: Sequence[dict[str, Any]]) -> Table:
+    table = Table(
+        "row",
+        "what",
+        "textbook",
+        "capsjax",
+        "speed-up",
+        "CPU time",
+        "memory",
+        "less",
+        "× floor",
+        "|Δ|",
+    )
+    for record in records:
+        for kind in ("forward", "forward+backward"):
+            r = record[kind]
+            table.add_row(
+                record["row"],
+                kind,
+                f"{1e3 * r['textbook_seconds']:.0f} ms",
+                f"{1e3 * r['capsjax_seconds']:.0f} ms",
+                f"{r['speedup']:.1f}×",
+                f"{r['cpu_speedup']:.1f}×",
+                f"{r['textbook_megabytes']:.0f} → {r['capsjax_megabytes']:.0f} MB",
+                f"{r['memory_ratio']:.1f}×",
+                f"{r['times_the_floor']:.0f}",
+                f"{r['relative_difference']:.0e}",
+            )
+    return table
