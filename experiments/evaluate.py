@@ -3,6 +3,7 @@
   python experiments/evaluate.py --checkpoint=runs/mnist
   python experiments/evaluate.py --checkpoint=runs/mnist --dataset=folder:my_digits --split=train
   python experiments/evaluate.py --checkpoint=runs/translated --dataset=affnist_generated
+  python experiments/evaluate.py --checkpoint runs/seed0 runs/seed1 runs/seed2   # an ensemble
 
 Nothing but the run's directory is needed: the network, its sizes and its data set's name are in
 the checkpoint. The numbers are also written as JSON into that directory.
@@ -12,6 +13,7 @@ import argparse
 import json
 import platform
 import re
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +40,12 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--checkpoint", required=True, metavar="DIR", help="--workdir of experiments/train.py"
+        "--checkpoint",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help="--workdir of experiments/train.py; several are evaluated as an ensemble, by the mean "
+        "of their scores",
     )
     _cli.add_which(parser)
     _cli.add_data(parser)
@@ -46,26 +53,28 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         type=Path,
         metavar="FILE.json",
-        help="default: evaluation_DATASET_SPLIT.json in the run's directory",
+        help="default: evaluation_DATASET_SPLIT.json in the run's directory, in the first's "
+        "ensemble_of_N_DATASET_SPLIT.json for an ensemble",
     )
     return parser
 
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
-    from capsjax.training import checkpoints, evaluation
+    from capsjax.training import checkpoints, ensembles, evaluation
     from capsjax.training.display import console
     from capsjax.training.state import split
 
     terminal = console()
-    checkpoint = checkpoints.read(args.checkpoint, args.which)
+    members = [checkpoints.read(path, args.which) for path in args.checkpoint]
+    checkpoint = ensembles.join(members)
     data, scores = score(checkpoint, args, terminal)
     labels = data.examples.labels()
-    terminal.print(
-        f"{checkpoint.config.model.name} of {args.checkpoint}, step {checkpoint.step}, on "
-        f"{len(labels):,} images: {data.name}, split {data.split}.",
-        markup=False,
-    )
+    for path, member in zip(args.checkpoint, members, strict=True):
+        terminal.print(
+            f"{member.config.model.name} of {path}, step {member.step}", end=", ", markup=False
+        )
+    terminal.print(f"on {len(labels):,} images: {data.name}, split {data.split}.", markup=False)
     summary: MultiLabelSummary | Summary
     if data.multi_label:
         logits = evaluation.gives_logits(*split(checkpoint.model), data.image_shape)
@@ -77,9 +86,10 @@ def main(args: argparse.Namespace) -> None:
         terminal.print(_per_class(summary, data.class_names))
         terminal.print(_confusion(summary, data.class_names))
         results = to_json(summary, data.class_names)
-    file = args.output or Path(args.checkpoint) / default_file_name(data)
+    kind = "evaluation" if len(members) == 1 else f"ensemble_of_{len(members)}"
+    file = args.output or Path(args.checkpoint[0]) / default_file_name(data, kind)
     file.parent.mkdir(parents=True, exist_ok=True)
-    report = about(checkpoint, data) | results | {"versions": versions()}
+    report = about(members, data) | results | {"versions": versions()}
     file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     low, high = summary.interval
     terminal.print(f"Written to {file}.", markup=False)
@@ -111,22 +121,24 @@ def score(
     return data, scores
 
 
-def default_file_name(data: "EvaluationData") -> str:
+def default_file_name(data: "EvaluationData", kind: str = "evaluation") -> str:
     """Where names such as "folder:a/b" have characters that file names should not."""
     safe = re.sub(r"[^\w.-]+", "_", f"{data.name}_{data.split}")
-    return f"evaluation_{safe}.json"
+    return f"{kind}_{safe}.json"
 
 
-def about(checkpoint: "Checkpoint", data: "EvaluationData") -> dict[str, Any]:
+def about(members: Sequence["Checkpoint"], data: "EvaluationData") -> dict[str, Any]:
     """What was evaluated, and on what."""
-    return {
-        "model": checkpoint.config.model.name,
-        "step": checkpoint.step,
-        "trained_on": checkpoint.config.data.name,
-        "dataset": data.name,
-        "split": data.split,
-        "images": len(data.examples),
-    }
+    networks = [
+        {
+            "model": member.config.model.name,
+            "step": member.step,
+            "trained_on": member.config.data.name,
+        }
+        for member in members
+    ]
+    network = networks[0] if len(networks) == 1 else {"ensemble": networks}
+    return network | {"dataset": data.name, "split": data.split, "images": len(data.examples)}
 
 
 def to_json(summary: "Summary", class_names: tuple[str, ...]) -> dict[str, Any]:

@@ -6,8 +6,11 @@ import evaluate
 import ml_collections
 import numpy as np
 import pytest
+from flax import nnx
 
+from capsjax import models
 from capsjax.data import load
+from capsjax.training import checkpoints, ensembles
 from capsjax.training.scoring import evaluation_data
 
 
@@ -94,3 +97,29 @@ def test_user_mistakes_are_one_line(fails, finished_run, arguments, message):
 def test_no_checkpoint(fails, tmp_path):
     assert "does not exist" in fails(evaluate, f"--checkpoint={tmp_path / 'none'}")
     assert "has no checkpoints" in fails(evaluate, f"--checkpoint={tmp_path}")
+
+
+def test_an_ensemble_scores_the_mean_of_its_members(finished_run, npz, capsys):
+    run("--checkpoint", finished_run, finished_run, "--which=latest")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].count("sabour2017_capsnet of") == 2
+    (file,) = finished_run.glob("ensemble_of_2_*_test.json")
+    results = json.loads(file.read_text())
+    assert [member["step"] for member in results["ensemble"]] == [14, 14]
+    # Of a network with itself: what the network alone says.
+    run(f"--checkpoint={finished_run}", "--which=latest")
+    (alone,) = finished_run.glob("evaluation_*_test.json")
+    assert json.loads(alone.read_text())["confusion"] == results["confusion"]
+
+
+def test_networks_that_do_not_go_together(finished_run):
+    first = checkpoints.read(finished_run)
+    assert ensembles.join([first]) is first
+    other = first.config.copy_and_resolve_references()
+    with other.unlocked():
+        other.task.class_names = tuple("abcdefghij")
+    with pytest.raises(ValueError, match=r"member 2 .* has class_names .*'a'.* the first has"):
+        ensembles.join([first, first._replace(config=other)])
+    convnet = models.create("gu2021_convnet_fc", (8, 8, 1), 10, rngs=nnx.Rngs(0), kernel_size=3)
+    with pytest.raises(ValueError, match=r"score differently \(lengths, logits\)"):
+        ensembles.join([first, first._replace(model=convnet)])
