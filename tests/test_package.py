@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "models": {"_nearest", "functional", "routing", "layers"},
     "data": {"_nearest", "functional"},
     "training": {"_nearest", "_version", "functional", "losses", "layers", "models", "data"},
-    "analysis": {"functional", "losses", "routing", "layers", "models"},
+    "analysis": {"_nearest", "functional", "losses", "routing", "layers", "models", "data"},
 }
 
 

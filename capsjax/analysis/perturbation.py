@@ -38,19 +38,30 @@ def reconstruct_perturbed(
     poses: Float[jax.Array, "classes d"],
     label: int,
     offsets: Float[np.ndarray, "k"],
+    *,
+    conditional: bool = True,
 ) -> Float[np.ndarray, "d k h w c"]:
     """One image's reconstructions, every element of the pose of class `label` moved.
+
+    For ConvNets, whose units are not squashed, Gu et al. 2021, figure 4, move them much farther:
+    `symmetric_offsets(8, 2)`. The 160 units of ConvNet-R are moved group by group, as classes.
 
     Args:
       decoder: from [n, classes, d] poses and [n, classes] masks to images, as a model's.
       poses: the class poses of the image.
-      label: the class that the decoder is to see.
+      label: the class whose pose is moved.
       offsets: see `perturb`.
+      conditional: the decoder is to see class `label` alone; else it sees all, the others as they
+        are ("normal" reconstruction).
+
+    Raises:
+      ValueError: `label` is not one of the classes.
     """
     num_classes, d = poses.shape
-    moved = perturb(poses[label], offsets).reshape(-1, 1, d)
-    # The decoder sees the masked class alone, so the others may hold the same pose.
-    everywhere = jnp.broadcast_to(moved, (len(moved), num_classes, d))
-    mask = jnp.broadcast_to(jax.nn.one_hot(label, num_classes), (len(moved), num_classes))
-    images = np.asarray(decoder(everywhere, mask))
+    if not 0 <= label < num_classes:
+        raise ValueError(f"label must be a class, 0 to {num_classes - 1}, got {label}")
+    moved = perturb(poses[label], offsets).reshape(-1, d)
+    every = jnp.broadcast_to(poses, (len(moved), num_classes, d)).at[:, label].set(moved)
+    seen = jax.nn.one_hot(label, num_classes) if conditional else jnp.ones(num_classes)
+    images = np.asarray(decoder(every, jnp.broadcast_to(seen, (len(moved), num_classes))))
     return images.reshape(d, len(offsets), *images.shape[1:])

@@ -66,10 +66,13 @@ def poses(results: Results, examples: Examples) -> str:
     spread = np.linspace(0, len(known) - 1, min(PERTURBED_IMAGES, len(known))).round().astype(int)
     offsets = symmetric_offsets()
     model: Any = results.checkpoint.model  # which modules it has differs
+    conditional = getattr(model, "conditional", True)  # as every published one with a decoder
     figures = []
     for index in (known[k] for k in spread):
         label = int(dataset.labels[index])
-        moved = reconstruct_perturbed(model.decoder, pose_of[index], label, offsets)
+        moved = reconstruct_perturbed(
+            model.decoder, pose_of[index], label, offsets, conditional=conditional
+        )
         figures.append(
             _perturbed(dataset.images[index], dataset.class_names[label], moved, offsets)
         )

@@ -49,3 +49,21 @@ def test_the_decoder_sees_the_moved_pose_of_one_class():
     np.testing.assert_array_equal(images[:, :, [0, 2]], 0)
     np.testing.assert_array_equal(images[0, :, 1, :, 0], [[1, 3], [2, 3], [3, 3]])
     np.testing.assert_array_equal(images[1, :, 1, :, 0], [[2, 2], [2, 3], [2, 4]])
+
+
+def test_an_unmasked_decoder_sees_the_other_poses_as_they_are():
+    def decoder(poses, mask):
+        return mask_poses(poses, mask).reshape(-1, 3, 2, 1)
+
+    poses = jnp.arange(6.0).reshape(3, 2)
+    offsets = symmetric_offsets(8, 8)
+    images = reconstruct_perturbed(decoder, poses, 1, offsets, conditional=False)
+    np.testing.assert_array_equal(images[:, :, 0, :, 0], np.broadcast_to([0, 1], (2, 3, 2)))
+    np.testing.assert_array_equal(images[:, :, 2, :, 0], np.broadcast_to([4, 5], (2, 3, 2)))
+    np.testing.assert_array_equal(images[0, :, 1, :, 0], [[-6, 3], [2, 3], [10, 3]])
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_no_such_class(label):
+    with pytest.raises(ValueError, match=f"label must be a class, 0 to 2, got {label}"):
+        reconstruct_perturbed(lambda p, m: p, jnp.ones((3, 2)), label, np.array([0.0]))

@@ -1,0 +1,84 @@
+"""Alignment: whether a transformation moves a pose along one direction (Choi et al. 2019)."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from capsjax.functional import at_least_float32, safe_norm
+
+_DEGREES = (5.0, 10.0, 15.0, 20.0, 25.0)
+_PIXELS = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+# Table 3's columns: factor and amounts, for `transformations.moved_poses`.
+TRANSFORMATIONS = {
+    f"{name}{sign}": (factor, tuple(-a if sign == "-" else a for a in amounts))
+    for name, factor, amounts in (
+        ("rotation", "rotation", _DEGREES),
+        ("x", "x", _PIXELS),
+        ("y", "y", _PIXELS),
+    )
+    for sign in ("+", "-")
+}
+
+
+class Alignment(NamedTuple):
+    """How k difference vectors lie to the line nearest to them.
+
+    Attributes:
+      ratios: r_i = |v_i · ṽ| / |v_i|, of each: 1 on the line, 0 across it; NaN where v_i = 0.
+      direction: ṽ, of length 1, turned so that Σ_i v_i · ṽ ≥ 0.
+    """
+
+    ratios: Float[Array, "*batch k"]
+    direction: Float[Array, "*batch d"]
+
+
+def align(
+    differences: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"],
+) -> Alignment:
+    """The direction nearest to k vectors and their share in it (Choi et al. 2019, eq. 12 to 15).
+
+    ṽ is the first right-singular vector of the stacked vectors, without centring. Random vectors
+    are a reference: five standard normal ones give .462 ± .269 in R^32 and .498 ± .277 in R^16
+    (mean and standard deviation of r over 500,000 sets; the mean over 1,000 sets, as many as the
+    paper has, varies by .002 from run to run). The .311 ± .262 that the paper prints cannot come
+    from its formula: of five vectors of equal length, the mean of r² is at least 1/5.
+
+    Args:
+      differences: v_i = u(T_i(x)) − u(x), of the pose of the true class.
+
+    Raises:
+      ValueError: `differences` has no axes [k, d].
+    """
+    if differences.ndim < 2:
+        raise ValueError(
+            "differences must have axes [..., k, d] (transformations, pose), got shape "
+            f"{differences.shape}"
+        )
+    v = at_least_float32(jnp.asarray(differences))
+    direction = jnp.linalg.svd(v, full_matrices=False)[2][..., 0, :]
+    # Sums of products: a matrix product may be rounded to bfloat16 on accelerators.
+    along = jnp.sum(v * direction[..., None, :], axis=-1)
+    sign = jnp.where(jnp.sum(along, axis=-1) < 0, -1, 1)
+    return Alignment(jnp.abs(along) / safe_norm(v), direction * sign[..., None])
+
+
+def direction_cosines(
+    positive: Float[Array, "*batch d"], negative: Float[Array, "*batch d"]
+) -> Float[Array, "*batch"]:
+    """The cosine between ṽ of positive and of negative transformations (figure 4).
+
+    −1 where a pose moves back along the line on which it moved forth, 1 where both go the same
+    way, 0 where they are at right angles.
+    """
+    # Unit vectors; rounding must not put a cosine outside the histogram.
+    return jnp.clip(jnp.sum(positive * negative, axis=-1), -1, 1)
+
+
+def cosine_histogram(
+    cosines: Float[Array, "n"] | Float[np.ndarray, "n"], bins: int = 40
+) -> tuple[Int[np.ndarray, "bins"], Float[np.ndarray, "edges"]]:
+    """Counts of cosines in `bins` equal intervals of [−1, 1], and the bins + 1 edges (figure 4)."""
+    return np.histogram(cosines, bins=bins, range=(-1, 1))

@@ -1,0 +1,49 @@
+"""Semantic compactness: over how many units a factor of variation is spread (Gu et al. 2021)."""
+
+import jax.numpy as jnp
+import jax.scipy.special
+import numpy as np
+from jaxtyping import Array, Float
+
+from capsjax.functional import at_least_float32
+
+# The amounts are not published. These are affNIST's ranges, and translations that leave nearly
+# all ink of MNIST's digits on 28×28.
+AMOUNTS: dict[str, Float[np.ndarray, "9"]] = {
+    "rotation": np.linspace(-20, 20, 9),
+    "x": np.linspace(-4, 4, 9),
+    "y": np.linspace(-4, 4, 9),
+    "scale": np.linspace(0.8, 1.2, 9),
+    "shear_x": np.linspace(-0.2, 0.2, 9),
+    "shear_y": np.linspace(-0.2, 0.2, 9),
+}
+
+
+def semantic_compactness(
+    poses: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"],
+) -> Float[Array, "*batch"]:
+    """KL(Var_n ‖ uniform), in nats (Gu et al. 2021, section 3.3 and table 5).
+
+    Var_n is the variance of each of the d units over the k versions of an image, divided by the
+    sum over the units. log d where one unit alone varies, 0 where all vary alike. Table 5 has the
+    mean over the test set, for each factor of variation:
+
+      semantic_compactness(moved_poses(model, images, labels, "x", AMOUNTS["x"])).mean()
+
+    Args:
+      poses: of the true class, of each version; see `transformations.moved_poses`.
+
+    Returns:
+      One number per image; NaN where no unit varies at all.
+
+    Raises:
+      ValueError: fewer than two versions, or axes missing.
+    """
+    if poses.ndim < 2 or poses.shape[-2] < 2:
+        raise ValueError(
+            "poses must have axes [..., k, d] (versions of an image, units) with k ≥ 2, "
+            f"got shape {poses.shape}"
+        )
+    variance = jnp.var(at_least_float32(jnp.asarray(poses)), axis=-2)
+    share = variance / jnp.sum(variance, axis=-1, keepdims=True)
+    return jnp.log(poses.shape[-1]) - jnp.sum(jax.scipy.special.entr(share), axis=-1)

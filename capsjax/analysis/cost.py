@@ -1,0 +1,101 @@
+"""What a forward pass costs: parameters, memory, time (Tsai et al. 2020, figure 4)."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float, Num
+
+
+class Cost(NamedTuple):
+    """Of the scores of one batch, on the default device.
+
+    Attributes:
+      parameters: trainable numbers.
+      argument_bytes: what the program is given: parameters, statistics and images.
+      temporary_bytes: what it holds besides while it runs, as the compiler planned it.
+      seconds: of each call, in order; the first one after compiling is not among them.
+    """
+
+    parameters: int
+    argument_bytes: int
+    temporary_bytes: int
+    seconds: tuple[float, ...]
+
+    @property
+    def median_seconds(self) -> float:
+        """The median over the calls."""
+        return statistics.median(self.seconds)
+
+
+def inference_cost(
+    model: nnx.Module,
+    images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"],
+    *,
+    repeats: int = 10,
+) -> Cost:
+    """Compiles and measures `model(images).scores`, nothing else of the output.
+
+    Memory is what the compiled program says of itself, time what a clock says: on a machine that
+    does other things at once, only the former can be repeated.
+
+    Args:
+      model: a network.
+      images: one batch; the paper's has 128.
+      repeats: timed calls.
+
+    Raises:
+      ValueError: `repeats` < 1, or the images do not fit the network.
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    graphdef, state = nnx.split(model)
+
+    def scores(state: nnx.State, images: Array) -> Float[Array, "n classes"]:
+        model: Any = nnx.merge(graphdef, state)
+        model.eval()
+        return model(images).scores
+
+    arguments = jax.device_put((state, images))
+    compiled = jax.jit(scores).lower(*arguments).compile()
+    memory = compiled.memory_analysis()
+    if memory is None:
+        raise RuntimeError(f"the {jax.default_backend()} compiler does not tell its memory use")
+    seconds = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        jax.block_until_ready(compiled(*arguments))
+        seconds.append(time.perf_counter() - began)
+    return Cost(
+        parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param))),
+        argument_bytes=memory.argument_size_in_bytes,
+        temporary_bytes=memory.temp_size_in_bytes,
+        seconds=tuple(seconds[1:]),
+    )
+
+
+def costs_by_iterations(
+    build: Callable[[int], nnx.Module],
+    images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"],
+    iterations: Sequence[int] = (1, 2, 3, 4, 5),
+    *,
+    repeats: int = 10,
+) -> dict[int, Cost]:
+    """`inference_cost` of a network for each number of routing iterations (figure 4, right).
+
+    Args:
+      build: makes the network with so many iterations.
+      images: one batch; the paper's has 128.
+      iterations: numbers of iterations; the default is the paper's.
+      repeats: timed calls of each.
+
+    Raises:
+      ValueError: no iterations, one below 1, or see `inference_cost`.
+    """
+    if not iterations or min(iterations) < 1:
+        raise ValueError(f"iterations: expected one or more numbers ≥ 1, got {iterations}")
+    return {r: inference_cost(build(r), images, repeats=repeats) for r in iterations}

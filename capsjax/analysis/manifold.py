@@ -1,0 +1,131 @@
+"""Whether a representation keeps a known plane of shifts (Lin et al. 2018, section 3.2)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from flax import nnx
+from jaxtyping import Array, Float, Num
+from scipy.spatial import cKDTree
+
+from capsjax._nearest import nearest
+from capsjax.analysis.batches import in_batches, outline
+
+# Where the paper looks: the capsules after the first routing ("Cap1"), and the dense layer in
+# their place ("Linear1").
+MIDDLE = {"lin2018_capsnet": "capsules1", "lin2018_cnn": "dense1"}
+
+
+def shift_grid(max_shift: int = 4) -> Float[np.ndarray, "n 2"]:
+    """(row, column) shifts from −max_shift to max_shift, row by row: 81 of them in the paper.
+
+    In the order of the task `multimnist`'s evaluation set "shift_grid".
+    """
+    if max_shift < 1:
+        raise ValueError(f"max_shift must be at least 1 pixel, got {max_shift}")
+    shifts = np.arange(-max_shift, max_shift + 1.0)
+    return np.stack(np.meshgrid(shifts, shifts, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def representations(
+    model: nnx.Module, images: Num[np.ndarray, "n h w c"], layer: str, *, batch_size: int = 128
+) -> Float[np.ndarray, "n features"]:
+    """What `layer` makes of each image, flattened.
+
+    Args:
+      model: a network.
+      images: of the network's size, floats in [0, 1], or uint8.
+      layer: a name in the `features` that the network captures.
+      batch_size: images at a time.
+
+    Raises:
+      ValueError: the network has no such layer (the nearest is named), or the images do not fit.
+    """
+    known = outline(model, images).features
+    if layer not in known:
+        raise ValueError(f"this network has no layer {layer!r}: {nearest(layer, known)}")
+    return in_batches(_Layer(layer), model, (images,), batch_size=batch_size)
+
+
+def embed(
+    representations: Float[np.ndarray, "n features"], *, perplexity: float = 30.0, seed: int = 0
+) -> Float[np.ndarray, "n 2"]:
+    """Points in the plane with the same neighbours: scikit-learn's t-SNE, begun with PCA.
+
+    The exact method: for 81 points faster than the approximate one, for some thousands too slow.
+    The paper gives no perplexity; the default is scikit-learn's.
+
+    Raises:
+      ValueError: `perplexity` is not below the number of points (or, from scikit-learn, a number
+        is not finite).
+    """
+    from sklearn.manifold import TSNE  # takes a second to import
+
+    if not 0 < perplexity < len(representations):
+        raise ValueError(
+            f"perplexity must be positive and below the number of points, "
+            f"{len(representations)}; got {perplexity}"
+        )
+    tsne = TSNE(perplexity=perplexity, init="pca", method="exact", random_state=seed)
+    return tsne.fit_transform(np.asarray(representations, np.float32))
+
+
+def fit_to(
+    points: Float[np.ndarray, "n d"], target: Float[np.ndarray, "n d"]
+) -> Float[np.ndarray, "n d"]:
+    """`points` moved, turned, mirrored and scaled as a whole, as near as can be to `target`.
+
+    Least squares over the pairs with the same index (Procrustes): image and shift belong together.
+
+    Raises:
+      ValueError: the shapes differ, or all points are the same.
+    """
+    points, target = np.asarray(points, np.float64), np.asarray(target, np.float64)
+    if points.ndim != 2 or points.shape != target.shape:
+        raise ValueError(
+            f"points and target must have the same shape [n, d], got {points.shape} and "
+            f"{target.shape}"
+        )
+    centred, goal = points - points.mean(axis=0), target - target.mean(axis=0)
+    spread = np.sum(centred**2)
+    if not spread > 0:
+        raise ValueError("points are all the same: there is nothing to align")
+    turn, scale = scipy.linalg.orthogonal_procrustes(centred, goal)
+    return centred @ turn * (scale / spread) + target.mean(axis=0)
+
+
+def chamfer_distance(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -> float:
+    """The mean of: a's mean distance to the nearest of b, and b's to the nearest of a.
+
+    Euclidean, not squared, in the unit of the points.
+    """
+    return float((cKDTree(b).query(a)[0].mean() + cKDTree(a).query(b)[0].mean()) / 2)
+
+
+def grid_distance(
+    embedding: Float[np.ndarray, "n 2"], grid: Float[np.ndarray, "n 2"] | None = None
+) -> float:
+    """The Chamfer distance, in pixels of shift, between the grid and the embedding fitted to it.
+
+    0 if the embedding is the grid, turned, mirrored, moved and scaled in any way. The paper does
+    not say how it aligns the two, nor which variant of the distance it means: this is ours.
+
+    Args:
+      embedding: one point for each shift.
+      grid: the shifts; None for the paper's 81.
+
+    Raises:
+      ValueError: not one point for each shift.
+    """
+    if grid is None:
+        grid = shift_grid()
+    return chamfer_distance(fit_to(embedding, grid), grid)
+
+
+@dataclass(frozen=True)  # equal for the same layer: it is compiled once for each
+class _Layer:
+    name: str
+
+    def __call__(self, model: Any, images: Array) -> Array:
+        return model(images, capture=True).features[self.name].reshape(len(images), -1)

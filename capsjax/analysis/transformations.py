@@ -1,0 +1,115 @@
+"""Images moved by one factor of variation at a time: turned, shifted, scaled or slanted.
+
+| factor | amount |
+| --- | --- |
+| rotation | degrees, counter-clockwise as seen |
+| x, y | pixels to the right, pixels down |
+| scale | size, of rows and columns: 1 leaves it |
+| shear_x | columns to the right per row downwards: 1 slants by 45° |
+| shear_y | rows down per column to the right |
+
+All about the image's centre, bilinear, black outside (`capsjax.data.affine`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import lax
+from jaxtyping import Array, Float, Int, Num
+
+from capsjax._nearest import nearest
+from capsjax.analysis.batches import check_labels, in_batches, outline
+from capsjax.data.affine import affine_matrix, transform
+
+
+class Motion(NamedTuple):
+    """What `capsjax.data.affine.transform` does to an image; with leading axes, several.
+
+    Attributes:
+      matrix: from input to output points (row, column).
+      translation: rows down and columns to the right.
+    """
+
+    matrix: Float[Array, "*k 2 2"]
+    translation: Float[Array, "*k 2"]
+
+
+_HERE = (0.0, 0.0)
+
+_MOTIONS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "rotation": lambda degrees: (affine_matrix(rotation=degrees), _HERE),
+    "x": lambda pixels: (jnp.eye(2), (0.0, pixels)),
+    "y": lambda pixels: (jnp.eye(2), (pixels, 0.0)),
+    "scale": lambda size: (affine_matrix(scale=(size, size)), _HERE),
+    "shear_x": lambda slant: (affine_matrix(shear=slant), _HERE),
+    "shear_y": lambda slant: (jnp.array([[1.0, slant], [0.0, 1.0]]), _HERE),
+}
+FACTORS = tuple(_MOTIONS)
+
+
+def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> Motion:
+    """Motions by each of `amounts` of `factor`, one of `FACTORS`.
+
+    Raises:
+      ValueError: an unknown factor (the nearest is named), no amounts, one that is not finite, or
+        a scale that is not positive.
+    """
+    if factor not in FACTORS:
+        raise ValueError(f"unknown factor {factor!r}: {nearest(factor, FACTORS)}")
+    values = np.asarray(amounts, np.float32)
+    if values.ndim != 1 or not values.size or not np.isfinite(values).all():
+        raise ValueError(f"amounts: expected one or more finite numbers, got {amounts!r}")
+    if factor == "scale" and values.min() <= 0:
+        raise ValueError(f"amounts of scale must be positive, got {values.min()}")
+    matrices, translations = zip(*(_MOTIONS[factor](float(v)) for v in values), strict=True)
+    return Motion(jnp.stack(matrices), jnp.asarray(translations))
+
+
+def move(images: Num[Array, "n h w c"], motion: Motion) -> Float[Array, "n h w c"]:
+    """All images by one motion, on a canvas of their size; floats in [0, 1], or uint8."""
+    size = (images.shape[1], images.shape[2])
+    return jax.vmap(lambda image: transform(image, *motion, size))(images)
+
+
+def moved_poses(
+    model: nnx.Module,
+    images: Num[np.ndarray, "n h w c"],
+    labels: Int[np.ndarray, "n"],
+    factor: str,
+    amounts: Sequence[float] | Float[np.ndarray, "k"],
+    *,
+    batch_size: int = 128,
+) -> Float[np.ndarray, "n k d"]:
+    """The pose of each image's true class, for the image moved by each of `amounts`.
+
+    Of a network whose units belong to no class (ConvNet-R), the group of units in the class's
+    place.
+
+    Args:
+      model: a network with class poses.
+      images: of the network's size, floats in [0, 1], or uint8.
+      labels: true classes.
+      factor: see `motions`.
+      amounts: see `motions`.
+      batch_size: images at a time; the amounts are gone through one by one.
+
+    Raises:
+      ValueError: the network has no class poses, the arrays do not fit it, or see `motions`.
+    """
+    every = motions(factor, amounts)
+    poses = outline(model, images).poses
+    if poses is None:
+        raise ValueError(f"this {type(model).__name__} has no class poses to look at")
+    check_labels(labels, images, poses.shape[1])
+    return in_batches(_true_poses, model, (images, labels), every, batch_size=batch_size)
+
+
+def _true_poses(model: Any, images: Array, labels: Array, every: Motion) -> Array:
+    def poses(motion: Motion) -> Float[Array, "n d"]:
+        return model(move(images, motion)).poses[jnp.arange(len(labels)), labels]
+
+    return jnp.swapaxes(lax.map(poses, every), 0, 1)

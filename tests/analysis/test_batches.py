@@ -1,0 +1,66 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from capsjax.analysis.batches import in_batches, outline
+from capsjax.models import Output
+
+
+class Scaled(nnx.Module):
+    """Multiplies; in training mode it would do it wrong."""
+
+    def __init__(self):
+        self.factor = nnx.Param(jnp.float32(2))
+        self.norm = nnx.BatchNorm(1, rngs=nnx.Rngs(0), epsilon=0.0)
+
+    def __call__(self, images, *, capture=False):
+        scores = self.norm(images.reshape(len(images), -1)[:, :1]) * self.factor[...]
+        return Output(scores, features={"scores": scores} if capture else {})
+
+
+calls = []
+
+
+def scores(model, images, offset):
+    calls.append(images.shape)  # once for each program
+    return {"scores": model(images).scores + offset}
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 5, 7, 100])
+def test_batches_change_nothing(batch_size):
+    images = np.arange(7, dtype=np.float32).reshape(7, 1, 1, 1)
+    model = Scaled()
+    result = in_batches(scores, model, (images,), jnp.float32(0.5), batch_size=batch_size)
+    assert isinstance(result["scores"], np.ndarray)
+    np.testing.assert_allclose(result["scores"][:, 0], np.arange(7) * 2 + 0.5)
+    assert not model.norm.use_running_average, "the network itself is not changed"
+
+
+def test_one_program_for_all_batches_and_states():
+    model = Scaled()
+    calls.clear()
+    images = np.zeros((11, 1, 1, 1), np.float32)
+    in_batches(scores, model, (images,), jnp.float32(0), batch_size=4)
+    model.factor.set_value(jnp.float32(3))
+    in_batches(scores, model, (images[:9],), jnp.float32(1), batch_size=4)
+    assert calls == [(4, 1, 1, 1)]
+
+
+def test_outline_computes_nothing():
+    shapes = outline(Scaled(), np.zeros((100, 1, 1, 1), np.float32))
+    assert shapes.scores.shape == (1, 1)
+    assert set(shapes.features) == {"scores"}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "batch_size", "match"),
+    [
+        ((np.zeros((0, 1, 1, 1)),), 1, "at least 1; got lengths 0"),
+        ((np.zeros((2, 1, 1, 1)), np.zeros(3)), 1, "got lengths 2, 3"),
+        ((np.zeros((2, 1, 1, 1)),), 0, "batch_size must be at least 1, got 0"),
+    ],
+)
+def test_bad_input(arrays, batch_size, match):
+    with pytest.raises(ValueError, match=match):
+        in_batches(scores, Scaled(), arrays, batch_size=batch_size)
