@@ -17,7 +17,7 @@ def add_which(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """--dataset, --split, --data_dir and --batch_size: what to evaluate on, and how."""
+    """What to evaluate on, and how."""
     parser.add_argument(
         "--dataset", metavar="NAME", help="default: the one that the network was trained on"
     )
@@ -27,11 +27,23 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
     )
+    add_device_budget(parser)
     parser.add_argument(
         "--batch_size",
         type=int,
         metavar="N",
         help="images at a time, divided over the devices; default: 128 per device",
+    )
+
+
+def add_device_budget(parser: argparse.ArgumentParser) -> None:
+    """--device_budget_mb: when images are not to be put on the device all at once."""
+    parser.add_argument(
+        "--device_budget_mb",
+        type=float,
+        default=2048.0,
+        metavar="MB",
+        help="images that take more when decoded are fed in batches; default: 2048",
     )
 
 

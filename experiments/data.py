@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
     )
+    _cli.add_device_budget(parser)
     return parser
 
 
@@ -69,7 +70,12 @@ def main(args: argparse.Namespace) -> None:
         raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
     from capsjax.data import tasks
 
-    task = tasks.create(args.name, data_dir=args.data_dir, **options(args.name, args.option))
+    task = tasks.create(
+        args.name,
+        data_dir=args.data_dir,
+        device_budget_mb=args.device_budget_mb,
+        **options(args.name, args.option),
+    )
     examples = training_set(task) if args.set == "train" else task.evaluation_set(args.set)
     if not len(examples):
         raise ValueError(f"{args.name}: the set {args.set!r} is empty")

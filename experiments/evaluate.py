@@ -107,7 +107,13 @@ def score(
 
     from capsjax.training import scoring
 
-    data = scoring.evaluation_data(checkpoint.config, args.dataset, args.split, args.data_dir)
+    data = scoring.evaluation_data(
+        checkpoint.config,
+        args.dataset,
+        args.split,
+        args.data_dir,
+        device_budget_mb=args.device_budget_mb,
+    )
     devices = jax.local_devices()
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=len(data.examples))

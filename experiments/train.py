@@ -23,6 +23,12 @@ WORKDIR = flags.DEFINE_string(
 DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "Prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's."
 )
+DEVICE_BUDGET_MB = flags.DEFINE_float(
+    "device_budget_mb",
+    2048.0,
+    "Images of a split that take more than this many MB when decoded stay on the host or in their "
+    "files and are fed to the devices in batches. The examples are the same.",
+)
 
 
 def main(argv: list[str]) -> None:
@@ -33,7 +39,12 @@ def main(argv: list[str]) -> None:
     from capsjax.training import loop, signals
 
     try:
-        loop.train(CONFIG.value, WORKDIR.value, data_dir=DATA_DIR.value)
+        loop.train(
+            CONFIG.value,
+            WORKDIR.value,
+            data_dir=DATA_DIR.value,
+            device_budget_mb=DEVICE_BUDGET_MB.value,
+        )
     except signals.Interrupted as stop:
         print(f"{stop}. The same command goes on from there.")
         sys.exit(128 + stop.signum)

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from capsjax.data.dataset import Examples
+from capsjax.data.stored import Stored
 
 # Part of every fingerprint: raise it when the layout of entries or the decoding changes.
 VERSION = 1
@@ -36,14 +37,15 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
     Args:
       key: what is cached and where it lies; one key has one entry.
       fingerprint: the state of the source; an entry with another one is out of date.
-      build: makes the examples.
+      build: makes the examples; `Stored` images stay where they are.
     """
     fingerprint = f"{VERSION}; {fingerprint}"
     path = cache_dir() / "datasets" / _file_name(key)
     examples = _read(path, fingerprint)
     if examples is None:
         examples = build()
-        _write(path, fingerprint, examples)
+        if not isinstance(examples.images, Stored):
+            _write(path, fingerprint, examples, examples.images)
     return examples
 
 
@@ -74,7 +76,7 @@ def _read(path: Path, fingerprint: str) -> Examples | None:
         return None
 
 
-def _write(path: Path, fingerprint: str, examples: Examples) -> None:
+def _write(path: Path, fingerprint: str, examples: Examples, images: np.ndarray) -> None:
     """Writes an entry so that readers see the old one or the whole new one."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -83,7 +85,7 @@ def _write(path: Path, fingerprint: str, examples: Examples) -> None:
             with temporary.open("xb") as file:
                 np.savez(
                     file,
-                    images=examples.images,
+                    images=images,
                     labels=examples.labels,
                     class_names=np.asarray(examples.class_names, dtype=np.str_),
                     fingerprint=np.asarray(fingerprint),

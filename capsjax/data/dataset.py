@@ -3,29 +3,31 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int32, UInt8
+from jaxtyping import Int32
+
+from capsjax.data.stored import Images, Stored
 
 
 class Examples(NamedTuple):
     """One split's decoded arrays, as a source reads them and the cache keeps them."""
 
-    images: UInt8[np.ndarray, "n h w c"]
+    images: Images
     labels: Int32[np.ndarray, "n"]
     class_names: tuple[str, ...]
 
 
 class Dataset(NamedTuple):
-    """One split of an image classification set, decoded and in memory.
+    """One split of an image classification set.
 
     Attributes:
-      images: uint8 [N, H, W, C].
+      images: uint8 [N, H, W, C]; an array, or `Stored` if they were too many for it.
       labels: int32 [N], each in [0, num_classes).
       class_names: one name per class.
       name: the name it was asked for by, such as "mnist" or "folder:PATH".
       split: the split it was asked for by.
     """
 
-    images: UInt8[np.ndarray, "n h w c"]
+    images: Images
     labels: Int32[np.ndarray, "n"]
     class_names: tuple[str, ...]
     name: str
@@ -37,7 +39,7 @@ class Dataset(NamedTuple):
 
 
 def checked(
-    images: np.ndarray, labels: np.ndarray, class_names: tuple[str, ...], where: str
+    images: np.ndarray | Stored, labels: np.ndarray, class_names: tuple[str, ...], where: str
 ) -> Examples:
     """`images` and `labels` as `Examples`, or a ValueError that says what is wrong with them.
 
@@ -52,7 +54,7 @@ def checked(
             f"{where}: images are {images.dtype}, expected uint8 (0 to 255); "
             "scale and convert them first, e.g. np.round(255 * images).astype(np.uint8)"
         )
-    if images.ndim == 3:
+    if isinstance(images, np.ndarray) and images.ndim == 3:
         images = images[..., None]
     if images.ndim != 4:
         raise ValueError(

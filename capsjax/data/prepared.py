@@ -7,13 +7,18 @@ where images are decoded or a set is prepared: on a cache hit it is not needed.
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int, UInt8
 
 from capsjax.data.dataset import Examples, checked
 from capsjax.data.progress import track
+from capsjax.data.stored import Stored
 
 _NAME = re.compile(r"(?P<name>\w+)(/(?P<config>[\w.+-]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -68,14 +73,60 @@ class Prepared:
           ValueError: not an image classification set, images of different sizes or types, a
             file format without random access, or record files that are missing or damaged.
         """
-        where = f"{self.where}, split {split!r}"
-        try:
-            return checked(*_decode(self.where, split, where), where)
-        except (RuntimeError, OSError) as error:  # array_record's and PIL's
-            raise ValueError(
-                f"{where}: files are missing or damaged ({error}); copy them or prepare the "
-                "dataset again"
-            ) from error
+        with _reading(where := self._name(split)):
+            records = _open(self.where, split, where)
+            count = len(records.source)
+            images = np.empty((count, *records.image_shape), records.dtype)
+            labels = np.empty(count, np.int64)
+            examples = _in_order(records.source)
+            for i, example in enumerate(track(examples, f"decoding {records.name}", count)):
+                images[i] = _image(example, i, records, where)
+                labels[i] = example[records.label_key]
+            return checked(images, labels, records.class_names, where)
+
+    def decoded_bytes(self, split: str) -> int:
+        """The memory that the images of a split take when decoded; only the first one is."""
+        with _reading(where := self._name(split)):
+            records = _open(self.where, split, where)
+            return len(records.source) * int(np.prod(records.image_shape))
+
+    def read_labels(self, split: str) -> Examples:
+        """All labels, and of the images only the first."""
+        with _reading(where := self._name(split)):
+            records = _open(self.where, split, where)
+            count = len(records.source)
+            labels = np.empty(count, np.int64)
+            examples = _in_order(records.labels())
+            for i, example in enumerate(track(examples, f"labels of {records.name}", count)):
+                labels[i] = example[records.label_key]
+            first = records.source[0][records.image_key][None]
+            return Examples(first, labels.astype(np.int32), records.class_names)
+
+    def stored(self, split: str, head: Examples) -> Examples:
+        """A split whose images stay in the files; raises ValueError as `read`, some of it later.
+
+        Args:
+          split: its name.
+          head: what `read_labels` gives.
+        """
+        where = self._name(split)
+        records = cache(lambda: _open(self.where, split, where))
+
+        def read(places: Int[np.ndarray, "m"]) -> UInt8[np.ndarray, "m h w c"]:
+            with _reading(where):
+                examples = records().source.__getitems__(places.tolist())
+                images = [
+                    _image(example, place, records(), where)
+                    for place, example in zip(places, examples, strict=True)
+                ]
+                return np.stack(images)
+
+        images = Stored(read, head.images.shape[1:], np.arange(len(head.labels)))
+        checked(head.images, head.labels[:1], head.class_names, where)  # the kind of image
+        return checked(images, head.labels, head.class_names, where)
+
+    def _name(self, split: str) -> str:
+        return f"{self.where}, split {split!r}"
 
 
 def find(name: str, directories: list[Path]) -> Prepared | None:
@@ -129,10 +180,31 @@ def _configs(base: Path) -> list[str]:
     return sorted({info.parents[1].name for info in base.glob("*/*/dataset_info.json")})
 
 
-def _decode(
-    directory: str, split: str, where: str
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Images, labels and class names, unchecked but for the size of the images."""
+class _Records(NamedTuple):
+    """A split's examples as TFDS gives them, decoded when they are indexed."""
+
+    source: Any
+    name: str
+    image_key: str
+    label_key: str
+    class_names: tuple[str, ...]
+    image_shape: tuple[int, ...]
+    dtype: np.dtype
+    labels: Callable[[], Any]  # the same without decoding images
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, OSError) as error:  # array_record's and PIL's
+        raise ValueError(
+            f"{where}: files are missing or damaged ({error}); copy them or prepare the "
+            "dataset again"
+        ) from error
+
+
+def _open(directory: str, split: str, where: str) -> _Records:
     import tensorflow_datasets as tfds
 
     builder = tfds.builder_from_directory(directory)
@@ -144,26 +216,40 @@ def _decode(
             f"{where}: the files are in the format {builder.info.file_format.value}, which takes "
             "TensorFlow to read; prepare the dataset again with file_format='array_record'"
         ) from error
-    count = len(source)
-    if count == 0:
+    if len(source) == 0:
         raise ValueError(f"{where}: there are no examples in it")
     first = source[0][image_key]
-    images = np.empty((count, *first.shape), first.dtype)
-    labels = np.empty(count, np.int64)
-    for i, example in enumerate(track(_examples(source), f"decoding {builder.info.name}", count)):
-        image = example[image_key]
-        if image.shape != first.shape:
-            raise ValueError(
-                f"{where}: image {i} has [H, W, C] = {list(image.shape)} and the first has "
-                f"{list(first.shape)}; expected images of one size: write resized ones into a "
-                "folder and load folder:PATH"
-            )
-        images[i] = image
-        labels[i] = example[label_key]
-    return images, labels, tuple(builder.info.features[label_key].names)
+    return _Records(
+        source,
+        builder.info.name,
+        image_key,
+        label_key,
+        tuple(builder.info.features[label_key].names),
+        first.shape,
+        first.dtype,
+        lambda: builder.as_data_source(
+            split=split,
+            decoders={
+                key: tfds.decode.SkipDecoding()
+                for key, feature in builder.info.features.items()
+                if isinstance(feature, tfds.features.Image)
+            },
+        ),
+    )
 
 
-def _examples(source) -> Iterator[dict]:
+def _image(example: dict[str, Any], place: int, records: _Records, where: str) -> np.ndarray:
+    image = example[records.image_key]
+    if image.shape != records.image_shape:
+        raise ValueError(
+            f"{where}: image {place} has [H, W, C] = {list(image.shape)} and the first has "
+            f"{list(records.image_shape)}; expected images of one size: write resized ones into a "
+            "folder and load folder:PATH"
+        )
+    return image
+
+
+def _in_order(source: Any) -> Iterator[dict[str, Any]]:
     """All examples in order; read in batches, which costs a third less than one by one."""
     for start in range(0, len(source), _BATCH):
         yield from source.__getitems__(range(start, min(start + _BATCH, len(source))))

@@ -12,6 +12,7 @@ from capsjax.data.digits import Digits
 from capsjax.data.folder import Folder
 from capsjax.data.npz import Npz
 from capsjax.data.preparing import prepare
+from capsjax.data.stored import exceeds, within
 
 BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
@@ -37,7 +38,13 @@ def names() -> tuple[str, ...]:
     return BUILT_IN
 
 
-def load(name: str, split: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
+def load(
+    name: str,
+    split: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    device_budget_mb: float | None = None,
+) -> Dataset:
     """Loads one split of an image classification set into memory.
 
     Decoded images are cached on disk (`capsjax.data.cache`), so that only the first load of a
@@ -52,6 +59,9 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None = None) 
       data_dir: the directory that holds prepared TFDS datasets. None means the directories in
         the environment variable CAPSJAX_DATA_DIR (separated as in PATH), then TFDS's default.
         Only TFDS datasets are looked for there.
+      device_budget_mb: images that take more than so many MB (of 2**20 bytes) when decoded come
+        as `capsjax.data.stored.Stored`, which is fed to a device in batches. Those of a TFDS set
+        stay in their files, and only the labels are read. None: everything into memory.
 
     Returns:
       A `Dataset` of images uint8 [N, H, W, C] and labels int32 [N].
@@ -67,13 +77,26 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None = None) 
         raise ValueError(
             f"split: {name!r} has no split {split!r}; expected one of {', '.join(source.splits)}"
         )
+    examples = _read(source, split, device_budget_mb)
+    images = within(examples.images, device_budget_mb)
+    return Dataset(images, *examples[1:], name=name, split=split)
+
+
+def _read(source: Source, split: str, device_budget_mb: float | None) -> Examples:
     fingerprint = source.fingerprint(split)
     if fingerprint is None:
-        examples = source.read(split)
-    else:
-        key = f"{source.where} {split}"
-        examples = cached(key, fingerprint, lambda: source.read(split))
-    return Dataset(*examples, name=name, split=split)
+        return source.read(split)
+    key = f"{source.where} {split}"
+
+    def build() -> Examples:
+        if device_budget_mb is None or not isinstance(source, prepared.Prepared):
+            return source.read(split)
+        if not exceeds(source.decoded_bytes(split), device_budget_mb):
+            return source.read(split)
+        head = cached(f"{key} labels", fingerprint, lambda: source.read_labels(split))
+        return source.stored(split, head)
+
+    return cached(key, fingerprint, build)
 
 
 def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:

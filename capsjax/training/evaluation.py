@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from capsjax.data.accuracy import Rule, right
 from capsjax.data.tasks import EvaluationSet
 from capsjax.models import ScoreKind
-from capsjax.training.parallel import on_devices, replicate
+from capsjax.training import feed
+from capsjax.training.parallel import on_devices
 from capsjax.training.step import Batches, evaluate_batch
 
 
@@ -27,27 +28,31 @@ def scorer(
 ) -> Callable[[nnx.State, nnx.State], Float[np.ndarray, "n classes"]]:
     """A function from (params, rest) to the scores of all `examples`, in order.
 
-    It is compiled once and holds their source arrays on the devices. `progress` is told the
-    number of images done.
+    It is compiled once and holds their source arrays on the devices, or feeds them in batches where
+    they are `Stored`. `progress` is told the number of images done.
     """
     num = len(examples)
     # No larger than needed: a small split must not be padded to a large batch.
     rounded_up = -(-num // len(devices)) * len(devices)
     batches = Batches(num, min(batch_size, rounded_up), len(devices))
-    arrays = replicate(examples.arrays, devices)
+    count = -(-num // batches.batch_size)
+    source = feed.for_evaluation(examples, batches, devices)
     run = on_devices(
         partial(evaluate_batch, graphdef=graphdef, examples=examples, batches=batches),
         devices,
-        4,
+        5,
+        divided=(4,),
     )
 
     def scores(params: nnx.State, rest: nnx.State) -> Float[np.ndarray, "n classes"]:
         parts = []
-        for start in range(0, num, batches.batch_size):
-            parts.append(run(params, rest, arrays, np.int32(start)))
-            if start:  # one batch ahead, so that the device never waits for the host
-                parts[-2] = np.asarray(parts[-2])
-                progress(start)
+        with source.running(0, count) as at:
+            for number in range(count):
+                fed, _ = at(number)
+                parts.append(run(params, rest, source.arrays, np.int32(number), fed))
+                if number:  # one batch ahead, so that the device never waits for the host
+                    parts[-2] = np.asarray(parts[-2])
+                    progress(number * batches.batch_size)
         progress(num)
         return np.concatenate([np.asarray(part) for part in parts])[:num]
 

@@ -11,8 +11,9 @@ import ml_collections
 import numpy as np
 
 from capsjax.data import tasks
+from capsjax.data.stored import DEVICE_BUDGET_MB, Stored
 from capsjax.training import config as configs
-from capsjax.training import evaluation, objective, optimizers, signals, workdir
+from capsjax.training import evaluation, feed, objective, optimizers, signals, workdir
 from capsjax.training.checkpoints import Checkpoints, build_model
 from capsjax.training.display import Display, console
 from capsjax.training.metrics import Diverged, History, Writer
@@ -38,6 +39,7 @@ def train(
     directory: str | Path,
     *,
     data_dir: str | None = None,
+    device_budget_mb: float | None = DEVICE_BUDGET_MB,
     devices: Sequence[jax.Device] | None = None,
 ) -> Result:
     """Trains what `config` describes; goes on where an earlier call in `directory` stopped.
@@ -46,6 +48,8 @@ def train(
       config: see `capsjax.training.config.default`.
       directory: for the config, metrics and checkpoints.
       data_dir: as for `capsjax.data.load`.
+      device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
+        on the host or in their files and are fed to the devices. The examples are the same.
       devices: all by default; each batch is divided over them.
 
     Raises:
@@ -75,7 +79,7 @@ def train(
                 f"training.{key} must be one of {', '.join(known)}, got {config.training[key]!r}"
             )
 
-    task = tasks.create(**config.data, data_dir=data_dir)
+    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     batches = Batches(len(task.train.labels), batch_size, len(devices))
     if not batches.per_epoch:
         raise ValueError(
@@ -99,6 +103,11 @@ def train(
         f"{batches.num_examples:,} images to train on, {len(task.validation):,} held out. "
         f"{len(devices)} × {devices[0].device_kind}."
     )
+    if isinstance(task.train.images, Stored):
+        terminal.print(
+            f"The images take {task.train.images.nbytes / 2**20:,.1f} MB, more than "
+            "device_budget_mb: they are fed from the host."
+        )
     workdir.claim(directory, config)
     with Checkpoints(directory, keep=config.checkpoints.keep) as saver:
         history = History()
@@ -125,9 +134,9 @@ def train(
             update=update_step,
             capacity=MAX_STEPS_PER_DISPATCH,
         )
-        dispatch = on_devices(program, devices, 4, donate=(0,))
+        dispatch = on_devices(program, devices, 5, donate=(0,), divided=(4,))
         validate = _validator(eval_graphdef, task, batch_size, devices)
-        arrays = replicate(task.train, devices)
+        source = feed.for_training(task, batches, jax.random.key(config.seed), devices)
         key = replicate(jax.random.key(config.seed), devices)
         state = replicate(state, devices)
         with (
@@ -135,16 +144,19 @@ def train(
             Writer(directory, history) as writer,
             Display(terminal, first=step, total=total, batch_size=batch_size) as display,
             signals.received() as received,
+            source.running(step, total) as at,
         ):
             # No step at all: this compiles.
-            state, _ = jax.block_until_ready(dispatch(state, arrays, key, np.int32(0)))
+            fed, _ = at(step)
+            state, _ = jax.block_until_ready(dispatch(state, source.arrays, key, np.int32(0), fed))
             display.restart_clock()
             count = 1
             while step < total and not received:
                 epoch = step // batches.per_epoch + 1
-                count = min(count, epoch * batches.per_epoch - step)
                 began = time.monotonic()
-                state, record = dispatch(state, arrays, key, np.int32(count))
+                fed, end = at(step)
+                count = min(count, epoch * batches.per_epoch - step, end - step)
+                state, record = dispatch(state, source.arrays, key, np.int32(count), fed)
                 record = {name: np.asarray(values)[:count] for name, values in record.items()}
                 seconds = time.monotonic() - began
                 try:

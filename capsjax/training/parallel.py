@@ -14,6 +14,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from capsjax.training.step import DEVICES
 
+Devices = Sequence[jax.Device]
+
 
 def check_batch_size(batch_size: int, num_devices: int) -> None:
     """Raises ValueError unless the devices can share a batch evenly."""
@@ -32,6 +34,17 @@ def replicate(tree: Any, devices: Sequence[jax.Device]) -> Any:
     return jax.device_put(tree, sharding)
 
 
+def of_this_process(devices: Sequence[jax.Device]) -> list[int]:
+    """The numbers of those `devices` that belong to this process."""
+    return [n for n, d in enumerate(devices) if d.process_index == jax.process_index()]
+
+
+def divide(tree: Any, devices: Sequence[jax.Device]) -> Any:
+    """Puts `tree[n]` on the n-th of this process's `devices`, for every array in it."""
+    local = [devices[n] for n in of_this_process(devices)]
+    return jax.device_put(tree, NamedSharding(Mesh(local, (DEVICES,)), PartitionSpec(DEVICES)))
+
+
 def set_training(model: nnx.Module) -> None:
     """Puts `model` in training mode, batch statistics taken over the batch of all devices."""
     model.train()
@@ -44,25 +57,28 @@ def on_devices(
     num_args: int,
     *,
     donate: tuple[int, ...] = (),
+    divided: tuple[int, ...] = (),
 ) -> Callable[..., Any]:
     """`function`, which may use collectives over `DEVICES`, compiled to run on all `devices`.
 
     Its outputs must be the same on all of them.
 
     Args:
-      function: of `num_args` replicated arguments.
+      function: of `num_args` arguments, replicated but for those in `divided`.
       devices: where to run.
       num_args: number of arguments.
       donate: arguments whose memory the result may take.
+      divided: arguments that `divide` made; the function sees its device's part.
     """
     mapped = jax.pmap(
         # pmap wants one mapped argument; the place of a device is lax.axis_index.
         lambda _, *args: function(*args),
         axis_name=DEVICES,
-        in_axes=(0, *[None] * num_args),
+        # A tuple, because pmap mistakes flat axes for those of leaves where as many leaves come.
+        in_axes=((0,), *(0 if n in divided else None for n in range(num_args))),
         out_axes=None,
         devices=devices,
         donate_argnums=tuple(n + 1 for n in donate),
     )
-    places = np.arange(sum(d.process_index == jax.process_index() for d in devices))
-    return lambda *args: mapped(places, *args)
+    places = np.arange(len(of_this_process(devices)))
+    return lambda *args: mapped((places,), *args)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from capsjax.data import load, tasks
 from capsjax.data.accuracy import Rule, top
+from capsjax.data.stored import DEVICE_BUDGET_MB
 from capsjax.training import evaluation
 from capsjax.training.checkpoints import Checkpoint
 from capsjax.training.parallel import check_batch_size, replicate
@@ -47,6 +48,7 @@ def evaluation_data(
     name: str | None,
     split: str,
     data_dir: str | os.PathLike[str] | None = None,
+    device_budget_mb: float | None = DEVICE_BUDGET_MB,
 ) -> EvaluationData:
     """The split of a data set, unchanged, or the evaluation set of a generated task.
 
@@ -55,17 +57,18 @@ def evaluation_data(
       name: of the set or task; None for the one that the network was trained on.
       split: of the set, or the name of an evaluation set of the task.
       data_dir: as for `capsjax.data.load`.
+      device_budget_mb: as for `capsjax.training.loop.train`.
 
     Raises:
       ValueError, FileNotFoundError: what `tasks.create`, `evaluation_set` and `load` raise.
     """
     name = name or config.data.name
     if name not in tasks.generated():
-        dataset = load(name, split, data_dir)
+        dataset = load(name, split, data_dir, device_budget_mb=device_budget_mb)
         examples = tasks.as_it_is(dataset)
         return EvaluationData(name, split, dataset.class_names, examples, top(1), False)
     own = dict(config.data) if name == config.data.name else {"name": name}
-    task = tasks.create(**own, data_dir=data_dir)
+    task = tasks.create(**own, data_dir=data_dir, device_budget_mb=device_budget_mb)
     examples = task.evaluation_set(split)
     return EvaluationData(name, split, task.class_names, examples, task.rule, task.multi_label)
 

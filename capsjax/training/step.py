@@ -4,18 +4,18 @@ Collectives run over the named axis `DEVICES`; `parallel` alone knows how that a
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from capsjax.data.tasks import Arrays, EvaluationSet, Example, Task
+from capsjax.data.tasks import EACH, Arrays, EvaluationSet, Example, Present, Task
 from capsjax.models import Output
 from capsjax.training.objective import Metrics, Objective
 from capsjax.training.state import TrainState
@@ -70,16 +70,59 @@ class Batches(NamedTuple):
     def per_epoch(self) -> int:
         return self.num_examples // self.batch_size
 
-    def order(self, key: PRNGKeyArray, step: Int[Array, ""]) -> Int[Array, "examples"]:
-        """The order of the epoch that `step` belongs to."""
-        return jax.random.permutation(
-            jax.random.fold_in(key, step // self.per_epoch), self.num_examples
-        )
+    def order(self, key: PRNGKeyArray, epoch: Int[Array, ""]) -> Int[Array, "examples"]:
+        """The order of an epoch, counted from 0."""
+        return jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
+
+    def places(self, step: Any, slots: Any) -> Any:
+        """Where in the order of its epoch the examples of a step are; of arrays of any kind."""
+        return step % self.per_epoch * self.batch_size + slots
+
+    def in_order(self, number: Int[Array, ""], slots: Int[Array, "*local"]) -> Int[Array, "*local"]:
+        """The examples of batch `number` without an order, the last one repeated at the end."""
+        return jnp.minimum(number * self.batch_size + slots, self.num_examples - 1)
 
     def slots(self) -> Int[Array, "local"]:
         """The places in the global batch that belong to this device."""
+        return self.slots_of(lax.axis_index(DEVICES))
+
+    def slots_of(self, device: Int[Array, ""] | int) -> Int[Array, "local"]:
+        """The places in the global batch that belong to device number `device`."""
         local = self.batch_size // self.num_devices
-        return lax.axis_index(DEVICES) * local + jnp.arange(local)
+        return device * local + jnp.arange(local)
+
+
+class Fed(NamedTuple):
+    """The source images of some consecutive steps, as they lie on a device: its share alone.
+
+    Attributes:
+      first: the number of the first of the steps.
+      indices: of each step's examples, from the order of the epoch.
+      images: of each step and example.
+    """
+
+    first: Int[Array, ""] | Int[np.ndarray, ""]
+    indices: Int[Array, "steps local"] | Int[np.ndarray, "steps local"]
+    images: Present
+
+    def at(self, step: Int[Array, ""], arrays: Arrays) -> tuple[Int[Array, "local"], Arrays]:
+        """The indices of the examples of one step, and source arrays for vmap over `EACH`."""
+        i = step - self.first
+        indices, images = jax.tree.map(lambda x: x[i], (self.indices, self.images))
+        return indices, Arrays(images, arrays.labels)
+
+
+def example_keys(
+    key: PRNGKeyArray, step: Int[Array, ""], slots: Int[Array, "*local"]
+) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+    """For the data and for the model, one each for the examples in these slots of a step.
+
+    By slot in the global batch, so that examples do not depend on the device count.
+    """
+    of_step = jax.random.fold_in(key, step)
+    keys = jax.vmap(lambda slot: jax.random.split(jax.random.fold_in(of_step, slot)))(slots)
+    for_data, for_model = jnp.unstack(keys, axis=1)
+    return for_data, for_model
 
 
 def run_steps(
@@ -87,6 +130,7 @@ def run_steps(
     arrays: Arrays,
     key: PRNGKeyArray,
     count: Int[Array, ""],
+    fed: Fed | None = None,
     *,
     task: Task,
     batches: Batches,
@@ -99,19 +143,23 @@ def run_steps(
     runs whatever the number of steps, so where a run was interrupted cannot change its numbers.
     (A `lax.scan` would be compiled anew for each length, and the compiler rounds differently
     for each.) The last `capacity - count` metrics are zeros.
+
+    With `fed`, which must hold these steps, only the labels of `arrays` are used.
     """
     order_key, example_key = jax.random.split(key)
-    order = batches.order(order_key, state.step)
     slots = batches.slots()
+    if fed is None:
+        order = batches.order(order_key, state.step // batches.per_epoch)
 
     def draw(step):
-        place = step % batches.per_epoch * batches.batch_size + slots
-        indices = order[place]
-        # By slot in the global batch, so that examples do not depend on the device count.
-        keys = jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(example_key, step)))(slots)
-        for_data, for_model = jnp.unstack(jax.vmap(jax.random.split)(keys), axis=1)
-        example = jax.vmap(task.training_example, in_axes=(0, None, 0))
-        return example(for_data, arrays, indices), for_model
+        for_data, for_model = example_keys(example_key, step, slots)
+        if fed is None:
+            indices = order[batches.places(step, slots)]
+            example = jax.vmap(task.training_example, in_axes=(0, None, 0))
+            return example(for_data, arrays, indices), for_model
+        indices, each = fed.at(step, arrays)
+        example = jax.vmap(task.training_example, in_axes=(0, EACH, 0))
+        return example(for_data, each, indices), for_model
 
     def body(i, carry):
         state, record = carry
@@ -127,17 +175,24 @@ def evaluate_batch(
     params: nnx.State,
     rest: nnx.State,
     arrays: Arrays,
-    start: Int[Array, ""],
+    number: Int[Array, ""],
+    fed: Fed | None = None,
     *,
     graphdef: nnx.GraphDef,
     examples: EvaluationSet,
     batches: Batches,
 ) -> Float[Array, "batch classes"]:
-    """The class scores of the batch that begins at `start`, each device doing its part.
+    """The class scores of batch `number`, each device doing its part.
 
     Beyond the end the last example is repeated; the caller drops those rows.
+
+    With `fed`, which must hold this batch, only the labels of `arrays` are used.
     """
-    indices = jnp.minimum(start + batches.slots(), batches.num_examples - 1)
-    batch = jax.vmap(examples.example, in_axes=(None, 0))(arrays, indices)
+    if fed is None:
+        indices = batches.in_order(number, batches.slots())
+        batch = jax.vmap(examples.example, in_axes=(None, 0))(arrays, indices)
+    else:
+        indices, each = fed.at(number, arrays)
+        batch = jax.vmap(examples.example, in_axes=(EACH, 0))(each, indices)
     output: Output = nnx.merge(graphdef, params, rest)(batch.image)
     return lax.all_gather(output.scores, DEVICES, tiled=True)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 import capsjax.data
+from capsjax.data.stored import Stored
 from tests.data.small_datasets import CLASSES, png, random_images, tiny_examples, write_tfds
 
 
@@ -25,6 +26,32 @@ def test_reads_a_set_that_tfds_does_not_know(data_dir):
     np.testing.assert_array_equal(extra.images, random_images(1, seed=2))
     with pytest.raises(ValueError, match="no split 'val'; expected one of train, test, extra"):
         capsjax.data.load("tiny", "val", data_dir)
+
+
+def test_a_set_above_the_budget_stays_in_its_files(data_dir, cache_dir):
+    write_tfds(data_dir, splits={"train": tiny_examples(7), "test": tiny_examples(3, seed=1)})
+    budget = 7 * 30 / 2**20  # 6×5 pixels
+    for _ in range(2):  # the second time with labels from the cache
+        train = capsjax.data.load("tiny", "train", data_dir, device_budget_mb=0.99 * budget)
+        assert isinstance(train.images, Stored)
+        assert train.images.shape == (7, 6, 5, 1)
+        assert train.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
+        assert train.class_names == CLASSES
+        indices = np.array([[6, 0, 3], [3, 1, 5]])
+        np.testing.assert_array_equal(train.images[indices], random_images(7)[indices])
+    (entry,) = (cache_dir / "datasets").iterdir()
+    assert np.load(entry)["images"].shape == (1, 6, 5, 1)
+    whole = capsjax.data.load("tiny", "train", data_dir, device_budget_mb=1.01 * budget)
+    np.testing.assert_array_equal(whole.images, random_images(7))
+
+
+def test_an_odd_image_of_a_large_set_is_found_when_it_is_read(data_dir):
+    examples = tiny_examples(3) + tiny_examples(1, size=(7, 5))
+    write_tfds(data_dir, splits={"train": examples})
+    images = capsjax.data.load("tiny", "train", data_dir, device_budget_mb=0).images
+    np.testing.assert_array_equal(images[np.arange(3)], random_images(3))
+    with pytest.raises(ValueError, match=r"image 3 has \[H, W, C\] = \[7, 5, 1\] and the first"):
+        images[np.array([0, 3])]
 
 
 def test_search_order(tmp_path, monkeypatch):

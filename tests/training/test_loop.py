@@ -3,13 +3,14 @@ import os
 import shutil
 import signal
 import threading
+from functools import partial
 
 import chex
 import jax
 import numpy as np
 import pytest
 
-from capsjax.training import loop, signals
+from capsjax.training import feed, loop, signals
 from capsjax.training.metrics import Diverged
 from tests.tiny import tiny_config
 
@@ -79,6 +80,21 @@ def test_interrupted_is_bit_identical_with_uninterrupted(
                 loop.train(config, tmp_path / "run", devices=ONE)
         assert stop.value.signum == signal.SIGTERM
     same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
+
+
+def test_images_fed_from_the_host_give_the_same_run(
+    finished, config, tmp_path, monkeypatch, capsys
+):
+    """The same epochs and losses, and the same position after an interruption within a chunk."""
+    monkeypatch.setattr(feed, "CHUNK_STEPS", 3)
+    monkeypatch.setattr(loop, "DISPATCH_SECONDS", 0.0)  # dispatches of one step
+    train = partial(loop.train, config, tmp_path / "run", devices=ONE, device_budget_mb=0.001)
+    with monkeypatch.context() as patch:
+        _terminate(2, patch)
+        with pytest.raises(signals.Interrupted):
+            train()
+    assert "0.0 MB, more than device_budget_mb: they are fed" in capsys.readouterr().out
+    same(train(), finished[2])
 
 
 def _terminate(after_dispatches, patch):

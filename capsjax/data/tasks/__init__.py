@@ -1,21 +1,36 @@
 """Tasks by name: `create("multimnist")` gives what to train on and what to test on."""
 
+import os
 from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import Any
 
 from capsjax._nearest import nearest
+from capsjax.data.sources import load
 from capsjax.data.tasks.affnist import AffNIST, Translated
 from capsjax.data.tasks.classification import Classification
 from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
-from capsjax.data.tasks.parts import DataDir, as_it_is
+from capsjax.data.tasks.parts import as_it_is
 from capsjax.data.tasks.rendering import Rendered, render, spread
-from capsjax.data.tasks.task import Arrays, EvaluationSet, Example, Objects, Recipe, Task, take
+from capsjax.data.tasks.task import (
+    EACH,
+    Arrays,
+    EvaluationSet,
+    Example,
+    Objects,
+    Present,
+    Recipe,
+    Task,
+    take,
+)
 
 __all__ = [
+    "EACH",
     "Arrays",
     "EvaluationSet",
     "Example",
     "Objects",
+    "Present",
     "Recipe",
     "Rendered",
     "Task",
@@ -50,12 +65,18 @@ def options(name: str) -> dict[str, Any]:
     return asdict(_family(name))
 
 
-def create(name: str, *, data_dir: DataDir = None, **overrides: Any) -> Task:
+def create(
+    name: str,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    device_budget_mb: float | None = None,
+    **overrides: Any,
+) -> Task:
     """What to train and test on.
 
     Args:
       name: one of `generated()`, or any name that `capsjax.data.load` takes.
-      data_dir: as for `capsjax.data.load`.
+      data_dir, device_budget_mb: as for `capsjax.data.load`.
       **overrides: options of the task, see `options(name)`; their classes in this package say
         what they mean.
 
@@ -68,7 +89,8 @@ def create(name: str, *, data_dir: DataDir = None, **overrides: Any) -> Task:
     for key in overrides:
         if key not in known:
             raise ValueError(f"{name} has no option {key!r}: {nearest(key, known)}")
-    return replace(family, **overrides).build(name, data_dir)
+    read = partial(load, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    return replace(family, **overrides).build(name, read)
 
 
 def _family(name: str) -> Family:

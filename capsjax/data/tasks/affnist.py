@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from capsjax.data.accuracy import top
 from capsjax.data.affine import AffineRanges
-from capsjax.data.tasks.parts import DataDir, check_canvas, fixed_set, parts_of
+from capsjax.data.tasks.parts import Reader, check_canvas, fixed_set, parts_of
 from capsjax.data.tasks.single import AffineTransformed, Moved
 from capsjax.data.tasks.task import Task
 
@@ -30,9 +30,9 @@ class Translated:
     test_versions: int = 1
     seed: int = 0
 
-    def build(self, name: str, data_dir: DataDir) -> Task:
+    def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        parts = parts_of(self.source, self.validation_fraction, data_dir)
+        parts = parts_of(self.source, self.validation_fraction, read)
         check_canvas(parts.train, self.canvas, self.max_shift)
         recipe = Moved(len(parts.class_names), canvas=self.canvas, max_shift=self.max_shift)
         return Task(
@@ -80,9 +80,9 @@ class AffNIST:
     test_versions: int = 32
     seed: int = 0
 
-    def build(self, name: str, data_dir: DataDir) -> Task:
+    def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`; "test_translated" are the test digits only translated."""
-        parts = parts_of(self.source, self.validation_fraction, data_dir)
+        parts = parts_of(self.source, self.validation_fraction, read)
         check_canvas(parts.train, self.canvas, self.max_shift)
         num_classes = len(parts.class_names)
         translated = Moved(num_classes, canvas=self.canvas, max_shift=self.max_shift)

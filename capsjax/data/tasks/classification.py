@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from capsjax.data.accuracy import top
-from capsjax.data.tasks.parts import DataDir, fixed_set, parts_of
+from capsjax.data.tasks.parts import Reader, fixed_set, parts_of
 from capsjax.data.tasks.single import Moved
 from capsjax.data.tasks.task import Task
 
@@ -25,9 +25,9 @@ class Classification:
     flip: bool = False
     max_rotation: float = 0.0
 
-    def build(self, name: str, data_dir: DataDir) -> Task:
+    def build(self, name: str, read: Reader) -> Task:
         """The task on the source `name`."""
-        parts = parts_of(name, self.validation_fraction, data_dir)
+        parts = parts_of(name, self.validation_fraction, read)
         side = min(parts.train.images.shape[1:3])
         if not 0 <= self.max_shift < side:
             raise ValueError(

@@ -13,7 +13,7 @@ from capsjax.data.tasks.overlaid import (
     by_class,
     domain_pairs,
 )
-from capsjax.data.tasks.parts import DataDir, Parts, check_canvas, fixed_set, parts_of
+from capsjax.data.tasks.parts import Parts, Reader, check_canvas, fixed_set, parts_of
 from capsjax.data.tasks.task import Arrays, EvaluationSet, Task
 
 
@@ -45,9 +45,9 @@ class MultiMNIST:
         """The classes that may be seen together."""
         return all_pairs(num_classes)
 
-    def build(self, name: str, data_dir: DataDir) -> Task:
+    def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
-        parts = _sorted_by_class(parts_of(self.source, self.validation_fraction, data_dir))
+        parts = _sorted_by_class(parts_of(self.source, self.validation_fraction, read))
         check_canvas(parts.train, self.canvas, self.max_shift)
         if self.versions < 0:
             raise ValueError(f"versions must be ≥ 0, got {self.versions}")
@@ -118,9 +118,9 @@ class DiverseMultiMNIST:
     test_versions: int = 1
     seed: int = 0
 
-    def build(self, name: str, data_dir: DataDir) -> Task:
+    def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        parts = _sorted_by_class(parts_of(self.source, self.validation_fraction, data_dir))
+        parts = _sorted_by_class(parts_of(self.source, self.validation_fraction, read))
         check_canvas(parts.train, self.canvas, self.max_shift)
         if not 0 <= self.single_probability <= 1:
             raise ValueError(f"single_probability must be in [0, 1], got {self.single_probability}")

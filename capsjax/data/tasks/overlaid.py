@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
+from capsjax.data.stored import select
 from capsjax.data.tasks.task import Arrays, Example, Objects
 from capsjax.data.transforms import overlay, pad, random_offset, translate
 from capsjax.functional import to_unit
@@ -45,6 +46,16 @@ class _OnCanvas:
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         """The canvas; see `Recipe`."""
         return self.canvas, self.canvas, source[-1]
+
+    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Placements:
+        """From the labels alone; see `Recipe`."""
+        raise NotImplementedError
+
+    def sources(
+        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
+    ) -> Int[Array, "2"]:
+        """See `Recipe`."""
+        return self.draw(key, Arrays(None, labels), index).sources
 
     def render(self, arrays: Arrays, parameters: Placements) -> Example:
         """The sum of both, at most 1; see `Recipe`."""
@@ -172,7 +183,7 @@ def domain_pairs(domain: str) -> Pairs:
 def by_class(arrays: Arrays) -> Arrays:
     """The same images sorted by label, and within a label in their order."""
     order = np.argsort(arrays.labels, kind="stable")
-    return Arrays(arrays.images[order], arrays.labels[order])
+    return Arrays(select(arrays.images, order), arrays.labels[order])
 
 
 def class_range(arrays: Arrays, label: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:

@@ -1,18 +1,17 @@
 """What tasks are put together from: a source's images in three parts, and fixed sets of them."""
 
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from capsjax.data.dataset import Dataset
-from capsjax.data.sources import load
 from capsjax.data.splits import stratified_holdout
 from capsjax.data.tasks.single import Moved
 from capsjax.data.tasks.task import Arrays, EvaluationSet, Recipe, take
 
-DataDir = str | os.PathLike[str] | None
+# From the name of a source and of a split: `capsjax.data.load`, told where and how to read.
+Reader = Callable[[str, str], Dataset]
 
 
 class Parts(NamedTuple):
@@ -31,17 +30,17 @@ class Parts(NamedTuple):
     test: Callable[[], Arrays]
 
 
-def parts_of(source: str, validation_fraction: float, data_dir: DataDir) -> Parts:
+def parts_of(source: str, validation_fraction: float, read: Reader) -> Parts:
     """The source's training split in two, the same for every seed of training, and its test split.
 
     The test split is not touched before it is asked for.
 
     Raises:
-      ValueError: the fraction is not in [0, 1); and what `capsjax.data.load` raises.
+      ValueError: the fraction is not in [0, 1); and what `read` raises.
     """
     if not 0 <= validation_fraction < 1:
         raise ValueError(f"validation_fraction must be in [0, 1), got {validation_fraction}")
-    dataset = load(source, "train", data_dir)
+    dataset = read(source, "train")
     kept, held_out = np.arange(len(dataset.labels)), np.arange(0)
     if validation_fraction:
         kept, held_out = stratified_holdout(dataset.labels, validation_fraction, seed=0)
@@ -49,7 +48,7 @@ def parts_of(source: str, validation_fraction: float, data_dir: DataDir) -> Part
         dataset.class_names,
         take(dataset, kept),
         take(dataset, held_out),
-        lambda: take(load(source, "test", data_dir)),
+        lambda: take(read(source, "test")),
     )
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from capsjax.data.tasks.task import EvaluationSet
+from capsjax.data.tasks.task import EACH, Arrays, EvaluationSet, Present
 
 _BATCH = 512
 
@@ -30,19 +30,23 @@ def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None)
     if indices is None:
         indices = np.arange(len(examples))
 
+    labels = jax.device_put(examples.arrays.labels)
+    sources = jax.jit(jax.vmap(examples.sources, in_axes=(None, 0)))
+
     @jax.jit
     def batch(arrays, indices):
-        drawn = jax.vmap(examples.parameters, in_axes=(None, 0))(arrays, indices)
-        made = jax.vmap(examples.recipe.render, in_axes=(None, 0))(arrays, drawn)
+        drawn = jax.vmap(examples.parameters, in_axes=(EACH, 0))(arrays, indices)
+        made = jax.vmap(examples.recipe.render, in_axes=(EACH, 0))(arrays, drawn)
         images = (255 * made.image).round().astype(np.uint8)
         return images, made.label, drawn
 
-    arrays = jax.device_put(examples.arrays)
     parts = []
     for start in range(0, len(indices), _BATCH):
         # Filled up with the last one, so that one program serves all batches.
         places = np.minimum(np.arange(start, start + _BATCH), len(indices) - 1)
-        part = batch(arrays, indices[places])
+        needed = np.asarray(sources(labels, indices[places]))
+        present = Present(needed, examples.arrays.images[needed])
+        part = batch(Arrays(present, labels), indices[places])
         parts.append(jax.tree.map(np.asarray, part))
     images, labels, drawn = jax.tree.map(lambda *xs: np.concatenate(xs)[: len(indices)], *parts)
     named = jax.tree_util.tree_flatten_with_path(drawn)[0]

@@ -58,6 +58,12 @@ class Moved:
         height, width, channels = source
         return (self.canvas or height), (self.canvas or width), channels
 
+    def sources(
+        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
+    ) -> Int[Array, "1"]:
+        """See `Recipe`."""
+        return index[None]
+
     def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Moves:
         """See `Recipe`."""
         offset_key, flip_key, rotation_key = jax.random.split(key, 3)
@@ -113,6 +119,12 @@ class AffineTransformed:
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         """The canvas; see `Recipe`."""
         return self.canvas, self.canvas, source[-1]
+
+    def sources(
+        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
+    ) -> Int[Array, "1"]:
+        """See `Recipe`."""
+        return index[None]
 
     def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Transformed:
         """See `Recipe`."""

@@ -17,13 +17,39 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from capsjax.data.accuracy import Rule
 from capsjax.data.dataset import Dataset
+from capsjax.data.stored import select
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Present:
+    """Those source images that one example is made of, found by their places.
+
+    It stands for all of them where they are too many for the device.
+    """
+
+    places: Int[Array, "k"] | Int[np.ndarray, "k"]
+    images: UInt8[Array, "k h w c"] | UInt8[np.ndarray, "k h w c"]
+
+    def __getitem__(self, place: Int[Array, ""]) -> UInt8[Array, "h w c"]:
+        return jnp.asarray(self.images)[jnp.argmax(self.places == place)]
 
 
 class Arrays(NamedTuple):
-    """Source images and labels, as they lie on the device."""
+    """Source images and labels.
 
-    images: UInt8[Array, "n h w c"] | UInt8[np.ndarray, "n h w c"]
+    Attributes:
+      images: uint8 [n, h, w, c]. On the host an array or `Stored`; in a program, where recipes see
+        them, an array or, where an example comes with images of its own, `Present`.
+      labels: of the images.
+    """
+
+    images: Any
     labels: Int[Array, "n"] | Int[np.ndarray, "n"]
+
+
+# Axes for vmap over examples, each with `Present` images of its own; labels are those of all.
+EACH: Any = Arrays(0, None)  # type: ignore[arg-type]
 
 
 class Objects(NamedTuple):
@@ -62,6 +88,11 @@ class Recipe(Protocol):
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         """Height, width and channels of an example made from images of shape `source`."""
 
+    def sources(
+        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
+    ) -> Int[Array, "k"]:
+        """The places of all source images that an example of the one at `index` is made of."""
+
     def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Any:
         """Parameters (a NamedTuple of arrays) of an example of the source image at `index`."""
 
@@ -98,8 +129,14 @@ class EvaluationSet:
             this is compiled into does not hold them as constants.
           index: in [0, size).
         """
-        key = jax.random.fold_in(jax.random.key(self.seed), index)
-        return self.recipe.draw(key, _on_device(arrays), index // self.versions)
+        return self.recipe.draw(self._key(index), _on_device(arrays), index // self.versions)
+
+    def sources(self, labels: Int[Array, "n"], index: Int[Array, ""]) -> Int[Array, "k"]:
+        """The places in the arrays of the source images of example `index`."""
+        return self.recipe.sources(self._key(index), labels, index // self.versions)
+
+    def _key(self, index: Int[Array, ""]) -> PRNGKeyArray:
+        return jax.random.fold_in(jax.random.key(self.seed), index)
 
     def example(self, arrays: Arrays, index: Int[Array, ""]) -> Example:
         """Example `index`; see `parameters`."""
@@ -110,12 +147,15 @@ class EvaluationSet:
         if not self.size:
             return np.zeros((0, self.recipe.num_classes), np.float32)
 
-        # The compiler drops the images, which nothing asks for.
+        # They do not depend on the images: a black one is in the place of all.
+        black = jnp.zeros((1, *self.arrays.images.shape[1:]), jnp.uint8)
+
         @jax.jit
-        def labels(arrays: Arrays) -> Float[Array, "size classes"]:
+        def labels(of_sources: Int[Array, "n"]) -> Float[Array, "size classes"]:
+            arrays = Arrays(black, of_sources)
             return jax.vmap(lambda i: self.example(arrays, i).label)(jnp.arange(self.size))
 
-        return np.asarray(labels(self.arrays))
+        return np.asarray(labels(self.arrays.labels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,9 +231,12 @@ class Task:
 
 def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Arrays:
     """The arrays of `dataset` at `indices`."""
-    return Arrays(dataset.images[indices], dataset.labels[indices])
+    return Arrays(select(dataset.images, indices), dataset.labels[indices])
 
 
 def _on_device(arrays: Arrays) -> Arrays:
     """NumPy arrays cannot be indexed with traced numbers; others stay what they are."""
-    return Arrays(jnp.asarray(arrays.images), jnp.asarray(arrays.labels))
+    images = arrays.images
+    if not isinstance(images, Present):
+        images = jnp.asarray(images)
+    return Arrays(images, jnp.asarray(arrays.labels))

@@ -1,0 +1,78 @@
+"""Images that are too many for a device: they stay on the host or in their files.
+
+In a `Dataset`, a task or an evaluation set, `Stored` is in the place of an array. It is read at
+those places that a batch needs (`capsjax.training.feed`).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Int, UInt8
+
+# Of a split's decoded images, in units of 2**20 bytes. Small enough for any accelerator beside a
+# network; MNIST takes 45, CIFAR-10 146.
+DEVICE_BUDGET_MB = 2048.0
+
+
+class Stored:
+    """Images uint8 [N, H, W, C] that are read where they are indexed."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(
+        self,
+        read: Callable[[Int[np.ndarray, "m"]], UInt8[np.ndarray, "m h w c"]],
+        image_shape: tuple[int, int, int],
+        places: Int[np.ndarray, "n"],
+    ) -> None:
+        """
+        Args:
+          read: gives the images at the places it is told; called from several threads.
+          image_shape: height, width and channels.
+          places: what `read` is told for image 0, 1, …
+        """
+        self._read, self._places = read, places
+        self.shape = (len(places), *image_shape)
+        self.ndim = 4
+        self.size = self.nbytes = int(np.prod(self.shape, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, indices: Int[np.ndarray, "*batch"]) -> UInt8[np.ndarray, "*batch h w c"]:
+        """Reads the images at `indices`."""
+        indices = np.asarray(indices)
+        images = self._read(self._places[indices.ravel()])
+        return images.reshape(*indices.shape, *self.shape[1:])
+
+    def select(self, indices: Int[np.ndarray, "m"] | slice) -> "Stored":
+        """The images at `indices`, stored; nothing is read."""
+        return Stored(self._read, self.shape[1:], self._places[indices])
+
+
+Images = UInt8[np.ndarray, "n h w c"] | Stored
+
+
+def select(images: Images, indices: Int[np.ndarray, "m"] | slice) -> Images:
+    """The images at `indices`, as an array of an array, stored of stored ones."""
+    return images.select(indices) if isinstance(images, Stored) else images[indices]
+
+
+def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
+    """Whether so many bytes are more than a budget in units of 2**20 bytes (None: without end).
+
+    Raises:
+      ValueError: the budget is negative.
+    """
+    if budget_mb is None:
+        return False
+    if not budget_mb >= 0:
+        raise ValueError(f"device_budget_mb must be ≥ 0, got {budget_mb}")
+    return num_bytes > budget_mb * 2**20
+
+
+def within(images: Images, budget_mb: float | None) -> Images:
+    """`images`, stored if they exceed the budget."""
+    if isinstance(images, Stored) or not exceeds(images.nbytes, budget_mb):
+        return images
+    return Stored(images.__getitem__, images.shape[1:], np.arange(len(images)))
