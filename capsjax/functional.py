@@ -1,4 +1,6 @@
-"""Pure functions on capsule poses. All act on the trailing axis and know nothing of batches."""
+"""Pure functions on poses and images. All act on the trailing axis and know nothing of batches."""
+
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
@@ -54,3 +56,21 @@ def to_unit(image: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
     if jnp.issubdtype(image.dtype, jnp.floating):
         return image
     raise ValueError(f"image must be uint8 (0…255) or floating (0…1), got {image.dtype}")
+
+
+def normalize(
+    images: Shaped[Array, "*shape c"], mean: Sequence[float], std: Sequence[float]
+) -> Float[Array, "*shape c"]:
+    """(x − mean) / std by channel, of images in [0, 1]; their floating type stays.
+
+    Raises:
+      ValueError: not one positive `std` and one `mean` per channel.
+    """
+    channels = images.shape[-1]
+    if len(mean) != channels or len(std) != channels or not min(std, default=1) > 0:
+        raise ValueError(
+            f"mean and std: expected {channels} numbers each, one per channel, std positive; got "
+            f"{tuple(mean)} and {tuple(std)}"
+        )
+    x = to_unit(images)
+    return (x - jnp.asarray(mean, x.dtype)) / jnp.asarray(std, x.dtype)

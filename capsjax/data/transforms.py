@@ -4,13 +4,12 @@ Those that take a key choose at random and say how; the others are told what to 
 `capsjax.data.affine` for rotations, scales and shears.
 """
 
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
+from capsjax.functional import normalize as normalize
 from capsjax.functional import to_unit
 
 
@@ -112,24 +111,6 @@ def flip(image: Num[Array, "h w c"], flipped: Bool[Array, ""] | bool = True) -> 
 def random_flip(key: PRNGKeyArray, image: Num[Array, "h w c"]) -> Num[Array, "h w c"]:
     """The mirror image, left for right, half of the time."""
     return flip(image, jax.random.bernoulli(key))
-
-
-def normalize(
-    image: Num[Array, "h w c"], mean: Sequence[float], std: Sequence[float]
-) -> Float[Array, "h w c"]:
-    """(image − mean) / std by channel, of the image in [0, 1].
-
-    Raises:
-      ValueError: not one positive `std` and one `mean` per channel.
-    """
-    _check_image(image)
-    channels = image.shape[-1]
-    if len(mean) != channels or len(std) != channels or not min(std, default=1) > 0:
-        raise ValueError(
-            f"mean and std: expected {channels} numbers each, one per channel, std positive; got "
-            f"{tuple(mean)} and {tuple(std)}"
-        )
-    return (to_unit(image) - jnp.asarray(mean)) / jnp.asarray(std)
 
 
 def overlay(images: Num[Array, "n h w c"]) -> Float[Array, "h w c"]:

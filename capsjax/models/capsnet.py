@@ -10,16 +10,17 @@ from functools import partial
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from capsjax.functional import safe_norm, squash, to_unit
+from capsjax.functional import safe_norm, squash
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d
-from capsjax.models.interface import Network, Output, check_images
+from capsjax.models.inputs import Inputs, Normalization
+from capsjax.models.interface import Network, Output
 from capsjax.models.reconstruction import reconstruct
 from capsjax.models.sizes import after_convolutions, check_choice, check_positive, scaled
 from capsjax.routing import dynamic_routing, uniform_routing
 
 
 @dataclass(frozen=True)
-class CapsNetConfig:
+class CapsNetConfig(Normalization):
     """Sizes and switches of a CapsNet; the defaults are those of Sabour et al.
 
     Attributes:
@@ -93,7 +94,7 @@ class CapsNet(nnx.Module):
             if config.routing == "dynamic"
             else uniform_routing
         )
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape, config.mean, config.std)
         self.num_classes = num_classes
         self.conditional = config.reconstruction == "conditional"
         self.conv = conv2d(input_shape[-1], features, k, rngs=rngs)
@@ -146,8 +147,7 @@ class CapsNet(nnx.Module):
           keys: not used: nothing here is random.
           capture: return what the layers and routings made, by name: "conv", "primary", "classes".
         """
-        check_images(images, self.input_shape)
-        features = nnx.relu(self.conv(to_unit(images)))
+        features = nnx.relu(self.conv(self.inputs(images)))
         primary = self.primary(features)
         routed = self.classes(primary.reshape(images.shape[0], -1, primary.shape[-1]))
         lengths = safe_norm(routed.poses)

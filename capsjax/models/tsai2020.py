@@ -6,7 +6,6 @@ import jax
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from capsjax.functional import to_unit
 from capsjax.layers import (
     ActivatedInvertedAttention,
     ConvCapsules,
@@ -21,12 +20,13 @@ from capsjax.layers import (
 )
 from capsjax.layers.inverted_attention import pose_norm
 from capsjax.models.grids import Window, grids
-from capsjax.models.interface import Network, Output, ScoreKind, check_images
+from capsjax.models.inputs import Inputs, Normalization
+from capsjax.models.interface import Network, Output, ScoreKind
 from capsjax.models.sizes import check_choice, check_positive, scaled
 
 
 @dataclass(frozen=True)
-class InvertedAttentionConfig:
+class InvertedAttentionConfig(Normalization):
     """Sizes and ablations; the defaults are those for CIFAR-10 with the simple backbone (table 8).
 
     Attributes:
@@ -112,7 +112,7 @@ class InvertedAttentionCapsNet(nnx.Module):
         )
         channels = scaled(config.channels, config.width)
         pose_size = config.pose_size
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(
             config.backbone, input_shape[-1], config.features, config.width, rngs=rngs
         )
@@ -193,14 +193,13 @@ class InvertedAttentionCapsNet(nnx.Module):
         """Classifies a batch.
 
         Args:
-          images: floats, or uint8, which are scaled to [0, 1].
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
           mask: not used: there is no decoder.
           keys: not used: nothing here is random.
           capture: return what the layers and routings made, by name: "backbone", "primary",
             "conv_caps1" …, "caps1" …, "classes".
         """
-        check_images(images, self.input_shape)
-        features = self.backbone(to_unit(images))
+        features = self.backbone(self.inputs(images))
         poses = self.primary(features)
         activations = None
         if self.activations is not None:

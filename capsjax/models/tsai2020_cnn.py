@@ -6,15 +6,15 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from capsjax.functional import to_unit
 from capsjax.layers import ResNetBackbone, batch_norm, conv2d
 from capsjax.models.grids import Window, grids
-from capsjax.models.interface import Network, Output, ScoreKind, check_images
+from capsjax.models.inputs import Inputs, Normalization
+from capsjax.models.interface import Network, Output, ScoreKind
 from capsjax.models.sizes import check_choice, check_positive, scaled
 
 
 @dataclass(frozen=True)
-class BaselineCNNConfig:
+class BaselineCNNConfig(Normalization):
     """Sizes of a network of three 3×3 convolutions; the defaults are those of table 2.
 
     Attributes:
@@ -69,7 +69,7 @@ class BaselineCNN(nnx.Module):
         *_, (height, width) = grids(input_shape, windows)
         features = scaled(config.features, config.width)
         hidden = scaled(config.hidden, config.width)
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape, config.mean, config.std)
         self.pool = config.pool
         self.head = config.head
         self.convs = nnx.List(
@@ -109,14 +109,13 @@ class BaselineCNN(nnx.Module):
         """Classifies a batch.
 
         Args:
-          images: floats, or uint8, which are scaled to [0, 1].
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
           mask: not used: there is no decoder.
           keys: not used: nothing here is random.
           capture: return what the layers made, by name: "conv1", "conv2", "conv3", and "dense"
             where there is such a layer.
         """
-        check_images(images, self.input_shape)
-        x = nnx.relu(self.convs[0](to_unit(images)))
+        x = nnx.relu(self.convs[0](self.inputs(images)))
         features = {"conv1": x}
         for i, (conv, norm) in enumerate(zip(self.convs[1:], self.norms, strict=True), start=2):
             x = norm(nnx.relu(conv(x)))
@@ -135,7 +134,7 @@ class BaselineCNN(nnx.Module):
 
 
 @dataclass(frozen=True)
-class ResNetConfig:
+class ResNetConfig(Normalization):
     """Sizes of a ResNet for small images; the defaults are those of ResNet-18.
 
     Attributes:
@@ -176,7 +175,7 @@ class ResNet(nnx.Module):
             (scaled(features, config.width), blocks, 1 if i == 0 else 2)
             for i, (features, blocks) in enumerate(zip(config.features, config.blocks, strict=True))
         ]
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = ResNetBackbone(input_shape[-1], stages, rngs=rngs)
         self.classifier = nnx.Linear(self.backbone.out_features, num_classes, rngs=rngs)
 
@@ -191,13 +190,12 @@ class ResNet(nnx.Module):
         """Classifies a batch.
 
         Args:
-          images: floats, or uint8, which are scaled to [0, 1].
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
           mask: not used: there is no decoder.
           keys: not used: nothing here is random.
           capture: return the last feature map, by the name "backbone".
         """
-        check_images(images, self.input_shape)
-        x = self.backbone(to_unit(images))
+        x = self.backbone(self.inputs(images))
         scores = self.classifier(jnp.mean(x, axis=(1, 2)))
         features = {"backbone": x} if capture else {}
         return Output(scores, features=features, score_kind=ScoreKind.LOGITS)

@@ -6,18 +6,19 @@ from functools import partial
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from capsjax.functional import safe_norm, to_unit
+from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
 from capsjax.models.grids import Window, grids
-from capsjax.models.interface import Network, Output, check_images
+from capsjax.models.inputs import Inputs, Normalization
+from capsjax.models.interface import Network, Output
 from capsjax.models.sizes import check_choice, check_positive, scaled
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import dynamic_routing
 
 
 @dataclass(frozen=True)
-class DynamicCapsNetConfig:
+class DynamicCapsNetConfig(Normalization):
     """Sizes of a CapsNet with dynamic routing on a backbone; the defaults are those for CIFAR.
 
     Attributes:
@@ -89,7 +90,7 @@ class DynamicCapsNet(nnx.Module):
         )
         channels, pose_size = scaled(config.channels, config.width), config.primary_pose
         routing = partial(dynamic_routing, num_iterations=config.num_iterations)
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(
             config.backbone, input_shape[-1], config.features, config.width, rngs=rngs
         )
@@ -134,14 +135,13 @@ class DynamicCapsNet(nnx.Module):
         """Classifies a batch.
 
         Args:
-          images: floats, or uint8, which are scaled to [0, 1].
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
           mask: not used: there is no decoder.
           keys: not used: nothing here is random.
           capture: return what the layers and routings made, by name: "backbone", "primary",
             "conv_caps1" …, "classes".
         """
-        check_images(images, self.input_shape)
-        x = self.backbone(to_unit(images))
+        x = self.backbone(self.inputs(images))
         if self.conv is not None:
             x = nnx.relu(self.conv(x))
         poses = self.primary(x)

@@ -9,7 +9,6 @@ import jax
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from capsjax.functional import to_unit
 from capsjax.layers import (
     ConvCapsules,
     ConvNorm,
@@ -20,14 +19,15 @@ from capsjax.layers import (
     unit_votes,
 )
 from capsjax.models.grids import Window, grids
-from capsjax.models.interface import Network, Output, check_images
+from capsjax.models.inputs import Inputs, Normalization
+from capsjax.models.interface import Network, Output
 from capsjax.models.sizes import check_choice, check_positive, scaled
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import softmax_over_parents, softmax_over_windows
 
 
 @dataclass(frozen=True)
-class EMCapsNetConfig:
+class EMCapsNetConfig(Normalization):
     """Sizes of a CapsNet with EM routing; the defaults are those of table 6.
 
     Attributes:
@@ -94,7 +94,7 @@ class EMCapsNet(nnx.Module):
         )
         channels = scaled(config.channels, config.width)
         pose_size = config.pose_size
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone: Callable[[Array], Array]
         if simple:
             features = scaled(config.features, config.width)
@@ -155,14 +155,13 @@ class EMCapsNet(nnx.Module):
         """Classifies a batch.
 
         Args:
-          images: floats, or uint8, which are scaled to [0, 1].
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
           mask: not used: there is no decoder.
           keys: not used: nothing here is random.
           capture: return what the layers and routings made, by name: "backbone", "primary",
             "conv_caps1" …, "classes".
         """
-        check_images(images, self.input_shape)
-        x = self.backbone(to_unit(images))
+        x = self.backbone(self.inputs(images))
         poses, activations = self.primary(x), jax.nn.sigmoid(self.activations(x))
         features, routed = {"backbone": x, "primary": poses}, {}
         for i, layer in enumerate(self.conv_caps, start=1):
