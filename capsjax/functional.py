@@ -67,7 +67,7 @@ def normalize(
       ValueError: not one positive `std` and one `mean` per channel.
     """
     channels = images.shape[-1]
-    if len(mean) != channels or len(std) != channels or not min(std, default=1) > 0:
+    if len(mean) != channels or len(std) != channels or not all(s > 0 for s in std):
         raise ValueError(
             f"mean and std: expected {channels} numbers each, one per channel, std positive; got "
             f"{tuple(mean)} and {tuple(std)}"

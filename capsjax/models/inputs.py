@@ -40,7 +40,7 @@ class Inputs:
     def __post_init__(self):
         channels = self.shape[-1]
         lengths = len(self.mean), len(self.std)
-        if lengths not in ((0, 0), (channels, channels)) or not min(self.std, default=1) > 0:
+        if lengths not in ((0, 0), (channels, channels)) or not all(s > 0 for s in self.std):
             raise ValueError(
                 f"mean and std must have {channels} numbers each, one per channel, std positive, "
                 f"or none; got {self.mean} and {self.std}"
