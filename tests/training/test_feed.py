@@ -90,7 +90,7 @@ def test_the_same_scores_from_host_and_device(name, test, num_devices, npz, monk
     monkeypatch.setattr(feed, "CHUNK_STEPS", 3)
     task = create(name, npz, None)
     model = models.create(
-        "gu2021_convnet_avg", task.input_shape, 10, rngs=nnx.Rngs(0), width=1 / 32
+        "gu2021_convnet_avg", task.input_shape, 10, rngs=nnx.Rngs(0), width=1 / 32, kernel_size=3
     )
     graphdef, params, rest = split(model)
 
