@@ -59,6 +59,7 @@ def train(
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     hosts.check_started()
+    watch = Watch(stall_seconds)
     devices = list(devices or jax.devices())
     directory = storage.place(directory)
     terminal = console()
@@ -106,10 +107,7 @@ def train(
         f"{len(devices)} × {devices[0].device_kind}."
     )
     hosts.from_first(lambda: workdir.claim(directory, config))
-    with (
-        Checkpoints(directory, keep=config.checkpoints.keep) as saver,
-        Watch(stall_seconds) as watch,
-    ):
+    with Checkpoints(directory, keep=config.checkpoints.keep) as saver, watch:
         history = History()
         if saver.latest_step() is not None:
             state, history = saver.restore(state)

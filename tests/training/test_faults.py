@@ -6,7 +6,7 @@ from tests.training import killing
 
 
 @pytest.mark.parametrize(
-    ("kills", "epochs"), [(3, 10), pytest.param(30, 200, marks=pytest.mark.slow)]
+    ("kills", "epochs"), [(2, 6), pytest.param(30, 200, marks=pytest.mark.slow)]
 )
 def test_killed_runs_end_in_the_bits_of_the_uninterrupted(npz, tmp_path, kills, epochs):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
