@@ -15,10 +15,10 @@ import platform
 import re
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import _cli
+from etils import epath
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     _cli.add_data(parser)
     parser.add_argument(
         "--output",
-        type=Path,
+        type=epath.Path,
         metavar="FILE.json",
         help="default: evaluation_DATASET_SPLIT.json in the run's directory, in the first's "
         "ensemble_of_N_DATASET_SPLIT.json for an ensemble",
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
-    from capsjax.training import checkpoints, ensembles, evaluation
+    from capsjax.training import checkpoints, ensembles, evaluation, storage
     from capsjax.training.display import console
     from capsjax.training.state import split
 
@@ -87,10 +87,10 @@ def main(args: argparse.Namespace) -> None:
         terminal.print(_confusion(summary, data.class_names))
         results = to_json(summary, data.class_names)
     kind = "evaluation" if len(members) == 1 else f"ensemble_of_{len(members)}"
-    file = args.output or Path(args.checkpoint[0]) / default_file_name(data, kind)
+    file = args.output or storage.place(args.checkpoint[0]) / default_file_name(data, kind)
     file.parent.mkdir(parents=True, exist_ok=True)
     report = about(members, data) | results | {"versions": versions()}
-    file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     low, high = summary.interval
     terminal.print(f"Written to {file}.", markup=False)
     terminal.print(f"95 % interval: {100 * low:.1f} to {100 * high:.1f} %")

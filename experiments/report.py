@@ -8,9 +8,9 @@ kept, and opened anywhere.
 
 import argparse
 import shlex
-from pathlib import Path
 
 import _cli
+from etils import epath
 
 
 def parser() -> argparse.ArgumentParser:
@@ -18,12 +18,14 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", type=Path, metavar="DIR", help="--workdir of experiments/train.py")
+    parser.add_argument(
+        "run", type=epath.Path, metavar="DIR", help="--workdir of experiments/train.py"
+    )
     _cli.add_which(parser)
     _cli.add_data(parser)
     parser.add_argument(
         "--output",
-        type=Path,
+        type=epath.Path,
         metavar="FILE.html",
         help="default: report.html in the run's directory",
     )
@@ -73,8 +75,8 @@ def main(args: argparse.Namespace) -> None:
     ]
     file = args.output or args.run / "report.html"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(results, evaluate.versions(), commands), encoding="utf-8")
-    terminal.print(f"Written to {file} ({file.stat().st_size / 1e6:.1f} MB).", markup=False)
+    file.write_text(page(results, evaluate.versions(), commands))
+    terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,12 @@
 
 Any value of the config can be set like that; an unknown one is an error. The work directory gets
 config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits.
+
+On several hosts the same command runs on each, with one work directory that all of them reach:
+
+  python experiments/train.py ... --workdir=gs://bucket/run --distributed
+  python experiments/train.py ... --coordinator_address=10.0.0.1:1234 --num_processes=2 \\
+      --process_id=0   # and 1 on the other
 """
 
 import sys
@@ -18,7 +24,10 @@ CONFIG = config_flags.DEFINE_config_file(
     "config", None, "A file of configs/; --config.SECTION.KEY=VALUE changes one of its values."
 )
 WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Directory of the run: new, or one of the same config, which is resumed."
+    "workdir",
+    None,
+    "Directory of the run: new, or one of the same config, which is resumed. A local path or an "
+    "address such as gs://bucket/run.",
 )
 DATA_DIR = flags.DEFINE_string(
     "data_dir", None, "Prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's."
@@ -29,6 +38,19 @@ DEVICE_BUDGET_MB = flags.DEFINE_float(
     "Images of a split that take more than this many MB when decoded stay on the host or in their "
     "files and are fed to the devices in batches. The examples are the same.",
 )
+DISTRIBUTED = flags.DEFINE_bool(
+    "distributed",
+    False,
+    "One of several hosts, which JAX finds by itself (Cloud TPU, SLURM, Open MPI, Kubernetes).",
+)
+COORDINATOR_ADDRESS = flags.DEFINE_string(
+    "coordinator_address", None, "One of several hosts anywhere: HOST:PORT of process 0."
+)
+NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "With it: how many there are.")
+PROCESS_ID = flags.DEFINE_integer("process_id", None, "With it: which this is, from 0.")
+STALL_SECONDS = flags.DEFINE_float(
+    "stall_seconds", 600.0, "End with an error when nothing happens for so long; 0: never."
+)
 
 
 def main(argv: list[str]) -> None:
@@ -36,17 +58,22 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     logging.set_verbosity(logging.WARNING)  # Orbax reports each of its steps otherwise
     # After the flags are read: JAX takes seconds to import, --help should not.
-    from capsjax.training import loop, signals
+    from capsjax.training import hosts, loop, signals
 
+    address = (COORDINATOR_ADDRESS.value, NUM_PROCESSES.value, PROCESS_ID.value)
     try:
+        if DISTRIBUTED.value or address != (None, None, None):
+            hosts.start(*address)
         loop.train(
             CONFIG.value,
             WORKDIR.value,
             data_dir=DATA_DIR.value,
             device_budget_mb=DEVICE_BUDGET_MB.value,
+            stall_seconds=STALL_SECONDS.value,
         )
     except signals.Interrupted as stop:
-        print(f"{stop}. The same command goes on from there.")
+        if hosts.is_first():
+            print(f"{stop}. The same command goes on from there.")
         sys.exit(128 + stop.signum)
     except (ValueError, OSError, ArithmeticError) as error:
         sys.exit(f"error: {error}")

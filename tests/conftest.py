@@ -39,20 +39,9 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(scope="session")
 def npz(tmp_path_factory):
     """Real 8×8 digits as a user's npz file: 200 to train on, 50 to test on."""
-    import numpy as np
-    from sklearn.datasets import load_digits
+    from tests.tiny import write_digits
 
-    digits = load_digits()
-    images = (digits.images * 15.9).astype(np.uint8)
-    path = tmp_path_factory.mktemp("data") / "digits.npz"
-    np.savez(
-        path,
-        images=images[:200],
-        labels=digits.target[:200],
-        test_images=images[200:250],
-        test_labels=digits.target[200:250],
-    )
-    return path
+    return write_digits(tmp_path_factory.mktemp("data") / "digits.npz")
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """A run of seconds on real digits."""
 
+import numpy as np
+
 from capsjax.training import config as configs
 
 
@@ -13,3 +15,23 @@ def tiny_config(npz):
     config.training.epochs = 2
     config.training.log_every_steps = 3
     return config
+
+
+def write_digits(path):
+    """200 to train on, 50 to test on, as a user's npz file; returns its path."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = (digits.images * 15.9).astype(np.uint8)
+    np.savez(
+        path,
+        images=images[:200],
+        labels=digits.target[:200],
+        test_images=images[200:250],
+        test_labels=digits.target[200:250],
+    )
+    return path
+
+
+# For experiments/train.py --config=tests/tiny.py:FILE.npz
+get_config = tiny_config

@@ -10,19 +10,19 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
 import ml_collections
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 from flax import nnx
 from orbax.checkpoint import checkpoint_managers
 
 from capsjax import models
 from capsjax.training import config as configs
-from capsjax.training import integrity
+from capsjax.training import hosts, integrity, storage
 from capsjax.training.metrics import History
 from capsjax.training.state import TrainState, split
 
@@ -48,11 +48,12 @@ class Checkpoint(NamedTuple):
 class Checkpoints:
     """The checkpoints of one work directory, written during training.
 
-    Used as a context manager; leaving it waits for saves under way.
+    Used as a context manager; leaving it waits for saves under way. With several hosts all of them
+    make every call; host 0 writes, as the state is whole on each.
     """
 
-    def __init__(self, workdir: Path, *, keep: int):
-        self._workdir = workdir.absolute()
+    def __init__(self, workdir: epath.Path, *, keep: int):
+        self._workdir = workdir
         self._directory = self._workdir / "checkpoints"
         self._saving: int | None = None
         self._manager = ocp.CheckpointManager(
@@ -105,11 +106,10 @@ class Checkpoints:
         )
 
     def restore(self, like: TrainState) -> tuple[TrainState, History]:
-        """The newest state, on the host, and the history up to it; `like` gives the shapes."""
+        """The newest good state, on the host, and the history up to it; `like` gives the shapes."""
         model, optimizer = _split(jax.tree.map(np.asarray, like))
-        steps = sorted(self._manager.all_steps(), reverse=True)
-        step = _first_good(self._directory, steps)
-        self._move_aside([newer for newer in steps if newer > step])
+        step = hosts.from_first(self._newest_good)
+        self._manager.reload()
         with _reading(self._directory / str(step)):
             items = self._manager.restore(
                 step,
@@ -127,19 +127,30 @@ class Checkpoints:
         )
         return state, History(**items.about["history"])
 
-    def _seal(self) -> None:
-        """Called by Orbax, in its own thread, when all is written, just before it commits."""
-        for directory in self._directory.glob(f"{self._saving}.*"):
-            integrity.seal(directory)
+    def wait(self) -> None:
+        """Returns when no save is under way any more."""
+        self._manager.wait_until_finished()
 
-    def _move_aside(self, steps: Sequence[int]) -> None:
-        """Out of the way of the saves to come, but kept."""
-        for step in steps:
+    def _seal(self) -> None:
+        """Called by Orbax, in its own thread, when all is written, just before it commits.
+
+        Until then the name of a local directory has an ending; an object store has no renaming,
+        and there a file that Orbax writes last makes the checkpoint one.
+        """
+        if storage.is_local(self._directory):
+            for directory in self._directory.glob(f"{self._saving}.*"):
+                integrity.seal(directory)
+        else:
+            integrity.seal(self._directory / str(self._saving))
+
+    def _newest_good(self) -> int:
+        """Those after it are moved out of the way of the saves to come, but kept."""
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        good = _first_good(self._directory, steps)
+        for step in (newer for newer in steps if newer > good):
             aside = self._workdir / "damaged" / f"{step}-{uuid.uuid4().hex[:8]}"
-            aside.parent.mkdir(exist_ok=True)
-            (self._directory / str(step)).rename(aside)
-        if steps:
-            self._manager.reload()
+            storage.move(self._directory / str(step), aside)
+        return good
 
 
 def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -148,12 +159,12 @@ def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def restore(
-    path: str | Path, which: Which = "best"
+    path: str | os.PathLike[str], which: Which = "best"
 ) -> tuple[nnx.Module, ml_collections.ConfigDict]:
     """The trained network of a run and its config, from the checkpoint alone.
 
     Args:
-      path: the run's work directory.
+      path: the run's work directory, local or any address of etils.epath.
       which: "best" by validation accuracy (the latest where nothing was held out), "latest", or
         the number of a step.
 
@@ -165,16 +176,17 @@ def restore(
     return checkpoint.model, checkpoint.config
 
 
-def read(path: str | Path, which: Which = "best") -> Checkpoint:
+def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     """What `restore` returns, with the history and the step."""
     if which not in ("best", "latest") and not isinstance(which, int):
         raise ValueError(f'which must be "best", "latest" or a step number, got {which!r}')
-    directory = Path(path) / "checkpoints"
+    workdir = storage.place(path)
+    directory = workdir / "checkpoints"
     if not directory.is_dir():
-        what = "has no checkpoints" if Path(path).is_dir() else "does not exist"
+        what = "has no checkpoints" if workdir.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}: expected the --workdir of experiments/train.py")
     options = ocp.CheckpointManagerOptions(read_only=True)
-    with ocp.CheckpointManager(directory.absolute(), options=options) as manager:
+    with ocp.CheckpointManager(directory, options=options) as manager:
         steps = manager.all_steps()
         if not steps:
             raise FileNotFoundError(f"{directory} holds no finished checkpoint")
@@ -206,7 +218,7 @@ def _about(manager: ocp.CheckpointManager, step: int) -> dict[str, Any]:
 
 
 def _candidates(
-    manager: ocp.CheckpointManager, directory: Path, steps: Sequence[int], which: Which
+    manager: ocp.CheckpointManager, directory: epath.Path, steps: Sequence[int], which: Which
 ) -> Sequence[int]:
     """The steps that would do, first choice first."""
     newest_first = sorted(steps, reverse=True)
@@ -222,7 +234,7 @@ def _candidates(
     return [which]
 
 
-def _first_good(directory: Path, steps: Sequence[int]) -> int:
+def _first_good(directory: epath.Path, steps: Sequence[int]) -> int:
     """The first step whose files are as they were saved; those before it are warned about."""
     problems: list[str] = []
     for step in steps:

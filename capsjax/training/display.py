@@ -7,10 +7,13 @@ from datetime import timedelta
 import rich.progress
 from rich.console import Console
 
+from capsjax.training import hosts
+
 
 def console() -> Console:
-    """The terminal; where there is none, plain lines of any length."""
-    return Console(file=sys.stdout, soft_wrap=True, highlight=False)
+    """The terminal; where there is none, plain lines of any length. Only host 0 prints."""
+    quiet = not hosts.is_first()
+    return Console(file=sys.stdout, soft_wrap=True, highlight=False, quiet=quiet)
 
 
 SECONDS_BETWEEN_LINES = 60

@@ -2,18 +2,22 @@
 
 import hashlib
 import json
-from pathlib import Path
+
+from etils import epath
+
+from capsjax.training import storage
 
 SUMS = "sha256.json"
+BLOCK = 1 << 20
 
 
-def seal(directory: Path) -> None:
+def seal(directory: epath.Path) -> None:
     """Writes the sums of all files in `directory` into it."""
     sums = {name: _sum(directory / name) for name in _files(directory)}
     (directory / SUMS).write_text(json.dumps(sums, indent=1))
 
 
-def problem(directory: Path) -> str | None:
+def problem(directory: epath.Path) -> str | None:
     """What is wrong with a sealed directory, None if it is as it was when it was sealed."""
     try:
         sums = json.loads((directory / SUMS).read_text())
@@ -32,12 +36,14 @@ def problem(directory: Path) -> str | None:
     return None
 
 
-def _files(directory: Path) -> list[str]:
+def _files(directory: epath.Path) -> list[str]:
     """Those of the items, which are folders: the files beside them are Orbax's marks."""
-    paths = (path for path in directory.glob("*/**/*") if path.is_file())
-    return sorted(path.relative_to(directory).as_posix() for path in paths)
+    return sorted(name for name in storage.files(directory) if "/" in name)
 
 
-def _sum(path: Path) -> str:
+def _sum(path: epath.Path) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,25 +1,37 @@
 """From a config to a trained network."""
 
+import os
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import ml_collections
 import numpy as np
+from etils import epath
 
 from capsjax.data import tasks
 from capsjax.data.stored import DEVICE_BUDGET_MB, Stored
 from capsjax.training import config as configs
-from capsjax.training import evaluation, feed, objective, optimizers, signals, workdir
+from capsjax.training import (
+    evaluation,
+    feed,
+    hosts,
+    objective,
+    optimizers,
+    signals,
+    storage,
+    workdir,
+)
 from capsjax.training.checkpoints import Checkpoints, build_model
 from capsjax.training.display import Display, console
-from capsjax.training.metrics import Diverged, History, Writer
+from capsjax.training.metrics import Diverged, History
 from capsjax.training.parallel import check_batch_size, on_devices, replicate, set_training
 from capsjax.training.state import TrainState, init_state, num_parameters, split
 from capsjax.training.step import Batches, run_steps, update
+from capsjax.training.watch import STALL_SECONDS, Watch
+from capsjax.training.writer import Writer
 
 # Dispatches are made as long as this: the host's work between them is nothing beside it, and a
 # person sees the bar move and Ctrl-C take effect.
@@ -36,29 +48,33 @@ class Result(NamedTuple):
 
 def train(
     config: ml_collections.ConfigDict,
-    directory: str | Path,
+    directory: str | os.PathLike[str],
     *,
     data_dir: str | None = None,
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
     devices: Sequence[jax.Device] | None = None,
+    stall_seconds: float = STALL_SECONDS,
 ) -> Result:
     """Trains what `config` describes; goes on where an earlier call in `directory` stopped.
 
     Args:
       config: see `capsjax.training.config.default`.
-      directory: for the config, metrics and checkpoints.
+      directory: for the config, metrics and checkpoints; local, or any address of etils.epath.
       data_dir: as for `capsjax.data.load`.
       device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
         on the host or in their files and are fed to the devices. The examples are the same.
-      devices: all by default; each batch is divided over them.
+      devices: those of all hosts by default; each batch is divided over them.
+      stall_seconds: the process ends when nothing happens for so long; 0 for no limit.
 
     Raises:
       ValueError: a config that does not fit itself, the data, the devices or the directory.
       Diverged: a loss or gradient is not finite. The last good checkpoint stays.
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
+    hosts.check_started()
+    watch = Watch(stall_seconds)
     devices = list(devices or jax.devices())
-    directory = Path(directory)
+    directory = storage.place(directory)
     terminal = console()
     batch_size = config.training.batch_size
     check_batch_size(batch_size, len(devices))
@@ -108,8 +124,8 @@ def train(
             f"The images take {task.train.images.nbytes / 2**20:,.1f} MB, more than "
             "device_budget_mb: they are fed from the host."
         )
-    workdir.claim(directory, config)
-    with Checkpoints(directory, keep=config.checkpoints.keep) as saver:
+    hosts.from_first(lambda: workdir.claim(directory, config))
+    with Checkpoints(directory, keep=config.checkpoints.keep) as saver, watch:
         history = History()
         if saver.latest_step() is not None:
             state, history = saver.restore(state)
@@ -135,7 +151,7 @@ def train(
             capacity=MAX_STEPS_PER_DISPATCH,
         )
         dispatch = on_devices(program, devices, 5, donate=(0,), divided=(4,))
-        validate = _validator(eval_graphdef, task, batch_size, devices)
+        validate = _validator(eval_graphdef, task, batch_size, devices, watch)
         source = feed.for_training(task, batches, jax.random.key(config.seed), devices)
         key = replicate(jax.random.key(config.seed), devices)
         state = replicate(state, devices)
@@ -146,12 +162,18 @@ def train(
             signals.received() as received,
             source.running(step, total) as at,
         ):
-            # No step at all: this compiles.
+            # No step at all: this compiles, which may take any time.
+            watch.doing("compiling", limited=False)
             fed, _ = at(step)
             state, _ = jax.block_until_ready(dispatch(state, source.arrays, key, np.int32(0), fed))
+            hosts.agree(0, 0)  # all have compiled
             display.restart_clock()
             count = 1
-            while step < total and not received:
+            while step < total:
+                watch.doing(f"at step {step}")
+                stop, count = hosts.agree(received[0] if received else 0, count)
+                if stop:
+                    break
                 epoch = step // batches.per_epoch + 1
                 began = time.monotonic()
                 fed, end = at(step)
@@ -174,21 +196,30 @@ def train(
                     if accuracy is not None:
                         history.add_validation(step, epoch, accuracy)
                     display.epoch(step, epoch, history.epoch_means(epoch), accuracy)
+                    watch.doing(f"saving the checkpoint of step {step}")
                     saver.save(state, config, history)
                 writer.flush()
                 count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
+            watch.doing(f"saving the checkpoint of step {step}")
             saver.save(state, config, history)
-            if received and step < total:
-                raise signals.Interrupted(received[0], step)
+            saver.wait()
+            if step < total:
+                raise signals.Interrupted(stop, step)
         return Result(jax.tree.map(np.asarray, state), history)
 
 
-def _validator(graphdef, task, batch_size, devices):
+def _validator(graphdef, task, batch_size, devices, watch):
     """A function from a state to its validation accuracy; to None where nothing is held out."""
     if not len(task.validation):
         return lambda state: None
     labels = task.validation.labels()
-    score = evaluation.scorer(graphdef, task.validation, batch_size=batch_size, devices=devices)
+    score = evaluation.scorer(
+        graphdef,
+        task.validation,
+        batch_size=batch_size,
+        devices=devices,
+        progress=lambda done: watch.doing(f"validating, {done} images done"),
+    )
 
     def accuracy(state):
         logits = evaluation.gives_logits(graphdef, state.params, state.rest, task.input_shape)
@@ -198,7 +229,7 @@ def _validator(graphdef, task, batch_size, devices):
     return accuracy
 
 
-def _last_good(error: Diverged, saver: Checkpoints, directory: Path) -> str:
+def _last_good(error: Diverged, saver: Checkpoints, directory: epath.Path) -> str:
     good = saver.latest_step()
     stays = "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
     return (

@@ -1,13 +1,10 @@
-"""Where a run's numbers go: its history, metrics.jsonl, TensorBoard."""
+"""A run's numbers: its history."""
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from tensorboardX import SummaryWriter
 
 Record = dict[str, Any]
 
@@ -78,36 +75,3 @@ class History:
     def validation_accuracy(self) -> dict[int, float]:
         """By step."""
         return {r["step"]: r["accuracy"] for r in self.records if r["split"] == "validation"}
-
-
-class Writer:
-    """Keeps `metrics.jsonl` and TensorBoard's event files equal to a history that grows."""
-
-    def __init__(self, workdir: Path, history: History):
-        self._history, self._written = history, len(history.records)
-        # Written anew: it may hold records that are newer than the checkpoint we start from.
-        self._file = (workdir / "metrics.jsonl").open("w")
-        self._file.writelines(json.dumps(record) + "\n" for record in history.records)
-        self._file.flush()
-        last = history.records[-1]["step"] if history.records else 0
-        self._events = SummaryWriter(str(workdir / "events"), purge_step=last + 1)
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
-        self._events.close()
-
-    def flush(self) -> None:
-        """Writes the records that are new."""
-        for record in self._history.records[self._written :]:
-            self._file.write(json.dumps(record) + "\n")
-            for name in record.keys() - {"step", "epoch", "split", "steps"}:
-                self._events.add_scalar(f"{record['split']}/{name}", record[name], record["step"])
-        self._file.flush()
-        self._written = len(self._history.records)
-
-    def add_speed(self, step: int, images_per_second: float) -> None:
-        """Only for TensorBoard: a time is no part of the history."""
-        self._events.add_scalar("train/images_per_second", images_per_second, step)

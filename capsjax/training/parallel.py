@@ -29,9 +29,21 @@ def check_batch_size(batch_size: int, num_devices: int) -> None:
 
 
 def replicate(tree: Any, devices: Sequence[jax.Device]) -> Any:
-    """`tree` with every array whole on every device."""
+    """`tree` with every array whole on every device, those of other hosts included.
+
+    With several hosts all must call it, and with the same values: JAX compares them.
+    """
     sharding = NamedSharding(Mesh(np.asarray(devices), (DEVICES,)), PartitionSpec())
-    return jax.device_put(tree, sharding)
+    if jax.process_count() == 1:
+        return jax.device_put(tree, sharding)
+
+    def put(leaf: Any) -> jax.Array:
+        if jax.dtypes.issubdtype(jax.numpy.asarray(leaf).dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(put(jax.random.key_data(leaf)))
+        # From the host's memory: JAX moves no array from one device to those of other hosts.
+        return jax.device_put(np.asarray(leaf), sharding)
+
+    return jax.tree.map(put, tree)
 
 
 def of_this_process(devices: Sequence[jax.Device]) -> list[int]:

@@ -1,14 +1,15 @@
 """A run's directory belongs to one config."""
 
 import json
-from pathlib import Path
 
 import ml_collections
+from etils import epath
 
 from capsjax.training import config as configs
+from capsjax.training import storage
 
 
-def claim(workdir: Path, config: ml_collections.ConfigDict) -> None:
+def claim(workdir: epath.Path, config: ml_collections.ConfigDict) -> None:
     """Makes `workdir` the directory of this run, or finds that it is already.
 
     Raises:
@@ -16,14 +17,12 @@ def claim(workdir: Path, config: ml_collections.ConfigDict) -> None:
         that is not a run. Nothing is changed then.
     """
     file = workdir / "config.json"
-    if not workdir.exists() or not any(workdir.iterdir()):
+    # A start that was killed leaves no more than that.
+    if not workdir.exists() or {path.name for path in workdir.iterdir()} <= {"config.json.tmp"}:
         workdir.mkdir(parents=True, exist_ok=True)
-        # Atomic: an interrupted start must not leave half a config behind.
-        temporary = workdir / "config.json.tmp"
-        temporary.write_text(json.dumps(configs.to_json(config), indent=2) + "\n")
-        temporary.replace(file)
+        storage.write_whole(file, json.dumps(configs.to_json(config), indent=2) + "\n")
         return
-    if not file.is_file():
+    if not file.exists():
         raise ValueError(
             f"workdir {workdir} is not empty and no run of capsjax (it has no config.json): "
             "choose another directory. Nothing was changed"

@@ -110,15 +110,6 @@ def _terminate(after_dispatches, patch):
     patch.setattr(loop.Display, "update", update_and_terminate)
 
 
-@pytest.mark.parametrize("count", [2, 8])
-def test_the_number_of_devices_does_not_matter(finished, config, tmp_path, count):
-    result = loop.train(config, tmp_path / "run", devices=jax.devices()[:count])
-    for a, b in zip(result.history.records, finished[2].history.records, strict=True):
-        assert a["split"] == b["split"]
-        numbers = a.keys() - {"split"}
-        assert [a[k] for k in numbers] == pytest.approx([b[k] for k in numbers], rel=1e-5)
-
-
 def test_bfloat16_compute_keeps_float32_parameters(finished, config, tmp_path):
     config.training.compute_dtype = "bfloat16"
     state, history = loop.train(config, tmp_path / "run", devices=ONE)

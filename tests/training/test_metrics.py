@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from capsjax.training.metrics import Diverged, History, Writer
+from capsjax.training.metrics import Diverged, History
+from capsjax.training.writer import Writer
 
 
 def steps(*losses):

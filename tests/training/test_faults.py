@@ -1,0 +1,21 @@
+"""SIGKILL at random moments."""
+
+import pytest
+
+from tests.training import killing
+
+
+@pytest.mark.parametrize(
+    ("kills", "epochs"), [(2, 6), pytest.param(30, 200, marks=pytest.mark.slow)]
+)
+def test_killed_runs_end_in_the_bits_of_the_uninterrupted(npz, tmp_path, kills, epochs):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    seconds = killing.uninterrupted(npz, whole, epochs)
+    faults = killing.kill_and_resume(
+        npz, killed, kills=kills, epochs=epochs, seed=kills, seconds=seconds
+    )
+    print(faults)
+    assert killing.differences(npz, whole, killed, epochs) == []
+    # One interval, and the save in flight.
+    assert faults.longest_loss <= 2 * killing.INTERVAL
+    assert not list((killed / "checkpoints").glob("*.orbax-checkpoint-tmp*"))
