@@ -107,6 +107,13 @@ def test_two_hosts_are_the_same_run_as_one_process(run, alone, tmp_path):
         assert "holds a run of another config" in log.read_text()
 
 
+@pytest.mark.slow
+def test_each_host_feeds_its_own_devices(run, alone, tmp_path):
+    assert end(run("--device_budget_mb=0")) == [0, 0]
+    assert "fed from the host" in (tmp_path / "host0").read_text()
+    assert_same_numbers(records(tmp_path / "run"), alone.history.records)
+
+
 @pytest.mark.parametrize(
     ("lost", "by"),
     [
