@@ -94,6 +94,7 @@ class CapsNet(nnx.Module):
             if config.routing == "dynamic"
             else uniform_routing
         )
+        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.num_classes = num_classes
         self.conditional = config.reconstruction == "conditional"

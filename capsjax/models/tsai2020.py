@@ -112,6 +112,7 @@ class InvertedAttentionCapsNet(nnx.Module):
         )
         channels = scaled(config.channels, config.width)
         pose_size = config.pose_size
+        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(
             config.backbone, input_shape[-1], config.features, config.width, rngs=rngs

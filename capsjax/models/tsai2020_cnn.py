@@ -69,6 +69,7 @@ class BaselineCNN(nnx.Module):
         *_, (height, width) = grids(input_shape, windows)
         features = scaled(config.features, config.width)
         hidden = scaled(config.hidden, config.width)
+        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.pool = config.pool
         self.head = config.head
@@ -175,6 +176,7 @@ class ResNet(nnx.Module):
             (scaled(features, config.width), blocks, 1 if i == 0 else 2)
             for i, (features, blocks) in enumerate(zip(config.features, config.blocks, strict=True))
         ]
+        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = ResNetBackbone(input_shape[-1], stages, rngs=rngs)
         self.classifier = nnx.Linear(self.backbone.out_features, num_classes, rngs=rngs)

@@ -90,6 +90,7 @@ class DynamicCapsNet(nnx.Module):
         )
         channels, pose_size = scaled(config.channels, config.width), config.primary_pose
         routing = partial(dynamic_routing, num_iterations=config.num_iterations)
+        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(
             config.backbone, input_shape[-1], config.features, config.width, rngs=rngs

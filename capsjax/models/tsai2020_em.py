@@ -94,6 +94,7 @@ class EMCapsNet(nnx.Module):
         )
         channels = scaled(config.channels, config.width)
         pose_size = config.pose_size
+        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone: Callable[[Array], Array]
         if simple:
