@@ -107,14 +107,22 @@ COLLECTIVE = re.compile(rf"= (?P<shapes>.*?) (?P<kind>{KINDS})(?:-start)?\(")
 SHAPE = re.compile(r"\b(?:f|bf|s|u|pred)(?P<bits>\d*)\[(?P<sizes>[\d,]*)\]")
 
 
-def collective_bytes(hlo: str) -> dict[str, int]:
-    """Bytes of the results of each kind of collective in the text of a compiled module."""
-    found: dict[str, int] = {}
+class Collectives(NamedTuple):
+    """How many operations there are, and the bytes of their results."""
+
+    number: int
+    bytes: int
+
+
+def collectives(hlo: str) -> dict[str, Collectives]:
+    """By kind, in the text of a compiled module."""
+    found: dict[str, Collectives] = {}
     for line in hlo.splitlines():
         match = COLLECTIVE.search(line)
         if match:
-            size = sum(_array_bytes(shape) for shape in SHAPE.finditer(match["shapes"]))
-            found[match["kind"]] = found.get(match["kind"], 0) + size
+            number, size = found.get(match["kind"], (0, 0))
+            size += sum(_array_bytes(shape) for shape in SHAPE.finditer(match["shapes"]))
+            found[match["kind"]] = Collectives(number + 1, size)
     return found
 
 

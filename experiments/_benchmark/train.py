@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from _benchmark.measure import machine_rates, provenance
-from _benchmark.operations import collective_bytes, operations
+from _benchmark.operations import collectives, operations
 from _benchmark.setup import Training, training
 from capsjax._nearest import nearest
 from capsjax.data.dataset import Dataset
@@ -327,7 +327,7 @@ def count(name: str, num_devices: int) -> dict[str, Any]:
         "other_operations": done.others,
         "bytes": done.bytes,
         "devices": num_devices,
-        "collective_bytes": collective_bytes(compiled.as_text()),
+        "collectives": {k: c._asdict() for k, c in collectives(compiled.as_text()).items()},
     }
 
 
@@ -388,8 +388,12 @@ def _print(
     )
     console.print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for c in counts:
-        total, ideal = sum(c["collective_bytes"].values()), 4 * c["parameters"]
-        kinds = ", ".join(f"{kind} {size:,}" for kind, size in c["collective_bytes"].items())
+        ideal = 4 * c["parameters"]
+        total = sum(found["bytes"] for found in c["collectives"].values())
+        kinds = ", ".join(
+            f"{found['bytes']:,} in {found['number']} {kind}"
+            for kind, found in c["collectives"].items()
+        )
         share = c["product_operations"] / (c["product_operations"] + c["other_operations"])
         console.print(
             f"| `{c['name']}` | {operations_per_image[c['name']] / 1e6:,.0f} | {share:.0%} | "

@@ -1,7 +1,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from _benchmark.operations import collective_bytes, operations
+from _benchmark.operations import collectives, operations
 from jax import lax
 
 
@@ -44,4 +44,4 @@ def test_collectives_in_the_text_of_a_module():
       %r = (f32[2,3]{1,0}, s32[], bf16[4]{0}) all-reduce(%x, %y, %z), to_apply=%add
       ROOT %g = f32[8,16]{1,0} all-gather(f32[1,16]{1,0} %p), dimensions={0}
     """
-    assert collective_bytes(text) == {"all-reduce": 24 + 4 + 8, "all-gather": 512}
+    assert collectives(text) == {"all-reduce": (1, 24 + 4 + 8), "all-gather": (1, 512)}
