@@ -70,7 +70,7 @@ def examine(
     def loss_and_parts(params):
         value, done = loss(params, state.rest, batch, keys)
         outputs = {"the images": batch.image} | _in_order(done.output)
-        outputs |= {f"the metric {name}": metric for name, metric in done.metrics.items()}
+        outputs |= {f"the metric '{name}'": metric for name, metric in done.metrics.items()}
         return value, [_part(name, output) for name, output in outputs.items()]
 
     gradients, outputs = jax.grad(loss_and_parts, has_aux=True)(state.params)
