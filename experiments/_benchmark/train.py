@@ -86,13 +86,6 @@ NETWORKS: dict[str, tuple[Callable[[], ml_collections.ConfigDict], tuple[int, ..
 def run(options: argparse.Namespace) -> None:
     """Measures every network on every number of devices."""
     names = options.names or list(NETWORKS)
-    for name in names:
-        if name not in NETWORKS:
-            raise ValueError(f"unknown network {name!r}: {nearest(name, NETWORKS)}")
-        for num_devices in options.devices:
-            if num_devices < 1:
-                raise ValueError(f"--devices must be at least 1, got {num_devices}")
-            check_batch_size(_batch_size(name, options), num_devices)
     if options.here:
         (name,), (num_devices,) = names, options.devices
         batch_size = _batch_size(name, options)
@@ -102,6 +95,13 @@ def run(options: argparse.Namespace) -> None:
             record = measure(name, batch_size, num_devices, options.repeats)
         options.output.write_text(json.dumps(record))
         return
+    for name in names:
+        if name not in NETWORKS:
+            raise ValueError(f"unknown network {name!r}: {nearest(name, NETWORKS)}")
+        for num_devices in options.devices:
+            if num_devices < 1:
+                raise ValueError(f"--devices must be at least 1, got {num_devices}")
+            check_batch_size(_batch_size(name, options), num_devices)
     about = provenance() | {"repeats": options.repeats}
     about["product_rate"], about["copy_rate"] = machine_rates(options.repeats)
     records, counts = [], []
