@@ -2,6 +2,7 @@
 
   python experiments/benchmark.py routing --rows b c --repeats 7 --output=routing.json
   python experiments/benchmark.py models --names sabour2017_capsnet choi2019_mnist
+  python experiments/benchmark.py train --names sabour2017_mnist --devices 1 2 4 --repeats 5
 
 docs/benchmarks.md and docs/models.md show what they gave.
 """
@@ -28,7 +29,20 @@ def parser() -> argparse.ArgumentParser:
     models.add_argument("--names", nargs="+", metavar="NAME", help="default: all")
     models.add_argument("--batch_size", type=int, default=8, help="images in a batch; default: 8")
 
-    for subject in (routing, models):
+    train = subjects.add_parser("train", help="training: rates, parts of a step, devices")
+    train.add_argument("--names", nargs="+", metavar="NAME", help="default: three papers' networks")
+    train.add_argument("--batch_size", type=int, metavar="N", help="default: the paper's")
+    train.add_argument(
+        "--devices",
+        nargs="+",
+        type=int,
+        default=[1, 2, 4],
+        metavar="N",
+        help="numbers of (virtual) devices; default: 1 2 4",
+    )
+    train.add_argument("--here", choices=["measure", "count"], help=argparse.SUPPRESS)
+
+    for subject in (routing, models, train):
         subject.add_argument(
             "--repeats", type=int, default=3, help="calls to take the median of; default: 3"
         )

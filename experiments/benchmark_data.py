@@ -177,39 +177,16 @@ def step_time(task: "Task", batch_size: int) -> float:
     """Seconds of a training step of the paper's CapsNet on one device, drawing included."""
     import jax
     import numpy as np
+    from _benchmark.setup import training
 
     from capsjax.training import config as configs
-    from capsjax.training import objective, optimizers
-    from capsjax.training.checkpoints import build_model
-    from capsjax.training.parallel import on_devices, replicate, set_training
-    from capsjax.training.state import init_state
-    from capsjax.training.step import Batches, run_steps, update
+    from capsjax.training.parallel import on_devices, replicate
 
-    config = configs.resolve(
-        configs.default("sabour2017_capsnet", "mnist"), task.input_shape, task.class_names
-    )
-    batches = Batches(len(task.train.labels), batch_size, 1)
-    optimizer = optimizers.create(
-        config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
-    )
-    model = build_model(config)
-    set_training(model)
-    graphdef, state = init_state(model, optimizer)
-    program = partial(
-        run_steps,
-        task=task,
-        batches=batches,
-        update=partial(
-            update,
-            graphdef=graphdef,
-            objective=objective.create(**config.loss, rule=task.rule),
-            optimizer=optimizer,
-        ),
-        capacity=1,
-    )
     devices = jax.devices()[:1]
-    run = on_devices(program, devices, 4)
-    arguments = replicate((state, task.train, jax.random.key(0)), devices)
+    config = configs.default("sabour2017_capsnet", "mnist")
+    setup = training(config, task, batch_size=batch_size, devices=devices)
+    run = on_devices(setup.run_steps, devices, 4)
+    arguments = replicate((setup.state, task.train, jax.random.key(0)), devices)
     return best(lambda: run(*arguments, np.int32(1)), 3)
 
 

@@ -7,10 +7,8 @@ best of several runs counts. The parts need not add up to the step: XLA may over
 """
 
 import argparse
-import platform
 import resource
 import runpy
-import subprocess
 import time
 from functools import partial
 
@@ -34,26 +32,19 @@ def main(args: argparse.Namespace) -> None:
     import jax
     import jax.numpy as jnp
     import numpy as np
+    from _benchmark.measure import provenance
+    from _benchmark.setup import training
     from flax import nnx
 
-    from capsjax import models
     from capsjax.data import tasks
-    from capsjax.training import objective, optimizers
     from capsjax.training.parallel import on_devices, replicate
-    from capsjax.training.state import init_state
-    from capsjax.training.step import Batches, run_steps, update
 
     config = runpy.run_path(args.config)["get_config"]()
     batch_size = args.batch_size or config.training.batch_size
     task = tasks.create(**config.data, data_dir=args.data_dir)
-    model = models.create(
-        **config.model,
-        input_shape=task.input_shape,
-        num_classes=task.num_classes,
-        rngs=nnx.Rngs(config.seed),
-    )
-    optimizer = optimizers.create(config.optimizer, config.schedule, steps_per_epoch=1)
-    graphdef, state = init_state(model, optimizer)
+    devices = jax.devices()[:1]
+    setup = training(config, task, batch_size=batch_size, devices=devices)
+    model, optimizer, state = setup.model, setup.optimizer, setup.state
 
     def best(run) -> float:
         """Seconds of the fastest of `repeats` calls, after one that compiles."""
@@ -89,16 +80,7 @@ def main(args: argparse.Namespace) -> None:
     poses = model.classes(children).poses
     mask = jax.nn.one_hot(jnp.arange(batch_size) % task.num_classes, task.num_classes)
 
-    devices = jax.devices()[:1]
-    batches = Batches(len(task.train.labels), batch_size, 1)
-    step = partial(
-        update,
-        graphdef=graphdef,
-        objective=objective.create(**config.loss, rule=task.rule),
-        optimizer=optimizer,
-    )
-    program = partial(run_steps, task=task, batches=batches, update=step, capacity=1)
-    dispatch = on_devices(program, devices, 4)
+    dispatch = on_devices(setup.run_steps, devices, 4)
     arguments = replicate((state, task.train, jax.random.key(0)), devices)
     sample = partial(jax.jit(task.sample, static_argnums=2), key, arguments[1], batch_size)
     grads = jax.tree.map(jnp.ones_like, state.params)
@@ -116,13 +98,7 @@ def main(args: argparse.Namespace) -> None:
     whole = best(lambda: dispatch(*arguments, np.int32(1)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    print(
-        f"{config.model.name} on {task.name}, batch {batch_size}; {devices[0].device_kind}, "
-        f"{platform.machine()}, jax {jax.__version__}, commit {commit}\n"
-    )
+    print(f"{config.model.name} on {task.name}, batch {batch_size}; {provenance()}\n")
     print("| part | seconds | of the step |\n| --- | ---: | ---: |")
     for name, seconds in (*parts.items(), ("sum of the parts", sum(parts.values()))):
         print(f"| {name} | {seconds:.4f} | {seconds / whole:.1%} |")

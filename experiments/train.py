@@ -51,6 +51,20 @@ PROCESS_ID = flags.DEFINE_integer("process_id", None, "With it: which this is, f
 STALL_SECONDS = flags.DEFINE_float(
     "stall_seconds", 600.0, "End with an error when nothing happens for so long; 0: never."
 )
+SNAPSHOT_EVERY = flags.DEFINE_integer(
+    "snapshot_every",
+    1,
+    "Epochs between images beside their reconstructions, and entropies of the couplings, for "
+    "TensorBoard; 0: none.",
+)
+PROFILE = flags.DEFINE_string(
+    "profile", None, "START:STOP: trace these steps (STOP not included) into WORKDIR/profile."
+)
+MEMORY_PROFILE = flags.DEFINE_integer(
+    "memory_profile",
+    None,
+    "After so many steps, what is on the devices: WORKDIR/memory.prof, for pprof.",
+)
 
 
 def main(argv: list[str]) -> None:
@@ -70,6 +84,9 @@ def main(argv: list[str]) -> None:
             data_dir=DATA_DIR.value,
             device_budget_mb=DEVICE_BUDGET_MB.value,
             stall_seconds=STALL_SECONDS.value,
+            snapshot_every=SNAPSHOT_EVERY.value,
+            profile=_start_stop(PROFILE.value),
+            memory_profile=MEMORY_PROFILE.value,
         )
     except signals.Interrupted as stop:
         if hosts.is_first():
@@ -77,6 +94,15 @@ def main(argv: list[str]) -> None:
         sys.exit(128 + stop.signum)
     except (ValueError, OSError, ArithmeticError) as error:
         sys.exit(f"error: {error}")
+
+
+def _start_stop(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    start, _, stop = text.partition(":")
+    if not (start.isdecimal() and stop.isdecimal()):
+        raise ValueError(f"--profile must be START:STOP, two numbers of steps, got {text!r}")
+    return int(start), int(stop)
 
 
 def parse_flags(argv: list[str]) -> list[str]:

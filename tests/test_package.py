@@ -24,7 +24,16 @@ MAY_IMPORT = {
     "layers": {"functional", "routing"},
     "models": {"_nearest", "functional", "routing", "layers"},
     "data": {"_nearest", "functional"},
-    "training": {"_nearest", "_version", "functional", "losses", "layers", "models", "data"},
+    "training": {
+        "_nearest",
+        "_version",
+        "functional",
+        "losses",
+        "routing",
+        "layers",
+        "models",
+        "data",
+    },
     "analysis": {"_nearest", "functional", "losses", "routing", "layers", "models", "data"},
 }
 

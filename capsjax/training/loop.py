@@ -15,12 +15,14 @@ from capsjax.data import tasks
 from capsjax.data.stored import DEVICE_BUDGET_MB, Stored
 from capsjax.training import config as configs
 from capsjax.training import (
+    divergence,
     evaluation,
     feed,
     hosts,
     objective,
     optimizers,
     signals,
+    snapshots,
     storage,
     workdir,
 )
@@ -28,6 +30,7 @@ from capsjax.training.checkpoints import Checkpoints, build_model
 from capsjax.training.display import Display, console
 from capsjax.training.metrics import Diverged, History
 from capsjax.training.parallel import check_batch_size, on_devices, replicate, set_training
+from capsjax.training.profiling import Profiler
 from capsjax.training.state import TrainState, init_state, num_parameters, split
 from capsjax.training.step import Batches, run_steps, update
 from capsjax.training.watch import STALL_SECONDS, Watch
@@ -54,6 +57,9 @@ def train(
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
     devices: Sequence[jax.Device] | None = None,
     stall_seconds: float = STALL_SECONDS,
+    snapshot_every: int = 0,
+    profile: tuple[int, int] | None = None,
+    memory_profile: int | None = None,
 ) -> Result:
     """Trains what `config` describes; goes on where an earlier call in `directory` stopped.
 
@@ -65,6 +71,9 @@ def train(
         on the host or in their files and are fed to the devices. The examples are the same.
       devices: those of all hosts by default; each batch is divided over them.
       stall_seconds: the process ends when nothing happens for so long; 0 for no limit.
+      snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
+      profile: (START, STOP), steps to trace into `directory`/profile.
+      memory_profile: after so many steps, what is on the devices: `directory`/memory.prof.
 
     Raises:
       ValueError: a config that does not fit itself, the data, the devices or the directory.
@@ -95,6 +104,9 @@ def train(
                 f"training.{key} must be one of {', '.join(known)}, got {config.training[key]!r}"
             )
 
+    if snapshot_every < 0:
+        raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {snapshot_every}")
+
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     batches = Batches(len(task.train.labels), batch_size, len(devices))
     if not batches.per_epoch:
@@ -103,6 +115,7 @@ def train(
             f"images of {task.name}"
         )
     total = config.training.epochs * batches.per_epoch
+    profiler = Profiler(directory, trace=profile, memory=memory_profile, total=total)
     config = configs.resolve(config, task.input_shape, task.class_names)
     optimizer = optimizers.create(
         config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
@@ -135,14 +148,17 @@ def train(
             return Result(state, history)
         if step:
             terminal.print(f"{directory}: going on from step {step}.")
+            if profile and step >= profile[1]:
+                terminal.print("The steps to profile were done before: there will be no trace.")
+            if memory_profile is not None and step > memory_profile:
+                terminal.print("The step of the memory profile was done before: there is none.")
 
-        update_step = partial(
-            update,
-            graphdef=graphdef,
-            objective=goal,
-            optimizer=optimizer,
-            compute_dtype=config.training.compute_dtype,
-        )
+        network = {
+            "graphdef": graphdef,
+            "objective": goal,
+            "compute_dtype": config.training.compute_dtype,
+        }
+        update_step = partial(update, optimizer=optimizer, **network)
         program = partial(
             run_steps,
             task=task,
@@ -151,7 +167,16 @@ def train(
             capacity=MAX_STEPS_PER_DISPATCH,
         )
         dispatch = on_devices(program, devices, 5, donate=(0,), divided=(4,))
+        examine = on_devices(
+            partial(divergence.examine, task=task, batches=batches, **network),
+            devices,
+            4,
+            divided=(3,),
+        )
         validate = _validator(eval_graphdef, task, batch_size, devices, watch)
+        take_snapshot = None
+        if snapshot_every and hosts.is_first():
+            take_snapshot = snapshots.taker(eval_graphdef, task)
         source = feed.for_training(task, batches, jax.random.key(config.seed), devices)
         key = replicate(jax.random.key(config.seed), devices)
         state = replicate(state, devices)
@@ -161,6 +186,7 @@ def train(
             Display(terminal, first=step, total=total, batch_size=batch_size) as display,
             signals.received() as received,
             source.running(step, total) as at,
+            profiler,
         ):
             # No step at all: this compiles, which may take any time.
             watch.doing("compiling", limited=False)
@@ -171,6 +197,8 @@ def train(
             count = 1
             while step < total:
                 watch.doing(f"at step {step}")
+                profiler.at(step)
+                count = profiler.cut(step, count)
                 stop, count = hosts.agree(received[0] if received else 0, count)
                 if stop:
                     break
@@ -186,7 +214,9 @@ def train(
                         step, record, every=config.training.log_every_steps, epoch=epoch
                     )
                 except Diverged as error:
-                    raise Diverged(_last_good(error, saver, directory)) from None
+                    watch.doing("looking for what is not finite", limited=False)
+                    found = divergence.describe(examine(state, source.arrays, key, fed))
+                    raise Diverged(_diverged(error, found, saver, directory)) from None
                 step += count
                 writer.add_speed(step, count * batch_size / seconds)
                 display.update(step, record["loss"][-1], record["accuracy"][-1])
@@ -196,10 +226,14 @@ def train(
                     if accuracy is not None:
                         history.add_validation(step, epoch, accuracy)
                     display.epoch(step, epoch, history.epoch_means(epoch), accuracy)
+                    if take_snapshot and epoch % snapshot_every == 0:
+                        watch.doing("looking at a few images", limited=False)  # it compiles
+                        writer.add_snapshot(step, take_snapshot(state))
                     watch.doing(f"saving the checkpoint of step {step}")
                     saver.save(state, config, history)
                 writer.flush()
                 count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
+            profiler.at(step)
             watch.doing(f"saving the checkpoint of step {step}")
             saver.save(state, config, history)
             saver.wait()
@@ -229,10 +263,11 @@ def _validator(graphdef, task, batch_size, devices, watch):
     return accuracy
 
 
-def _last_good(error: Diverged, saver: Checkpoints, directory: epath.Path) -> str:
+def _diverged(error: Diverged, found: str, saver: Checkpoints, directory: epath.Path) -> str:
+    saver.wait()  # for a save under way
     good = saver.latest_step()
     stays = "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
     return (
-        f"{error}: training stopped; {stays} in {directory}. A lower optimizer.learning_rate "
-        "often helps"
+        f"{error}: {found}. Training stopped; {stays} in {directory}. A lower "
+        "optimizer.learning_rate often helps"
     )

@@ -42,10 +42,12 @@ class History:
         """
         for i in range(len(metrics["loss"])):
             step = first + i + 1
-            for name, values in metrics.items():
-                value = float(values[i])
-                if not math.isfinite(value):
-                    raise Diverged(f"{name} is {value} at step {step}")
+            values = {name: float(array[i]) for name, array in metrics.items()}
+            # The loss first: where it is not finite, its gradient is not either.
+            for name in sorted(values, key=lambda name: name != "loss"):
+                if not math.isfinite(values[name]):
+                    raise Diverged(f"{name} is {values[name]} at step {step} (epoch {epoch})")
+            for name, value in values.items():
                 self._open[name] = self._open.get(name, 0.0) + value
             self._open["steps"] += 1
             if step % every == 0:

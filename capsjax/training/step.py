@@ -4,6 +4,7 @@ Collectives run over the named axis `DEVICES`; `parallel` alone knows how that a
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +24,41 @@ from capsjax.training.state import TrainState
 DEVICES = "devices"
 
 
+class Forward(NamedTuple):
+    """What a training step computes before its gradients, on one device.
+
+    Attributes:
+      output: of the network.
+      metrics: of the objective.
+      rest: the network's variables that are not trained, after the step.
+    """
+
+    output: Output
+    metrics: Metrics
+    rest: nnx.State
+
+
+def forward(
+    params: nnx.State,
+    rest: nnx.State,
+    batch: Example,
+    keys: PRNGKeyArray,
+    *,
+    graphdef: nnx.GraphDef,
+    objective: Objective,
+    compute_dtype: DTypeLike,
+    capture: bool = False,
+) -> tuple[Float[Array, ""], Forward]:
+    """The loss on this device's part of the batch, and what it was made from; see `update`."""
+    narrow = jax.tree.map(lambda x: x.astype(compute_dtype), params)
+    # Without copy=True a running statistic's update would leak out of the gradient's trace.
+    model = nnx.merge(graphdef, narrow, rest, copy=True)
+    images = batch.image.astype(compute_dtype)
+    output = model(images, mask=batch.objects.labels, keys=keys, capture=capture)
+    loss, metrics = objective(output, batch)
+    return loss, Forward(output, metrics, nnx.state(model, nnx.Not(nnx.Param)))
+
+
 def update(
     state: TrainState,
     batch: Example,
@@ -39,20 +75,13 @@ def update(
     `compute_dtype`; parameters, their gradients, routing's logits and the loss stay in float32.
     """
 
-    def loss_fn(params):
-        # Without copy=True a running statistic's update would leak out of the gradient's trace.
-        narrow = jax.tree.map(lambda x: x.astype(compute_dtype), params)
-        model = nnx.merge(graphdef, narrow, state.rest, copy=True)
-        images = batch.image.astype(compute_dtype)
-        loss, metrics = objective(model(images, mask=batch.objects.labels, keys=keys), batch)
-        return loss, (metrics, nnx.state(model, nnx.Not(nnx.Param)))
-
-    grads, (metrics, rest) = jax.grad(loss_fn, has_aux=True)(state.params)
-    grads, metrics = lax.pmean((grads, metrics), DEVICES)
+    loss = partial(forward, graphdef=graphdef, objective=objective, compute_dtype=compute_dtype)
+    grads, done = jax.grad(loss, has_aux=True)(state.params, state.rest, batch, keys)
+    grads, metrics = lax.pmean((grads, done.metrics), DEVICES)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     metrics["gradient_norm"] = optax.tree.norm(grads)
-    return TrainState(state.step + 1, params, rest, opt_state), metrics
+    return TrainState(state.step + 1, params, done.rest, opt_state), metrics
 
 
 class Batches(NamedTuple):
@@ -125,6 +154,34 @@ def example_keys(
     return for_data, for_model
 
 
+def drawing(
+    first: Int[Array, ""],
+    arrays: Arrays,
+    key: PRNGKeyArray,
+    fed: Fed | None = None,
+    *,
+    task: Task,
+    batches: Batches,
+) -> Callable[[Int[Array, ""]], tuple[Example, PRNGKeyArray]]:
+    """A function from a step of the epoch of step `first` to its examples and the model's keys."""
+    order_key, example_key = jax.random.split(key)
+    slots = batches.slots()
+    if fed is None:
+        order = batches.order(order_key, first // batches.per_epoch)
+
+    def draw(step):
+        for_data, for_model = example_keys(example_key, step, slots)
+        if fed is None:
+            indices = order[batches.places(step, slots)]
+            example = jax.vmap(task.training_example, in_axes=(0, None, 0))
+            return example(for_data, arrays, indices), for_model
+        indices, each = fed.at(step, arrays)
+        example = jax.vmap(task.training_example, in_axes=(0, EACH, 0))
+        return example(for_data, each, indices), for_model
+
+    return draw
+
+
 def run_steps(
     state: TrainState,
     arrays: Arrays,
@@ -144,26 +201,18 @@ def run_steps(
     (A `lax.scan` would be compiled anew for each length, and the compiler rounds differently
     for each.) The last `capacity - count` metrics are zeros.
 
+    A step whose metrics are not all finite is not taken: the state stays that before it.
+
     With `fed`, which must hold these steps, only the labels of `arrays` are used.
     """
-    order_key, example_key = jax.random.split(key)
-    slots = batches.slots()
-    if fed is None:
-        order = batches.order(order_key, state.step // batches.per_epoch)
-
-    def draw(step):
-        for_data, for_model = example_keys(example_key, step, slots)
-        if fed is None:
-            indices = order[batches.places(step, slots)]
-            example = jax.vmap(task.training_example, in_axes=(0, None, 0))
-            return example(for_data, arrays, indices), for_model
-        indices, each = fed.at(step, arrays)
-        example = jax.vmap(task.training_example, in_axes=(0, EACH, 0))
-        return example(for_data, each, indices), for_model
+    draw = drawing(state.step, arrays, key, fed, task=task, batches=batches)
 
     def body(i, carry):
         state, record = carry
-        state, metrics = update(state, *draw(state.step))
+        new, metrics = update(state, *draw(state.step))
+        # The state before a step that is not finite stays, for a closer look at that step.
+        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(m)) for m in metrics.values()]))
+        state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state)
         return state, jax.tree.map(lambda all, one: all.at[i].set(one), record, metrics)
 
     _, metrics = jax.eval_shape(lambda s: update(s, *draw(s.step)), state)

@@ -33,9 +33,16 @@ def move(source: epath.Path, target: epath.Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         source.rename(target)
         return
-    for name in files(source):
-        (target / name).write_bytes((source / name).read_bytes())
+    copy(source, target)
     source.rmtree()  # last: interrupted, nothing is lost
+
+
+def copy(source: epath.Path, target: epath.Path) -> None:
+    """Copies the files of a directory, and of those in it, into `target`."""
+    for name in files(source):
+        file = target / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes((source / name).read_bytes())
 
 
 def files(directory: epath.Path) -> Iterator[str]:

@@ -11,6 +11,7 @@ from tensorboardX import SummaryWriter
 
 from capsjax.training import hosts, storage
 from capsjax.training.metrics import History
+from capsjax.training.snapshots import Snapshot
 
 # An object of a store cannot be appended to, so files are uploaded whole and not at each dispatch.
 SECONDS_BETWEEN_UPLOADS = 60.0
@@ -70,12 +71,17 @@ class Writer:
         if self._active:
             self._events.add_scalar("train/images_per_second", images_per_second, step)
 
+    def add_snapshot(self, step: int, snapshot: Snapshot) -> None:
+        """Only for TensorBoard too: whether anybody looks is no part of the history."""
+        if not self._active:
+            return
+        for tag, value in snapshot.scalars.items():
+            self._events.add_scalar(tag, value, step)
+        for tag, picture in snapshot.pictures.items():
+            self._events.add_image(tag, picture, step, dataformats="HWC")
+
     def _upload(self) -> None:
         if storage.is_local(self._workdir):
             return
-        local = epath.Path(self._local)
-        for name in storage.files(local):
-            target = self._workdir / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((local / name).read_bytes())
+        storage.copy(epath.Path(self._local), self._workdir)
         self._uploaded = time.monotonic()

@@ -3,11 +3,14 @@ from dataclasses import replace
 
 import benchmark
 import jax
+import pytest
 from _benchmark import models as step_of_models
-from _benchmark import routing
+from _benchmark import routing, train
+from rich.console import Console
 
 from capsjax import models
 from capsjax.routing import dynamic_routing
+from capsjax.training import config as configs
 
 TINY = replace(models.CapsNetConfig(), width=1 / 32, kernel_size=3)
 
@@ -39,7 +42,50 @@ def test_a_step_of_a_network_is_measured(tmp_path, capsys):
     assert f"| `tiny_capsnet` | {record['parameters']:,} |" in capsys.readouterr().out
 
 
+@pytest.fixture
+def tiny_network(monkeypatch):
+    def config():
+        models.register("tiny_capsnet", models.CapsNet, TINY)
+        return configs.default("tiny_capsnet", "mnist")
+
+    monkeypatch.setitem(train.NETWORKS, "tiny", (config, (64, 8, 8, 1)))
+
+
+@pytest.mark.usefixtures("tiny_network")
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_training_is_measured_in_parts(num_devices, monkeypatch, capsys):
+    monkeypatch.setattr(train, "DISPATCH_SECONDS", 0.0)
+    record = train.measure("tiny", 4, num_devices, repeats=1)
+    assert all(record[f"{part}_seconds"] > 0 for part in ("model", "input", "checkpoint", "host"))
+    assert record["seconds"] > record["checkpoint_seconds"]
+    train._print(Console(soft_wrap=True), [record], [COUNTED], 1e9)
+    assert f"| `tiny` | {num_devices} | 4 |" in capsys.readouterr().out
+
+
+COUNTED = {
+    "name": "tiny",
+    "batch_size": 128,
+    "parameters": 1000,
+    "product_operations": 2.0,
+    "other_operations": 1.0,
+    "collectives": {"all-reduce": {"number": 1, "bytes": 4016}},
+}
+
+
+@pytest.mark.usefixtures("tiny_network")
+def test_devices_exchange_gradients_and_metrics_alone():
+    record = train.count("tiny", 8)
+    metrics = 4  # accuracy, loss and its two parts
+    assert record["collectives"].keys() == {"all-reduce"}
+    exchanged = record["collectives"]["all-reduce"]["bytes"]
+    assert exchanged == 4 * (record["parameters"] + metrics)
+    assert record["product_operations"] > record["other_operations"] > 0
+
+
 def test_what_is_wrong_is_said_before_anything_is_measured(fails):
     assert "unknown model 'foo'" in fails(benchmark, "models", "--names=foo")
     assert "--batch_size must be at least 1, got 0" in fails(benchmark, "models", "--batch_size=0")
+    assert "unknown network 'mnsit'" in fails(benchmark, "train", "--names=mnsit")
+    assert "multiple of the number of devices, 3" in fails(benchmark, "train", "--devices=3")
+    assert "--devices must be at least 1" in fails(benchmark, "train", "--devices=0")
     assert "--repeats must be at least 1" in fails(benchmark, "routing", "--repeats=0")

@@ -36,7 +36,7 @@ def test_what_is_being_saved_does_not_change():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_value_that_is_not_finite_names_its_step(value):
-    with pytest.raises(Diverged, match=r"loss is \w+ at step 12$"):
+    with pytest.raises(Diverged, match=r"loss is \w+ at step 12 \(epoch 1\)$"):
         History().add_steps(10, steps(1, value, 2), every=5, epoch=1)
 
 

@@ -1,0 +1,138 @@
+"""Where the first number comes from that is not finite: the step computed once more, in parts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, PRNGKeyArray
+
+from capsjax.data.tasks import Arrays, Task
+from capsjax.models import Output
+from capsjax.training.objective import Objective
+from capsjax.training.state import TrainState
+from capsjax.training.step import DEVICES, Batches, Fed, drawing, forward
+
+MOST_NAMES = 3
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Part:
+    """Something that a step reads or makes, and whether all its numbers are finite."""
+
+    # Part of the structure: a dict would come out of jax.grad in the order of its keys.
+    name: str = field(metadata={"static": True})
+    finite: Bool[Array, ""]
+
+
+class Examined(NamedTuple):
+    """The parts of one step.
+
+    Attributes:
+      variables: of the network, before the step.
+      outputs: of the layers, in the order of computation, from the images to the loss.
+      gradients: by parameter.
+    """
+
+    variables: list[Part]
+    outputs: list[Part]
+    gradients: list[Part]
+
+
+def examine(
+    state: TrainState,
+    arrays: Arrays,
+    key: PRNGKeyArray,
+    fed: Fed | None = None,
+    *,
+    task: Task,
+    batches: Batches,
+    graphdef: nnx.GraphDef,
+    objective: Objective,
+    compute_dtype: DTypeLike,
+) -> Examined:
+    """Looks at the step that `state` is the state before, on the batch that `run_steps` gives it.
+
+    A pure function of one device, as those in `step`; a part is finite if it is on all devices.
+    """
+    draw = drawing(state.step, arrays, key, fed, task=task, batches=batches)
+    batch, keys = draw(state.step)
+    loss = partial(
+        forward, graphdef=graphdef, objective=objective, compute_dtype=compute_dtype, capture=True
+    )
+
+    def loss_and_parts(params):
+        value, done = loss(params, state.rest, batch, keys)
+        outputs = {"the images": batch.image} | _in_order(done.output)
+        outputs |= {f"the metric '{name}'": metric for name, metric in done.metrics.items()}
+        return value, [_part(name, output) for name, output in outputs.items()]
+
+    gradients, outputs = jax.grad(loss_and_parts, has_aux=True)(state.params)
+    found = Examined(
+        _by_path((state.params, state.rest)), outputs, _by_path((lax.pmean(gradients, DEVICES),))
+    )
+    return jax.tree.map(lambda finite: lax.pmin(finite.astype(jnp.int32), DEVICES) > 0, found)
+
+
+def describe(found: Examined) -> str:
+    """What is to be said of it, in one line."""
+    variables, outputs, gradients = map(_not_finite, found)
+    if outputs:
+        text = f"the first output that is not finite is {outputs[0]}"
+        if variables:
+            text += f" (before the step {_list(variables)} already had numbers that are not)"
+        return text
+    if gradients:
+        return f"all outputs are finite, but not the gradient of {_list(gradients)}"
+    if variables:
+        return f"all outputs and gradients are finite, but not {_list(variables)}"
+    return (
+        "computed once more, all outputs and gradients of that batch are finite: a number at the "
+        "edge of what floats hold"
+    )
+
+
+def _in_order(output: Output) -> dict[str, Any]:
+    """What the network made, first things first."""
+    made: dict[str, Any] = {}
+    for name, features in output.features.items():
+        routed = output.routed.get(name)
+        if routed is not None:
+            made[f"the coupling of '{name}'"] = routed.coupling
+        made[f"'{name}'"] = features
+        if routed is not None and routed.activations is not None:
+            made[f"the activations of '{name}'"] = routed.activations
+    made["the scores"] = output.scores
+    if output.reconstruction is not None:
+        made["the reconstruction"] = output.reconstruction
+    return made
+
+
+def _by_path(trees: Sequence[Any]) -> list[Part]:
+    leaves = [leaf for tree in trees for leaf in jax.tree_util.tree_leaves_with_path(tree)]
+    return [_part(_name(path), leaf) for path, leaf in leaves]
+
+
+def _name(path: Any) -> str:
+    name = jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value")
+    return f"'{name}'"
+
+
+def _part(name: str, value: Array) -> Part:
+    return Part(name, jnp.all(jnp.isfinite(value)))
+
+
+def _not_finite(parts: Sequence[Part]) -> list[str]:
+    return [part.name for part in parts if not part.finite]
+
+
+def _list(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{shown} and {more} more" if more > 0 else shown

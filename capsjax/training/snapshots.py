@@ -1,0 +1,103 @@
+"""What a person looks at while a network trains: a few images beside their reconstructions, and
+how undecided each routing is about them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float, UInt8
+
+from capsjax.data.tasks import EACH, Arrays, EvaluationSet, Example, Present, Task
+from capsjax.models import Output
+from capsjax.routing.diagnostics import coupling_entropy
+from capsjax.training.state import TrainState
+
+NUM_IMAGES = 8
+
+
+class Snapshot(NamedTuple):
+    """For TensorBoard: none of it is part of a run's history.
+
+    Attributes:
+      scalars: by tag, the mean over the images of the entropy of each routing layer's coupling, in
+        nats: of each child's over its parents, or, in layers where each parent is divided over its
+        children (attention routing), of each parent's over its children.
+      pictures: by tag; inputs in the first row, below each the reconstructions of its objects.
+        None of a network without a decoder.
+    """
+
+    scalars: dict[str, float]
+    pictures: dict[str, UInt8[np.ndarray, "height width channels"]]
+
+
+def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot]:
+    """A function from a state to its snapshot, always of the same images.
+
+    They are the first that are held out for validation, or, where none are, examples made of the
+    first to train on. It runs on one device of this process alone: other hosts need not call it.
+
+    Args:
+      graphdef: of the network in evaluation mode.
+      task: what it is trained on.
+    """
+    examples = task.validation
+    if not len(examples):
+        examples = EvaluationSet(task.train, task.recipe, len(task.train.labels))
+    batch = _first(examples)
+
+    @jax.jit
+    def look(params, rest, batch):
+        # Decoders are shown the classes that are there, as in training.
+        model = nnx.merge(graphdef, params, rest)
+        output = model(batch.image, mask=batch.objects.labels, capture=True)
+        return output.reconstruction, _entropies(output)
+
+    def take(state: TrainState) -> Snapshot:
+        variables = jax.tree.map(lambda x: x.addressable_data(0), (state.params, state.rest))
+        reconstruction, entropies = jax.device_get(look(*variables, batch))
+        pictures = {}
+        if reconstruction is not None:
+            pictures["inputs_and_reconstructions"] = _picture(batch.image, reconstruction)
+        scalars = {f"coupling_entropy/{name}": float(x) for name, x in entropies.items()}
+        return Snapshot(scalars, pictures)
+
+    return take
+
+
+def _first(examples: EvaluationSet) -> Example:
+    """A batch of the first examples; no more of the source is put on the device than they need."""
+    indices = jnp.arange(min(NUM_IMAGES, len(examples)))
+    arrays = examples.arrays
+    labels = jnp.asarray(arrays.labels)
+    places = np.asarray(jax.vmap(examples.sources, in_axes=(None, 0))(labels, indices))
+    present = Arrays(Present(places, arrays.images[places]), labels)
+    return jax.jit(jax.vmap(examples.example, in_axes=(EACH, 0)))(present, indices)
+
+
+def _entropies(output: Output) -> dict[str, Float[Array, ""]]:
+    """By routing layer."""
+
+    def of(coupling: Array) -> Float[Array, ""]:
+        children, parents = (jnp.abs(coupling.sum(axis) - 1).max() < 1e-3 for axis in (-1, -2))
+        of_parents = coupling_entropy(jnp.swapaxes(coupling, -1, -2)).mean()
+        # Leaky routing divides neither in full: the rest of each child goes nowhere.
+        return jnp.where(parents & ~children, of_parents, coupling_entropy(coupling).mean())
+
+    return {name: of(routed.coupling) for name, routed in output.routed.items()}
+
+
+def _picture(
+    images: Float[Array, "n h w c"], reconstructions: Float[np.ndarray, "n *objects h w c"]
+) -> UInt8[np.ndarray, "height width channels"]:
+    n, height, width, channels = images.shape
+    # A decoder that looks at no mask makes one image of all objects.
+    objects = reconstructions.reshape(n, -1, height, width, channels)
+    grid = np.concatenate([np.asarray(images)[:, None], objects], axis=1)  # [n, rows, h, w, c]
+    if channels not in (1, 3):  # no colours that a screen has
+        grid = grid.mean(axis=-1, keepdims=True)
+    picture = grid.transpose(1, 2, 0, 3, 4).reshape(-1, n * width, grid.shape[-1])
+    return np.round(255 * picture.clip(0, 1)).astype(np.uint8)

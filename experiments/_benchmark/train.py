@@ -1,0 +1,401 @@
+"""Training steps of three papers' networks: rates, and where the time goes.
+
+Each network and number of devices is measured in a process of its own.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from etils import epath
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+from rich.console import Console
+from rich.markup import escape
+
+from _benchmark.measure import machine_rates, provenance
+from _benchmark.operations import collectives, operations
+from _benchmark.setup import Training, training
+from capsjax._nearest import nearest
+from capsjax.data.dataset import Dataset
+from capsjax.data.tasks import Arrays, Task
+from capsjax.data.tasks.classification import Classification
+from capsjax.training import config as configs
+from capsjax.training import optimizers
+from capsjax.training.checkpoints import Checkpoints
+from capsjax.training.metrics import History
+from capsjax.training.parallel import check_batch_size, divide, on_devices, replicate
+from capsjax.training.state import num_parameters
+from capsjax.training.step import DEVICES, drawing
+from capsjax.training.writer import Writer
+
+MNIST, CIFAR = (60_000, 28, 28, 1), (50_000, 32, 32, 3)
+# In training a dispatch takes about so long: `capsjax.training.loop.DISPATCH_SECONDS`.
+DISPATCH_SECONDS = 2.0
+COUNTED_DEVICES = 8
+
+
+def sabour2017() -> ml_collections.ConfigDict:
+    return configs.default("sabour2017_capsnet", "mnist")
+
+
+def choi2019() -> ml_collections.ConfigDict:
+    config = configs.default("choi2019_mnist", "mnist")
+    config.loss.update({"reconstruction": "mean", "reconstruction_weight": 0.3})
+    with config.unlocked():
+        config.optimizer = optimizers.optimizer_options("rmsprop")
+        config.schedule = optimizers.schedule_options("inverse_time")
+    config.training.batch_size = 100
+    config.data.max_shift = 3
+    return config
+
+
+def tsai2020() -> ml_collections.ConfigDict:
+    config = configs.default("tsai2020_cifar10_resnet", "cifar10")
+    config.loss.name = "cross_entropy"
+    with config.unlocked():
+        config.optimizer = optimizers.optimizer_options("sgd", learning_rate=0.1, weight_decay=5e-4)
+        config.schedule = optimizers.schedule_options("steps", epochs=(150, 250))
+    config.data.update({"max_shift": 4, "flip": True})
+    return config
+
+
+# The papers' recipes, and the shape of their training images.
+NETWORKS: dict[str, tuple[Callable[[], ml_collections.ConfigDict], tuple[int, ...]]] = {
+    "sabour2017_mnist": (sabour2017, MNIST),
+    "choi2019_mnist": (choi2019, MNIST),
+    "tsai2020_cifar10_resnet": (tsai2020, CIFAR),
+}
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measures every network on every number of devices."""
+    names = options.names or list(NETWORKS)
+    if options.here:
+        (name,), (num_devices,) = names, options.devices
+        batch_size = _batch_size(name, options)
+        if options.here == "count":
+            record = count(name, num_devices)
+        else:
+            record = measure(name, batch_size, num_devices, options.repeats)
+        options.output.write_text(json.dumps(record))
+        return
+    for name in names:
+        if name not in NETWORKS:
+            raise ValueError(f"unknown network {name!r}: {nearest(name, NETWORKS)}")
+        for num_devices in options.devices:
+            if num_devices < 1:
+                raise ValueError(f"--devices must be at least 1, got {num_devices}")
+            check_batch_size(_batch_size(name, options), num_devices)
+    about = provenance() | {"repeats": options.repeats}
+    about["product_rate"], about["copy_rate"] = machine_rates(options.repeats)
+    records, counts = [], []
+    console = Console(soft_wrap=True)
+    console.print(escape(f"{about}\n"))
+    for name in names:
+        counts.append(_in_a_process("count", name, COUNTED_DEVICES, options))
+        for num_devices in options.devices:
+            records.append(_in_a_process("measure", name, num_devices, options))
+            if options.output:
+                everything = {"about": about, "training": records, "counts": counts}
+                options.output.write_text(json.dumps(everything, indent=2))
+    _print(console, records, counts, about["product_rate"])
+
+
+def _batch_size(name: str, options: argparse.Namespace) -> int:
+    return options.batch_size or NETWORKS[name][0]().training.batch_size
+
+
+def _in_a_process(
+    what: str, name: str, num_devices: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The number of virtual devices is fixed when JAX starts; and peak memory is a process's."""
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "record.json"
+        subprocess.run(
+            [
+                *(sys.executable, sys.argv[0], "train", f"--here={what}", f"--names={name}"),
+                *(f"--devices={num_devices}", f"--batch_size={_batch_size(name, options)}"),
+                *(f"--repeats={options.repeats}", f"--output={output}"),
+            ],
+            env={k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+            | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}"},
+            check=True,
+        )
+        return json.loads(output.read_text())
+
+
+def random_task(config: ml_collections.ConfigDict, shape: tuple[int, ...]) -> Task:
+    """Noise in place of a data set: times do not depend on what is in the images."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, shape, np.uint8)
+    labels = random.integers(0, 10, len(images)).astype(np.int32)
+    names = tuple("0123456789")
+    options = {name: value for name, value in config.data.items() if name != "name"}
+    family = replace(Classification(), **options | {"validation_fraction": 0.0})
+    return family.build(
+        config.data.name, lambda name, split: Dataset(images, labels, names, name, split)
+    )
+
+
+def prepare(name: str, batch_size: int, devices: list[jax.Device]) -> tuple[Training, Task]:
+    make, shape = NETWORKS[name]
+    config = make()
+    task = random_task(config, shape)
+    return training(config, task, batch_size=batch_size, devices=devices, capacity=256), task
+
+
+def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[str, Any]:
+    """Seconds of a step as the loop runs it, and of its parts alone."""
+    devices = jax.devices()[:num_devices]
+    setup, task = prepare(name, batch_size, devices)
+    key = jax.random.key(0)
+    arrays, key = replicate((task.train, key), devices)
+    state = replicate(_copy(setup.state), devices)
+    with tempfile.TemporaryDirectory() as directory:
+        workdir = epath.Path(directory)
+        history = History()
+        with (
+            Checkpoints(workdir / "run", keep=1) as saver,
+            Writer(workdir, history) as writer,
+        ):
+            dispatch = on_devices(setup.run_steps, devices, 4, donate=(0,))
+            began = time.perf_counter()
+            state, _ = jax.block_until_ready(dispatch(state, arrays, key, np.int32(0)))
+            compile_seconds = time.perf_counter() - began
+
+            def note(step: int, record: Any, count: int, seconds: float) -> None:
+                """What the loop does between dispatches."""
+                record = {name: np.asarray(values)[:count] for name, values in record.items()}
+                history.add_steps(step, record, every=20, epoch=1)
+                writer.add_speed(step + count, count * batch_size / seconds)
+                writer.flush()
+
+            # One step, which does not count, tells how many make a dispatch.
+            state, _ = jax.block_until_ready(dispatch(state, arrays, key, np.int32(1)))
+            began = time.perf_counter()
+            state, record = jax.block_until_ready(dispatch(state, arrays, key, np.int32(1)))
+            seconds = time.perf_counter() - began
+            count = max(1, min(256, round(DISPATCH_SECONDS / seconds)))
+            step, times, host_times = 2, [], []
+            for _ in range(repeats):
+                began = time.perf_counter()
+                state, record = jax.block_until_ready(dispatch(state, arrays, key, np.int32(count)))
+                host_began = time.perf_counter()
+                note(step, record, count, host_began - began)
+                ended = time.perf_counter()
+                times.append((ended - began) / count)
+                host_times.append((ended - host_began) / count)
+                step += count
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            began = time.perf_counter()
+            saver.save(state, setup.config, history)
+            save_seconds = time.perf_counter() - began
+            saver.wait()
+            written_seconds = time.perf_counter() - began
+
+    return {
+        "name": name,
+        "devices": num_devices,
+        "batch_size": batch_size,
+        "steps_per_dispatch": count,
+        "parameters": num_parameters(setup.state.params),
+        "seconds": statistics.median(times) + save_seconds / setup.batches.per_epoch,
+        "model_seconds": _model_seconds(setup, task, devices, count, repeats),
+        "input_seconds": _input_seconds(setup, task, devices, count, repeats),
+        "checkpoint_seconds": save_seconds / setup.batches.per_epoch,
+        "host_seconds": statistics.median(host_times),
+        "save_seconds": save_seconds,
+        "written_seconds": written_seconds,
+        "compile_seconds": compile_seconds,
+        "peak_gib": peak,
+    }
+
+
+def _model_seconds(
+    setup: Training, task: Task, devices: list[jax.Device], count: int, repeats: int
+) -> float:
+    """A step on a batch that is there: forward, backward, optimizer."""
+
+    def steps(state, batch, keys, count):
+        def body(_, carry):
+            # Metrics are carried so that none is left out.
+            state, _ = carry
+            return setup.update(state, batch, keys)
+
+        _, metrics = jax.eval_shape(setup.update, state, batch, keys)
+        zeros = jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), metrics)
+        return lax.fori_loop(0, count, body, (state, zeros))
+
+    size = setup.batches.batch_size
+    batch = jax.jit(task.sample, static_argnums=2)(jax.random.key(0), task.train, size)
+    keys = jax.random.key_data(jax.random.split(jax.random.key(1), size))
+    run = on_devices(
+        lambda state, batch, keys, count: steps(
+            state, batch, jax.random.wrap_key_data(keys), count
+        ),
+        devices,
+        4,
+        donate=(0,),
+        divided=(1, 2),
+    )
+    shares = jax.tree.map(lambda x: x.reshape(len(devices), -1, *x.shape[1:]), (batch, keys))
+    batch, keys = divide(shares, devices)
+    state = replicate(_copy(setup.state), devices)
+
+    def dispatch():
+        nonlocal state
+        state, metrics = run(state, batch, keys, np.int32(count))
+        return metrics
+
+    return _seconds(dispatch, repeats) / count
+
+
+def _input_seconds(
+    setup: Training, task: Task, devices: list[jax.Device], count: int, repeats: int
+) -> float:
+    """Making the examples of a step, the order of the epoch included."""
+
+    def steps(arrays, key, count):
+        draw = drawing(jnp.int32(0), arrays, key, task=task, batches=setup.batches)
+
+        def body(step, total):
+            made = jax.tree.map(_as_number, draw(step))
+            return total + sum(jax.tree.leaves(made))
+
+        return lax.pmean(lax.fori_loop(0, count, body, jnp.float32(0)), DEVICES)
+
+    run = on_devices(steps, devices, 3)
+    arguments = replicate((task.train, jax.random.key(0)), devices)
+    return _seconds(lambda: run(*arguments, np.int32(count)), repeats) / count
+
+
+def _copy(tree: Any) -> Any:
+    """What is donated is gone."""
+    return jax.tree.map(lambda x: np.array(x, copy=True), tree)
+
+
+def _as_number(x: jax.Array) -> jax.Array:
+    """Made of all of it, so that all of it is computed."""
+    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+        x = jax.random.key_data(x)
+    return jnp.sum(x.astype(jnp.float32))
+
+
+def _seconds(function: Callable[[], Any], repeats: int) -> float:
+    """The median, after one call that compiles."""
+    jax.block_until_ready(function())
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(function())
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def count(name: str, num_devices: int) -> dict[str, Any]:
+    """Operations of a step of the paper's batch, and what devices tell one another in it."""
+    config = NETWORKS[name][0]()
+    batch_size, devices = config.training.batch_size, jax.devices()[:num_devices]
+    setup, task = prepare(name, batch_size, devices)
+    whole = _mapped(setup, devices[:1])
+    arguments = _arguments(setup, task, batch_size)
+    done = operations(jax.make_jaxpr(whole)(*arguments).jaxpr)
+    # The bytes do not depend on the batch: one example on each device is soonest compiled.
+    few = _arguments(setup, task, num_devices)
+    compiled = jax.jit(_mapped(setup, devices)).lower(*few).compile()
+    return {
+        "name": name,
+        "batch_size": batch_size,
+        "parameters": num_parameters(setup.state.params),
+        "product_operations": done.products,
+        "other_operations": done.others,
+        "bytes": done.bytes,
+        "devices": num_devices,
+        "collectives": {k: c._asdict() for k, c in collectives(compiled.as_text()).items()},
+    }
+
+
+def _mapped(setup: Training, devices: list[jax.Device]) -> Callable[..., Any]:
+    mesh = Mesh(np.asarray(devices), (DEVICES,))
+    same, divided = PartitionSpec(), PartitionSpec(DEVICES)
+    return jax.shard_map(
+        setup.update, mesh=mesh, in_specs=(same, divided, divided), out_specs=same, check_vma=False
+    )
+
+
+def _arguments(setup: Training, task: Task, batch_size: int) -> tuple[Any, ...]:
+    sample = partial(task.sample, count=batch_size)
+    batch = jax.eval_shape(sample, jax.random.key(0), Arrays(*map(jnp.asarray, task.train)))
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch_size))
+    return setup.state, batch, keys
+
+
+def _print(
+    console: Console,
+    records: list[dict[str, Any]],
+    counts: list[dict[str, Any]],
+    product_rate: float,
+) -> None:
+    """Markdown, for docs/benchmarks.md: not wrapped."""
+    operations_per_image = {
+        c["name"]: (c["product_operations"] + c["other_operations"]) / c["batch_size"]
+        for c in counts
+    }
+    console.print(
+        "| network | devices | batch | images/s | GFLOP/s | of products | compiling | memory |"
+    )
+    console.print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for r in records:
+        rate = r["batch_size"] / r["seconds"]
+        done = rate * operations_per_image[r["name"]]
+        console.print(
+            f"| `{r['name']}` | {r['devices']} | {r['batch_size']} | {rate:.0f} | "
+            f"{done / 1e9:.1f} | {done / product_rate:.0%} | {r['compile_seconds']:.0f} s | "
+            f"{r['peak_gib']:.1f} GiB |"
+        )
+    console.print(
+        "\n| network | devices | step, ms | model | input | checkpoint | host | sum / step | "
+        "input + host |"
+    )
+    console.print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for r in records:
+        parts = [r[f"{part}_seconds"] for part in ("model", "input", "checkpoint", "host")]
+        shown = " | ".join(f"{1e3 * seconds:.2f}" for seconds in parts)
+        overhead = (r["input_seconds"] + r["host_seconds"]) / r["seconds"]
+        console.print(
+            f"| `{r['name']}` | {r['devices']} | {1e3 * r['seconds']:.1f} | {shown} | "
+            f"{sum(parts) / r['seconds']:.1%} | {overhead:.2%} |"
+        )
+    console.print(
+        "\n| network | operations per image, 10⁶ | of them products | parameters × 4 | collective "
+        "bytes per step | ratio |"
+    )
+    console.print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for c in counts:
+        ideal = 4 * c["parameters"]
+        total = sum(found["bytes"] for found in c["collectives"].values())
+        kinds = ", ".join(
+            f"{found['bytes']:,} in {found['number']} {kind}"
+            for kind, found in c["collectives"].items()
+        )
+        share = c["product_operations"] / (c["product_operations"] + c["other_operations"])
+        console.print(
+            f"| `{c['name']}` | {operations_per_image[c['name']] / 1e6:,.0f} | {share:.0%} | "
+            f"{ideal:,} | {kinds} | {total / ideal:.4f} |"
+        )

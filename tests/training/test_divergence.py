@@ -1,0 +1,85 @@
+import jax
+import numpy as np
+import pytest
+
+from capsjax.training import divergence, loop
+from capsjax.training.divergence import Examined, Part
+from capsjax.training.metrics import Diverged
+from tests.tiny import tiny_config
+
+ONE = jax.devices()[:1]
+
+
+@pytest.fixture
+def config(npz):
+    return tiny_config(npz)
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "budget"), [(1, 2048.0), (4, 0.001)], ids=["resident", "fed, four devices"]
+)
+def test_a_learning_rate_that_is_too_high(config, tmp_path, num_devices, budget):
+    config.optimizer.learning_rate = config.schedule.minimum = 1e30
+    with pytest.raises(
+        Diverged,
+        match=r"loss is nan at step 2 \(epoch 1\): the first output that is not finite is "
+        r"'primary'\. Training stopped; there is no checkpoint yet",
+    ):
+        loop.train(
+            config, tmp_path / "run", devices=jax.devices()[:num_devices], device_budget_mb=budget
+        )
+    assert not list((tmp_path / "run" / "checkpoints").glob("[0-9]*"))
+
+
+def test_a_parameter_that_is_not_finite_is_named(config, tmp_path, monkeypatch):
+    init_state = loop.init_state
+
+    def spoiled(model, optimizer):
+        model.primary.conv.kernel[0, 0, 0, 0] = np.inf
+        return init_state(model, optimizer)
+
+    monkeypatch.setattr(loop, "init_state", spoiled)
+    with pytest.raises(Diverged) as error:
+        loop.train(config, tmp_path / "run", devices=ONE)
+    assert (
+        "at step 1 (epoch 1): the first output that is not finite is 'primary' (before the step "
+        "'primary.conv.kernel' already had numbers that are not)."
+    ) in str(error.value)
+
+
+def test_the_last_good_checkpoint_is_named(config, tmp_path, monkeypatch):
+    """And nothing is found where nothing is: the state before the step is as it was."""
+    add_steps = loop.History.add_steps
+
+    def diverging(self, first, metrics, **options):
+        if first >= 7:
+            metrics = metrics | {"loss": np.full_like(metrics["loss"], np.nan)}
+        add_steps(self, first, metrics, **options)
+
+    monkeypatch.setattr(loop.History, "add_steps", diverging)
+    with pytest.raises(Diverged) as error:
+        loop.train(config, tmp_path / "run", devices=ONE)
+    assert "loss is nan at step 8 (epoch 2): computed once more, all outputs" in str(error.value)
+    assert f"the checkpoint of step 7 stays in {tmp_path / 'run'}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"gradients": ["'a'", "'b'"]}, "all outputs are finite, but not the gradient of 'a', 'b'"),
+        (
+            {"variables": ["'a'", "'b'", "'c'", "'d'", "'e'"]},
+            "all outputs and gradients are finite, but not 'a', 'b', 'c' and 2 more",
+        ),
+        (
+            {"outputs": ["'conv'", "'primary'"], "gradients": ["'a'"]},
+            "the first output that is not finite is 'conv'",
+        ),
+    ],
+)
+def test_what_is_said(wrong, text):
+    parts = {
+        kind: [Part("'good'", np.True_), *(Part(name, np.False_) for name in wrong.get(kind, []))]
+        for kind in Examined._fields
+    }
+    assert divergence.describe(Examined(**parts)) == text
