@@ -65,11 +65,12 @@ SEEDS_TOGETHER = flags.DEFINE_enum(
 def main(argv: list[str]) -> None:
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    logging.set_verbosity(logging.WARNING)  # Orbax reports each of its steps otherwise
+    logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
     # After the flags are read: JAX takes seconds to import, --help should not.
-    from capsjax.training import hosts, loop, seeds, signals
+    from capsjax.training import compilation, hosts, loop, seeds, signals
 
     address = (COORDINATOR_ADDRESS.value, NUM_PROCESSES.value, PROCESS_ID.value)
+    compilation.cache_on_disk()
     try:
         if DISTRIBUTED.value or address != (None, None, None):
             hosts.start(*address)

@@ -1,6 +1,7 @@
 """Early stop, fine-tuning and averages: each used, stopped in the middle and resumed."""
 
 import os
+import re
 import shutil
 import signal
 
@@ -13,7 +14,7 @@ from capsjax.models import parts
 from capsjax.training import checkpoints, loop, signals
 from capsjax.training import step as step_module
 from capsjax.training.state import split
-from tests.tiny import tiny_config
+from tests.tiny import quick_config, tiny_config
 
 ONE = jax.devices()[:1]
 
@@ -21,6 +22,18 @@ ONE = jax.devices()[:1]
 @pytest.fixture
 def config(npz):
     return tiny_config(npz)
+
+
+@pytest.fixture
+def quick(npz):
+    return quick_config(npz)
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory, npz):
+    """The directory of a finished run of `quick_config` and its result."""
+    directory = tmp_path_factory.mktemp("quick") / "run"
+    return directory, loop.train(quick_config(npz), directory, devices=ONE)
 
 
 def test_moving_average():
@@ -60,7 +73,8 @@ def same(a, b):
 
 
 class TestEarlyStop:
-    def test_ends_at_the_first_epoch_that_reaches_it(self, config, tmp_path, capsys):
+    def test_ends_at_the_first_epoch_that_reaches_it(self, quick, tmp_path, capsys):
+        config = quick
         config.training.epochs = 200
         config.training.stop_at_accuracy = 0.3
         state, history = loop.train(config, tmp_path / "run", devices=ONE)
@@ -92,7 +106,8 @@ class TestEarlyStop:
 
 
 class TestAverages:
-    def test_validated_kept_and_resumed(self, config, tmp_path, monkeypatch):
+    def test_validated_kept_and_resumed(self, quick, tmp_path, monkeypatch):
+        config = quick
         config.training.ema_decay = 0.9
         whole = loop.train(config, tmp_path / "whole", devices=ONE)
         raw, average = whole.state.params, whole.state.average[0]
@@ -107,11 +122,11 @@ class TestAverages:
         interrupt_in_the_second_epoch(lambda: loop.train(config, run, devices=ONE), monkeypatch)
         same(loop.train(config, run, devices=ONE), whole)
 
-    def test_it_does_not_change_the_steps(self, config, tmp_path, tiny_run):
+    def test_it_does_not_change_the_steps(self, quick, tmp_path, quick_run):
         """Only what is evaluated: the losses are those of a run without averages."""
-        config.training.ema_decay = 0.9
-        with_average = loop.train(config, tmp_path / "run", devices=ONE).history
-        without = checkpoints.read(tiny_run, "latest").history
+        quick.training.ema_decay = 0.9
+        with_average = loop.train(quick, tmp_path / "run", devices=ONE).history
+        without = quick_run[1].history
         ours, theirs = (
             [r["loss"] for r in history.records if r["split"] == "train"]
             for history in (with_average, without)
@@ -126,49 +141,50 @@ class TestAverages:
 
 
 class TestFineTuning:
-    def test_all_of_a_network_of_the_same_kind(self, config, tmp_path, tiny_run, capsys):
-        """Taken as a whole; a frozen layer keeps its bits in spite of weight decay."""
-        config.init_from = str(tiny_run)
-        config.frozen_layers = ("conv",)
-        config.optimizer.weight_decay = 0.01
-        config.seed = 7
-        _, history = loop.train(config, tmp_path / "run", devices=ONE)
-        assert f"From {tiny_run}, step 14: 11 of 11 variables, " in capsys.readouterr().out
-        # It begins where the other ended.
-        there = checkpoints.read(tiny_run, "latest").history
-        assert history.records[0]["loss"] < there.records[2]["loss"]
-        before = variables(checkpoints.restore(tiny_run)[0])
+    def test_all_of_a_network_of_the_same_kind(self, quick, tmp_path, quick_run, capsys):
+        """It begins where the other ended; a frozen layer keeps its bits despite weight decay."""
+        donor, (_, there) = quick_run
+        quick.init_from = str(donor)
+        quick.frozen_layers = ("convs",)
+        quick.optimizer.weight_decay = 0.01
+        quick.seed = 7
+        _, history = loop.train(quick, tmp_path / "run", devices=ONE)
+        before = variables(checkpoints.restore(donor)[0])
         after = variables(checkpoints.restore(tmp_path / "run", "latest")[0])
+        assert re.search(
+            rf"From {donor}, step \d+: {len(after)} of {len(after)} variables, .*Fresh: nothing",
+            capsys.readouterr().out,
+        )
+        assert history.records[0]["loss"] < there.records[2]["loss"]
         still = {path for path in before if np.array_equal(before[path], after[path])}
-        assert still == {"conv/kernel", "conv/bias"}
+        assert still == {path for path in before if path.startswith("convs/")}
 
-    def test_resuming_does_not_read_it(self, config, tmp_path, tiny_run, monkeypatch):
-        donor = tmp_path / "donor"
-        shutil.copytree(tiny_run, donor)
-        config.init_from = str(donor)
-        config.init_layers = ("conv", "primary")
-        run = tmp_path / "run"
-        whole = loop.train(config, tmp_path / "whole", devices=ONE)
-        interrupt_in_the_second_epoch(lambda: loop.train(config, run, devices=ONE), monkeypatch)
+    def test_resuming_does_not_read_it(self, quick, tmp_path, quick_run, monkeypatch):
+        donor, run = tmp_path / "donor", tmp_path / "run"
+        shutil.copytree(quick_run[0], donor)
+        quick.init_from = str(donor)
+        quick.init_layers = ("convs",)
+        whole = loop.train(quick, tmp_path / "whole", devices=ONE)
+        interrupt_in_the_second_epoch(lambda: loop.train(quick, run, devices=ONE), monkeypatch)
         shutil.rmtree(donor)
-        same(loop.train(config, run, devices=ONE), whole)
+        same(loop.train(quick, run, devices=ONE), whole)
 
-    def test_fresh_class_layer_for_other_classes(self, config, tmp_path, tiny_run, npz, capsys):
+    def test_fresh_class_layer_for_other_classes(self, quick, tmp_path, quick_run, npz, capsys):
         with np.load(npz) as file:
             arrays = dict(file)
-        for split_ in ("", "test_"):
-            few = arrays[f"{split_}labels"] < 4
-            arrays[f"{split_}images"] = arrays[f"{split_}images"][few]
-            arrays[f"{split_}labels"] = arrays[f"{split_}labels"][few]
+        for prefix in ("", "test_"):
+            few = arrays[f"{prefix}labels"] < 4
+            for name in ("images", "labels"):
+                arrays[prefix + name] = arrays[prefix + name][few]
         np.savez(tmp_path / "four.npz", **arrays)
-        config.data.name = f"npz:{tmp_path / 'four.npz'}"
-        config.init_from = str(tiny_run)
-        config.training.epochs = 1
-        loop.train(config, tmp_path / "run", devices=ONE)
-        out = capsys.readouterr().out.replace("\n", "")
-        assert "conv/kernel" in out.partition("Fresh:")[0]
-        assert "classes/kernel" in out.partition("Fresh:")[2]
-        assert "there" in out.partition("Fresh:")[2]
+        quick.data.name = f"npz:{tmp_path / 'four.npz'}"
+        quick.init_from = str(quick_run[0])
+        quick.training.epochs = 1
+        loop.train(quick, tmp_path / "run", devices=ONE)
+        taken, _, fresh = capsys.readouterr().out.partition("Fresh: ")
+        assert "convs/0/kernel" in taken
+        assert "classes/kernel (16×10 there, 16×4 here)" in fresh
+        assert "convs" not in fresh
 
     @pytest.mark.parametrize(
         ("changes", "message"),

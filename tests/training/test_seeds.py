@@ -11,23 +11,26 @@ import numpy as np
 import pytest
 
 from capsjax.training import checkpoints, loop, parallel, seeds, signals
-from tests.tiny import tiny_config
+from tests.tiny import quick_config
 
 TWO = jax.devices()[:2]
 
 
-@pytest.fixture
-def config(npz):
-    config = tiny_config(npz)
+def seed_config(npz):
+    config = quick_config(npz)
     config.seed, config.seeds = 3, 2
     return config
+
+
+@pytest.fixture
+def config(npz):
+    return seed_config(npz)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, npz):
     """Side by side, and the same one after another."""
-    config = tiny_config(npz)
-    config.seed, config.seeds = 3, 2
+    config = seed_config(npz)
     place = tmp_path_factory.mktemp("seeds")
     return {
         how: (place / how, seeds.train(config, place / how, together=how, devices=TWO))
@@ -39,9 +42,8 @@ def bits(result):
     return [x.tobytes() for x in jax.tree.leaves(result.state)], result.history.to_json()
 
 
-def test_one_after_another_is_each_alone(trained, npz, tmp_path):
-    config = tiny_config(npz)
-    config.seed = 4
+def test_one_after_another_is_each_alone(trained, config, tmp_path):
+    config.seed, config.seeds = 4, 1
     alone = loop.train(config, tmp_path / "run", devices=TWO)
     directory, several = trained["no"]
     assert bits(several.results[4]) == bits(alone)
