@@ -67,7 +67,6 @@ class Display:
         epoch: int,
         train: dict[str, float],
         validation: float | None,
-        *,
         of: str = "",
     ) -> None:
         """At the end of an epoch; `of` says of which run, where several are trained."""

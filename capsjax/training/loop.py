@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -75,7 +75,9 @@ def train(
     return result
 
 
-def train_runs(setup: Setup, directories: dict[int, os.PathLike[str]], *, stall_seconds: float):
+def train_runs(
+    setup: Setup, directories: Mapping[int, os.PathLike[str]], *, stall_seconds: float
+) -> list[Result]:
     """Trains the runs of some seeds to the end, side by side in one program if there are several.
 
     Args:
@@ -156,7 +158,7 @@ def train_runs(setup: Setup, directories: dict[int, os.PathLike[str]], *, stall_
                 )
                 record = {name: np.asarray(values) for name, values in record.items()}
                 seconds = time.monotonic() - began
-                speed = int(counts.sum()) * batch_size / seconds
+                speed = count * batch_size / seconds
                 for n in behind:
                     metrics = {k: (v[n] if several else v)[:count] for k, v in record.items()}
                     runs[n].add_steps(metrics, epoch=epoch, images_per_second=speed)
@@ -173,7 +175,7 @@ def train_runs(setup: Setup, directories: dict[int, os.PathLike[str]], *, stall_
                         run.end_epoch(epoch, accuracy)
                         means = run.history.epoch_means(epoch)
                         of = f"seed {run.config.seed}  " if several else ""
-                        display.epoch(step, epoch, means, accuracy, of=of)
+                        display.epoch(step, epoch, means, accuracy, of)
                         watch.doing(f"saving the checkpoint of step {step}")
                         run.save(of_run)
                 for run in runs:
@@ -200,7 +202,7 @@ def train_runs(setup: Setup, directories: dict[int, os.PathLike[str]], *, stall_
         ]
 
 
-def side_by_side(setup: Setup):
+def side_by_side(setup: Setup) -> partial:
     """`setup.dispatch` of several states, keys and counts at once, along a leading axis.
 
     Each has its own count: a run that is ahead waits, with none, for the others.
