@@ -61,10 +61,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
-    from capsjax.training import checkpoints, ensembles, evaluation, storage
+    from capsjax.training import checkpoints, compilation, ensembles, evaluation, storage
     from capsjax.training.display import console
     from capsjax.training.state import split
 
+    compilation.cache_on_disk()
     terminal = console()
     members = [checkpoints.read(path, args.which) for path in args.checkpoint]
     checkpoint = ensembles.join(members)

@@ -57,9 +57,10 @@ def main(args: argparse.Namespace) -> None:
     from flax import nnx
 
     from capsjax.data import read_image
-    from capsjax.training import checkpoints, export
+    from capsjax.training import checkpoints, compilation, export
     from capsjax.training.display import console
 
+    compilation.cache_on_disk()
     terminal = console()
     checkpoint = checkpoints.read(args.checkpoint, args.which)
     task = checkpoint.config.task

@@ -40,9 +40,10 @@ def main(args: argparse.Namespace) -> None:
     from _report.results import Results
 
     from capsjax.data import Dataset, tasks
-    from capsjax.training import checkpoints, evaluation
+    from capsjax.training import checkpoints, compilation, evaluation
     from capsjax.training.display import console
 
+    compilation.cache_on_disk()
     terminal = console()
     checkpoint = checkpoints.read(args.run, args.which)
     # The checkpoint's own history ends where it was saved; the run may have gone on.

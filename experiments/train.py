@@ -7,6 +7,8 @@
 Any value of the config can be set like that; an unknown one is an error. The work directory gets
 config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits.
 
+--config.seeds=5 trains seed, seed + 1, … in one call, each in its own WORKDIR/seed_N.
+
 On several hosts the same command runs on each, with one work directory that all of them reach:
 
   python experiments/train.py ... --workdir=gs://bucket/run --distributed
@@ -65,29 +67,40 @@ MEMORY_PROFILE = flags.DEFINE_integer(
     None,
     "After so many steps, what is on the devices: WORKDIR/memory.prof, for pprof.",
 )
+SEEDS_TOGETHER = flags.DEFINE_enum(
+    "seeds_together",
+    "auto",
+    ["auto", "yes", "no"],
+    "With --config.seeds=N: all in one program (yes), one after another (no), or together where "
+    "the device's memory is known and suffices. The results are the same but for rounding.",
+)
 
 
 def main(argv: list[str]) -> None:
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    logging.set_verbosity(logging.WARNING)  # Orbax reports each of its steps otherwise
+    logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
     # After the flags are read: JAX takes seconds to import, --help should not.
-    from capsjax.training import hosts, loop, signals
+    from capsjax.training import compilation, hosts, loop, seeds, signals
 
     address = (COORDINATOR_ADDRESS.value, NUM_PROCESSES.value, PROCESS_ID.value)
+    compilation.cache_on_disk()
     try:
         if DISTRIBUTED.value or address != (None, None, None):
             hosts.start(*address)
-        loop.train(
-            CONFIG.value,
-            WORKDIR.value,
-            data_dir=DATA_DIR.value,
-            device_budget_mb=DEVICE_BUDGET_MB.value,
-            stall_seconds=STALL_SECONDS.value,
-            snapshot_every=SNAPSHOT_EVERY.value,
-            profile=_start_stop(PROFILE.value),
-            memory_profile=MEMORY_PROFILE.value,
-        )
+        options = {
+            "data_dir": DATA_DIR.value,
+            "device_budget_mb": DEVICE_BUDGET_MB.value,
+            "stall_seconds": STALL_SECONDS.value,
+            "snapshot_every": SNAPSHOT_EVERY.value,
+            "profile": _start_stop(PROFILE.value),
+            "memory_profile": MEMORY_PROFILE.value,
+        }
+        if CONFIG.value.seeds == 1:
+            loop.train(CONFIG.value, WORKDIR.value, **options)
+        else:
+            together = SEEDS_TOGETHER.value
+            seeds.train(CONFIG.value, WORKDIR.value, together=together, **options)
     except signals.Interrupted as stop:
         if hosts.is_first():
             print(f"{stop}. The same command goes on from there.")

@@ -8,8 +8,21 @@ from capsjax.training import config as configs
 def tiny_config(npz):
     """180 training images of 8×8, batches of 24, seven steps an epoch, two epochs."""
     config = configs.default("sabour2017_capsnet", f"npz:{npz}")
-    config.model.kernel_size = 3
     config.model.width = 1 / 32
+    return _tiny(config)
+
+
+def quick_config(npz):
+    """The same with a network that is compiled in a moment, where any will do."""
+    config = configs.default("lin2018_cnn", f"npz:{npz}")
+    config.model.width = 1 / 16
+    config.loss.name = "cross_entropy"
+    config.optimizer.learning_rate = 0.01
+    return _tiny(config)
+
+
+def _tiny(config):
+    config.model.kernel_size = 3
     config.data.max_shift = 1
     config.training.batch_size = 24
     config.training.epochs = 2

@@ -8,11 +8,13 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import jax
-import optax
 from flax import nnx
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from capsjax._nearest import nearest
+from capsjax.models.parts import by_path, freeze, within
+
+__all__ = ["LAYERS", "SCHEMES", "Scheme", "Transplant", "freeze", "keep_layers", "lower_layers"]
 
 # The paper's three layers. It draws none below them: what is there belongs to the first.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -88,41 +90,10 @@ def keep_layers(trained: nnx.State, fresh: nnx.State, layers: Collection[str]) -
             "trained and fresh must be parameters of networks of the same structure and sizes; "
             f"they differ in {', '.join(differ)}"
         )
-    known = {path[:end] for path in map(_split, shapes) for end in range(1, len(path) + 1)}
-    for layer in layers:
-        if _split(layer) not in known:
-            raise ValueError(f"no parameters in {layer!r}: {nearest(layer, map('/'.join, known))}")
-    starts = [_split(layer) for layer in layers]
-
-    def is_kept(path: tuple, _: Array) -> bool:
-        names = _split(_joined(path))
-        return any(names[: len(start)] == start for start in starts)
-
-    frozen = jax.tree_util.tree_map_with_path(is_kept, trained)
+    frozen = within(trained, layers)
     params = jax.tree.map(lambda keep, old, new: old if keep else new, frozen, trained, fresh)
     return Transplant(params, frozen)
 
 
-def freeze(
-    optimizer: optax.GradientTransformation, frozen: PyTree
-) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` for what is not frozen; what is frozen gets no update, no weight decay either.
-
-    The network's running statistics are no parameters and go on adapting.
-    """
-    labels = jax.tree.map(lambda is_frozen: "frozen" if is_frozen else "trained", frozen)
-    return optax.partition({"trained": optimizer, "frozen": optax.set_to_zero()}, labels)
-
-
 def _shapes(params: nnx.State) -> dict[str, tuple[int, ...]]:
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {_joined(path): leaf.shape for path, leaf in leaves}
-
-
-def _joined(path: tuple) -> str:
-    """The attributes that lead to a parameter; its path ends with the variable's value."""
-    return jax.tree_util.keystr(path[:-1], simple=True, separator="/")
-
-
-def _split(path: str) -> tuple[str, ...]:
-    return tuple(path.split("/"))
+    return {path: leaf.shape for path, leaf in by_path(params).items()}

@@ -1,8 +1,9 @@
 """Checkpoints of a run: Orbax, asynchronous, atomic, complete.
 
 A work directory holds `config.json` and `checkpoints/STEP/`, each with three items: `model`
-(parameters and running statistics), `optimizer` (its state and the step) and `about` (the config
-and the metrics history, JSON). Nothing else is needed to go on or to evaluate.
+(parameters and running statistics; their moving averages where the run has them), `optimizer` (its
+state, the step and then the parameters and statistics themselves) and `about` (the config and the
+metrics history, JSON). Nothing else is needed to go on or to evaluate.
 """
 
 import os
@@ -119,13 +120,7 @@ class Checkpoints:
                     about=ocp.args.JsonRestore(),
                 ),
             )
-        state = TrainState(
-            items.optimizer["step"],
-            items.model["params"],
-            items.model["rest"],
-            items.optimizer["state"],
-        )
-        return state, History(**items.about["history"])
+        return _joined(items.model, items.optimizer), History(**items.about["history"])
 
     def wait(self) -> None:
         """Returns when no save is under way any more."""
@@ -153,9 +148,29 @@ class Checkpoints:
         return good
 
 
+def latest_step(workdir: epath.Path) -> int | None:
+    """The step of the newest checkpoint of a work directory; None where there is none yet."""
+    directory = workdir / "checkpoints"
+    if not directory.is_dir():
+        return None
+    options = ocp.CheckpointManagerOptions(read_only=True)
+    with ocp.CheckpointManager(directory, options=options) as manager:
+        return manager.latest_step()
+
+
 def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
-    model = {"params": state.params, "rest": state.rest}
-    return model, {"step": state.step, "state": state.opt_state}
+    params, rest = state.evaluated
+    optimizer = {"step": state.step, "state": state.opt_state}
+    if state.average is not None:
+        optimizer["raw"] = {"params": state.params, "rest": state.rest}
+    return {"params": params, "rest": rest}, optimizer
+
+
+def _joined(model: dict[str, Any], optimizer: dict[str, Any]) -> TrainState:
+    """The inverse of `_split`."""
+    raw = optimizer.get("raw", model)
+    average = (model["params"], model["rest"]) if "raw" in optimizer else None
+    return TrainState(optimizer["step"], raw["params"], raw["rest"], optimizer["state"], average)
 
 
 def restore(
@@ -184,6 +199,11 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     directory = workdir / "checkpoints"
     if not directory.is_dir():
         what = "has no checkpoints" if workdir.is_dir() else "does not exist"
+        seeds = sorted(p.name for p in workdir.glob("seed_*")) if storage.is_local(workdir) else []
+        if seeds:
+            raise FileNotFoundError(
+                f"{path} holds the runs of several seeds: choose one, such as {workdir / seeds[0]}"
+            )
         raise FileNotFoundError(f"{path} {what}: expected the --workdir of experiments/train.py")
     options = ocp.CheckpointManagerOptions(read_only=True)
     with ocp.CheckpointManager(directory, options=options) as manager:

@@ -14,12 +14,19 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
     """The recipe of Sabour et al. 2017 for the network `model` on the task `data`.
 
     Files in `configs/` start from here and change what differs (it is locked: a key that is not
-    there is an error). Nothing in it names a place on a machine, so the same config is the same
-    run anywhere.
+    there is an error). Nothing in it but `init_from` names a place on a machine, so the same config
+    is the same run anywhere.
     """
     config = ml_collections.ConfigDict(
         {
             "seed": 0,
+            # How many runs, with the seeds `seed`, `seed` + 1, …
+            "seeds": 1,
+            # A work directory whose best checkpoint the run begins with, "" for none; the layers
+            # to take from there, () for all that fit; layers that are not trained.
+            "init_from": "",
+            "init_layers": (),
+            "frozen_layers": (),
             "model": {"name": model, **models.options(model)},
             "data": {"name": data, **tasks.options(data)},
             "loss": {"name": "margin", "reconstruction": "sum", "reconstruction_weight": 0.0005},
@@ -33,6 +40,11 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
                 "compute_dtype": "float32",
                 # Of float32 matrix products on accelerators: default, high or highest.
                 "matmul_precision": "default",
+                # Stop at the end of an epoch with at least this validation accuracy; 0: do not.
+                "stop_at_accuracy": 0.0,
+                # Decay a step of the parameters' moving averages, which are then what is
+                # validated, and kept for use; 0: no averages.
+                "ema_decay": 0.0,
             },
             # At the end of each epoch: the latest `keep` and the best by validation accuracy.
             "checkpoints": {"keep": 2},

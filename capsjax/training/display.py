@@ -61,11 +61,18 @@ class Display:
         self._console.print(line)
         self._printed = time.monotonic()
 
-    def epoch(self, step: int, epoch: int, train: dict[str, float], validation: float | None):
-        """At the end of an epoch."""
+    def epoch(
+        self,
+        step: int,
+        epoch: int,
+        train: dict[str, float],
+        validation: float | None,
+        of: str = "",
+    ) -> None:
+        """At the end of an epoch; `of` says of which run, where several are trained."""
         held_out = "" if validation is None else f"  validation {validation:.2%}"
         self._print(
-            f"epoch {epoch:3d}  step {step}/{self._total}  loss {train['loss']:.4f}  "
+            f"{of}epoch {epoch:3d}  step {step}/{self._total}  loss {train['loss']:.4f}  "
             f"accuracy {train['accuracy']:.2%}{held_out}  {self._speed(step):,.0f} images/s  "
             f"{self._left(step)} left"
         )

@@ -1,8 +1,9 @@
 """From a config to a trained network."""
 
+import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -11,35 +12,29 @@ import ml_collections
 import numpy as np
 from etils import epath
 
-from capsjax.data import tasks
-from capsjax.data.stored import DEVICE_BUDGET_MB, Stored
-from capsjax.training import config as configs
+from capsjax.data.stored import DEVICE_BUDGET_MB
 from capsjax.training import (
     divergence,
     evaluation,
     feed,
     hosts,
-    objective,
-    optimizers,
     signals,
     snapshots,
     storage,
     workdir,
 )
-from capsjax.training.checkpoints import Checkpoints, build_model
-from capsjax.training.display import Display, console
+from capsjax.training.display import Display
 from capsjax.training.metrics import Diverged, History
-from capsjax.training.parallel import check_batch_size, on_devices, replicate, set_training
+from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.profiling import Profiler
-from capsjax.training.state import TrainState, init_state, num_parameters, split
-from capsjax.training.step import Batches, run_steps, update
+from capsjax.training.run import Run
+from capsjax.training.setup import MAX_STEPS_PER_DISPATCH, Setup, prepare
+from capsjax.training.state import TrainState, pick, stack
 from capsjax.training.watch import STALL_SECONDS, Watch
-from capsjax.training.writer import Writer
 
 # Dispatches are made as long as this: the host's work between them is nothing beside it, and a
 # person sees the bar move and Ctrl-C take effect.
 DISPATCH_SECONDS = 2.0
-MAX_STEPS_PER_DISPATCH = 256
 
 
 class Result(NamedTuple):
@@ -64,7 +59,7 @@ def train(
     """Trains what `config` describes; goes on where an earlier call in `directory` stopped.
 
     Args:
-      config: see `capsjax.training.config.default`.
+      config: see `capsjax.training.config.default`; of one seed (`seeds.train` is for several).
       directory: for the config, metrics and checkpoints; local, or any address of etils.epath.
       data_dir: as for `capsjax.data.load`.
       device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
@@ -81,121 +76,114 @@ def train(
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     hosts.check_started()
-    watch = Watch(stall_seconds)
-    devices = list(devices or jax.devices())
-    directory = storage.place(directory)
-    terminal = console()
-    batch_size = config.training.batch_size
-    check_batch_size(batch_size, len(devices))
-    for section, key in (
-        ("training", "epochs"),
-        ("training", "log_every_steps"),
-        ("checkpoints", "keep"),
-    ):
-        if config[section][key] < 1:
-            raise ValueError(f"{section}.{key} must be at least 1, got {config[section][key]}")
-
-    for key, known in (
-        ("compute_dtype", ("float32", "bfloat16")),
-        ("matmul_precision", ("default", "high", "highest")),
-    ):
-        if config.training[key] not in known:
-            raise ValueError(
-                f"training.{key} must be one of {', '.join(known)}, got {config.training[key]!r}"
-            )
-
-    if snapshot_every < 0:
-        raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {snapshot_every}")
-
-    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
-    batches = Batches(len(task.train.labels), batch_size, len(devices))
-    if not batches.per_epoch:
+    if config.seeds != 1:
         raise ValueError(
-            f"training.batch_size is {batch_size}, more than the {batches.num_examples} training "
-            f"images of {task.name}"
+            f"seeds must be 1 here, got {config.seeds}: capsjax.training.seeds.train trains several"
         )
-    total = config.training.epochs * batches.per_epoch
-    profiler = Profiler(directory, trace=profile, memory=memory_profile, total=total)
-    config = configs.resolve(config, task.input_shape, task.class_names)
-    optimizer = optimizers.create(
-        config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
+    place = storage.place(directory)
+    setup = prepare(
+        config,
+        [place],
+        data_dir=data_dir,
+        device_budget_mb=device_budget_mb,
+        devices=list(devices or jax.devices()),
     )
-    goal = objective.create(**config.loss, rule=task.rule)
-    model = build_model(config)
-    model.eval()
-    eval_graphdef, _, _ = split(model)
-    set_training(model)
-    graphdef, state = init_state(model, optimizer)
-
-    terminal.print(
-        f"{config.model.name}: {num_parameters(state.params):,} parameters. {task.name}: "
-        f"{batches.num_examples:,} images to train on, {len(task.validation):,} held out. "
-        f"{len(devices)} × {devices[0].device_kind}."
+    (result,) = train_runs(
+        setup,
+        {config.seed: place},
+        stall_seconds=stall_seconds,
+        snapshot_every=snapshot_every,
+        profile=profile,
+        memory_profile=memory_profile,
     )
-    if isinstance(task.train.images, Stored):
-        terminal.print(
-            f"The images take {task.train.images.nbytes / 2**20:,.1f} MB, more than "
-            "device_budget_mb: they are fed from the host."
-        )
-    hosts.from_first(lambda: workdir.claim(directory, config))
-    with Checkpoints(directory, keep=config.checkpoints.keep) as saver, watch:
-        history = History()
-        if saver.latest_step() is not None:
-            state, history = saver.restore(state)
-        step = int(state.step)
-        if step == total:
-            terminal.print(f"{directory}: finished before, at step {step}.")
-            return Result(state, history)
-        if step:
-            terminal.print(f"{directory}: going on from step {step}.")
-            if profile and step >= profile[1]:
-                terminal.print("The steps to profile were done before: there will be no trace.")
-            if memory_profile is not None and step > memory_profile:
-                terminal.print("The step of the memory profile was done before: there is none.")
+    return result
 
-        network = {
-            "graphdef": graphdef,
-            "objective": goal,
-            "compute_dtype": config.training.compute_dtype,
-        }
-        update_step = partial(update, optimizer=optimizer, **network)
-        program = partial(
-            run_steps,
-            task=task,
-            batches=batches,
-            update=update_step,
-            capacity=MAX_STEPS_PER_DISPATCH,
-        )
-        dispatch = on_devices(program, devices, 5, donate=(0,), divided=(4,))
-        examine = on_devices(
-            partial(divergence.examine, task=task, batches=batches, **network),
-            devices,
-            4,
-            divided=(3,),
-        )
-        validate = _validator(eval_graphdef, task, batch_size, devices, watch)
+
+def train_runs(
+    setup: Setup,
+    directories: Mapping[int, epath.Path],
+    *,
+    stall_seconds: float,
+    snapshot_every: int,
+    profile: tuple[int, int] | None,
+    memory_profile: int | None,
+) -> list[Result]:
+    """Trains the runs of some seeds to the end, side by side in one program if there are several.
+
+    Args:
+      setup: of their config.
+      directories: of the runs, by seed.
+      stall_seconds, snapshot_every, profile, memory_profile: as for `train`; the profiles go to the
+        first directory.
+
+    Returns:
+      The result of each.
+    """
+    watch = Watch(stall_seconds)
+    snapshots.check_every(snapshot_every)
+    profiler = Profiler(
+        next(iter(directories.values())),
+        trace=profile,
+        memory=memory_profile,
+        total=setup.num_steps,
+    )
+    terminal, task, batches, devices = setup.terminal, setup.task, setup.batches, setup.devices
+    total, batch_size = setup.num_steps, batches.batch_size
+    runs = [Run(setup.of_seed(seed), directory, total) for seed, directory in directories.items()]
+    several = len(runs) > 1
+    fresh = [setup.first_state(seed) for seed in directories]
+    for run in runs:
+        hosts.from_first(partial(workdir.claim, run.directory, run.config))
+    with contextlib.ExitStack() as open_runs, watch:
+        for run in runs:
+            open_runs.enter_context(run)
+        states = [run.restore(state) for run, state in zip(runs, fresh, strict=True)]
+        for run in runs:
+            if run.finished:
+                terminal.print(f"{run.directory}: finished before, at step {run.step}.")
+            elif run.step:
+                terminal.print(f"{run.directory}: going on from step {run.step}.")
+        if all(run.finished for run in runs):
+            return [Result(state, run.history) for state, run in zip(states, runs, strict=True)]
+        first = min(run.step for run in runs if not run.finished)
+        if profile and first >= profile[1]:
+            terminal.print("The steps to profile were done before: there will be no trace.")
+        if memory_profile is not None and first > memory_profile:
+            terminal.print("The step of the memory profile was done before: there is none.")
+
+        dispatch, keys = setup.dispatch, [jax.random.key(seed) for seed in directories]
+        if several:
+            dispatch = side_by_side(setup)
+        source = feed.for_training(task, batches, keys[0], devices)
+        state = replicate(stack(states) if several else states[0], devices)
+        key = replicate(jax.numpy.stack(keys) if several else keys[0], devices)
+        validate = _validator(setup.eval_graphdef, task, batch_size, devices, watch)
         take_snapshot = None
         if snapshot_every and hosts.is_first():
-            take_snapshot = snapshots.taker(eval_graphdef, task)
-        source = feed.for_training(task, batches, jax.random.key(config.seed), devices)
-        key = replicate(jax.random.key(config.seed), devices)
-        state = replicate(state, devices)
+            take_snapshot = snapshots.taker(setup.eval_graphdef, task)
         with (
-            jax.default_matmul_precision(config.training.matmul_precision),
-            Writer(directory, history) as writer,
-            Display(terminal, first=step, total=total, batch_size=batch_size) as display,
+            jax.default_matmul_precision(setup.config.training.matmul_precision),
+            contextlib.ExitStack() as writers,
+            Display(
+                terminal, first=first, total=total, batch_size=batch_size * len(runs)
+            ) as display,
             signals.received() as received,
-            source.running(step, total) as at,
+            source.running(first, total) as at,
             profiler,
         ):
+            for run in runs:
+                writers.enter_context(run.writer())
             # No step at all: this compiles, which may take any time.
             watch.doing("compiling", limited=False)
-            fed, _ = at(step)
-            state, _ = jax.block_until_ready(dispatch(state, source.arrays, key, np.int32(0), fed))
+            fed, _ = at(first)
+            none = np.zeros(len(runs), np.int32) if several else np.int32(0)
+            state, _ = jax.block_until_ready(dispatch(state, source.arrays, key, none, fed))
             hosts.agree(0, 0)  # all have compiled
             display.restart_clock()
-            count = 1
-            while step < total:
+            count, stop = 1, 0
+            while active := [run for run in runs if not run.finished]:
+                # Those that are behind catch up: their last checkpoint was older.
+                step = min(run.step for run in active)
                 watch.doing(f"at step {step}")
                 profiler.at(step)
                 count = profiler.cut(step, count)
@@ -205,41 +193,77 @@ def train(
                 epoch = step // batches.per_epoch + 1
                 began = time.monotonic()
                 fed, end = at(step)
-                count = min(count, epoch * batches.per_epoch - step, end - step)
-                state, record = dispatch(state, source.arrays, key, np.int32(count), fed)
-                record = {name: np.asarray(values)[:count] for name, values in record.items()}
+                ends = [run.step for run in active if run.step > step]
+                count = min(count, min(epoch * batches.per_epoch, end, *ends) - step)
+                behind = [n for n, run in enumerate(runs) if run in active and run.step == step]
+                counts = np.zeros(len(runs), np.int32)
+                counts[behind] = count
+                state, record = dispatch(
+                    state, source.arrays, key, counts if several else counts[0], fed
+                )
+                record = {name: np.asarray(values) for name, values in record.items()}
                 seconds = time.monotonic() - began
-                try:
-                    history.add_steps(
-                        step, record, every=config.training.log_every_steps, epoch=epoch
-                    )
-                except Diverged as error:
-                    watch.doing("looking for what is not finite", limited=False)
-                    found = divergence.describe(examine(state, source.arrays, key, fed))
-                    raise Diverged(_diverged(error, found, saver, directory)) from None
+                speed = count * batch_size / seconds
+                for n in behind:
+                    metrics = {k: (v[n] if several else v)[:count] for k, v in record.items()}
+                    try:
+                        runs[n].add_steps(metrics, epoch=epoch, images_per_second=speed)
+                    except Diverged as error:
+                        watch.doing("looking for what is not finite", limited=False)
+                        own = pick((state, key), n) if several else (state, key)
+                        found = setup.examine(own[0], source.arrays, own[1], fed)
+                        raise runs[n].diverged(error, divergence.describe(found)) from None
                 step += count
-                writer.add_speed(step, count * batch_size / seconds)
-                display.update(step, record["loss"][-1], record["accuracy"][-1])
+                loss, accuracy = (
+                    float(np.mean(np.atleast_2d(record[name])[behind, count - 1]))
+                    for name in ("loss", "accuracy")
+                )
+                display.update(step, loss, accuracy)
                 if step == epoch * batches.per_epoch:
-                    history.close_interval(step, epoch)
-                    accuracy = validate(state)
-                    if accuracy is not None:
-                        history.add_validation(step, epoch, accuracy)
-                    display.epoch(step, epoch, history.epoch_means(epoch), accuracy)
-                    if take_snapshot and epoch % snapshot_every == 0:
-                        watch.doing("looking at a few images", limited=False)  # it compiles
-                        writer.add_snapshot(step, take_snapshot(state))
-                    watch.doing(f"saving the checkpoint of step {step}")
-                    saver.save(state, config, history)
-                writer.flush()
+                    for n in behind:
+                        run, of_run = runs[n], pick(state, n) if several else state
+                        accuracy = validate(of_run)
+                        run.end_epoch(epoch, accuracy)
+                        means = run.history.epoch_means(epoch)
+                        of = f"seed {run.config.seed}  " if several else ""
+                        display.epoch(step, epoch, means, accuracy, of)
+                        if take_snapshot and epoch % snapshot_every == 0:
+                            watch.doing("looking at a few images", limited=False)  # it compiles
+                            run.add_snapshot(take_snapshot(of_run))
+                        watch.doing(f"saving the checkpoint of step {step}")
+                        run.save(of_run)
+                for run in runs:
+                    run.flush()
                 count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
-            profiler.at(step)
-            watch.doing(f"saving the checkpoint of step {step}")
-            saver.save(state, config, history)
-            saver.wait()
-            if step < total:
-                raise signals.Interrupted(stop, step)
-        return Result(jax.tree.map(np.asarray, state), history)
+            profiler.at(min(run.step for run in runs))
+            states = [pick(state, n) if several else state for n in range(len(runs))]
+            for run, of_run in zip(runs, states, strict=True):
+                watch.doing(f"saving the checkpoint of step {run.step}")
+                run.save(of_run)
+            for run in runs:
+                run.wait()
+            if stop:
+                raise signals.Interrupted(stop, min(run.step for run in runs))
+            for run in runs:
+                if run.stopped_early:
+                    terminal.print(
+                        f"{run.directory}: stopped early, at step {run.step} of {total}: the "
+                        "validation accuracy reached training.stop_at_accuracy, "
+                        f"{run.config.training.stop_at_accuracy:.2%}."
+                    )
+        return [
+            Result(jax.tree.map(np.asarray, of_run), run.history)
+            for of_run, run in zip(states, runs, strict=True)
+        ]
+
+
+def side_by_side(setup: Setup) -> partial:
+    """`setup.dispatch` of several states, keys and counts at once, along a leading axis.
+
+    Each has its own count: a run that is ahead waits, with none, for the others.
+    """
+    program = jax.vmap(setup.program, in_axes=(0, None, 0, 0, None))
+    return on_devices(program, setup.devices, 5, donate=(0,), divided=(4,))
 
 
 def _validator(graphdef, task, batch_size, devices, watch):
@@ -256,18 +280,9 @@ def _validator(graphdef, task, batch_size, devices, watch):
     )
 
     def accuracy(state):
-        logits = evaluation.gives_logits(graphdef, state.params, state.rest, task.input_shape)
-        scores = score(state.params, state.rest)
+        params, rest = state.evaluated
+        logits = evaluation.gives_logits(graphdef, params, rest, task.input_shape)
+        scores = score(params, rest)
         return evaluation.share_right(task.rule, scores, labels, logits=logits).accuracy
 
     return accuracy
-
-
-def _diverged(error: Diverged, found: str, saver: Checkpoints, directory: epath.Path) -> str:
-    saver.wait()  # for a save under way
-    good = saver.latest_step()
-    stays = "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
-    return (
-        f"{error}: {found}. Training stopped; {stays} in {directory}. A lower "
-        "optimizer.learning_rate often helps"
-    )

@@ -5,7 +5,8 @@ checkpoint of one device is a checkpoint of any number of devices.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -70,7 +71,7 @@ def on_devices(
     *,
     donate: tuple[int, ...] = (),
     divided: tuple[int, ...] = (),
-) -> Callable[..., Any]:
+) -> partial:
     """`function`, which may use collectives over `DEVICES`, compiled to run on all `devices`.
 
     Its outputs must be the same on all of them.
@@ -93,4 +94,24 @@ def on_devices(
         donate_argnums=tuple(n + 1 for n in donate),
     )
     places = np.arange(len(of_this_process(devices)))
-    return lambda *args: mapped((places,), *args)
+    return partial(mapped, (places,))
+
+
+def memory_needed(program: partial, *args: Any) -> int:
+    """The bytes that `program` of `on_devices` takes on a device, by its compiled form.
+
+    `args` may be `jax.ShapeDtypeStruct`s: nothing is run.
+    """
+    sizes = cast(Any, program.func).lower(*program.args, *args).compile().memory_analysis()
+    return (
+        sizes.argument_size_in_bytes
+        + sizes.output_size_in_bytes
+        - sizes.alias_size_in_bytes
+        + sizes.temp_size_in_bytes
+    )
+
+
+def memory_limit(devices: Devices) -> int | None:
+    """The bytes that a device offers, None where the backend does not say (CPUs)."""
+    local = devices[of_this_process(devices)[0]]
+    return (local.memory_stats() or {}).get("bytes_limit")

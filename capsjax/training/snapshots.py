@@ -34,6 +34,12 @@ class Snapshot(NamedTuple):
     pictures: dict[str, UInt8[np.ndarray, "height width channels"]]
 
 
+def check_every(epochs: int) -> None:
+    """Raises ValueError unless snapshots can be taken every so many epochs."""
+    if epochs < 0:
+        raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {epochs}")
+
+
 def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot]:
     """A function from a state to its snapshot, always of the same images.
 
@@ -57,7 +63,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
         return output.reconstruction, _entropies(output)
 
     def take(state: TrainState) -> Snapshot:
-        variables = jax.tree.map(lambda x: x.addressable_data(0), (state.params, state.rest))
+        variables = jax.tree.map(lambda x: x.addressable_data(0), state.evaluated)
         reconstruction, entropies = jax.device_get(look(*variables, batch))
         pictures = {}
         if reconstruction is not None:

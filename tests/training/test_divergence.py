@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from capsjax.training import divergence, loop
+from capsjax.training import divergence, loop, setup
 from capsjax.training.divergence import Examined, Part
 from capsjax.training.metrics import Diverged
 from tests.tiny import tiny_config
@@ -32,13 +32,13 @@ def test_a_learning_rate_that_is_too_high(config, tmp_path, num_devices, budget)
 
 
 def test_a_parameter_that_is_not_finite_is_named(config, tmp_path, monkeypatch):
-    init_state = loop.init_state
+    init_state = setup.init_state
 
-    def spoiled(model, optimizer):
+    def spoiled(model, optimizer, **options):
         model.primary.conv.kernel[0, 0, 0, 0] = np.inf
-        return init_state(model, optimizer)
+        return init_state(model, optimizer, **options)
 
-    monkeypatch.setattr(loop, "init_state", spoiled)
+    monkeypatch.setattr(setup, "init_state", spoiled)
     with pytest.raises(Diverged) as error:
         loop.train(config, tmp_path / "run", devices=ONE)
     assert (

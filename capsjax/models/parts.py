@@ -1,0 +1,71 @@
+"""Parts of a network by the names of their attributes: "conv", "capsules/0"."""
+
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import optax
+from flax import nnx
+from jaxtyping import Array, PyTree
+
+from capsjax._nearest import nearest
+
+
+def by_path(variables: nnx.State) -> dict[str, Array]:
+    """The arrays of `variables` by the attributes that lead to them, such as "conv/kernel"."""
+    return {_joined(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(variables)}
+
+
+def within(params: nnx.State, layers: Collection[str]) -> PyTree:
+    """Of the structure of `params`: True in `layers`, False elsewhere.
+
+    Args:
+      params: of a network, `nnx.state(model, nnx.Param)`.
+      layers: paths of attributes, such as "conv" or "capsules/0"; all below a path belongs to it.
+
+    Raises:
+      ValueError: a path holds no parameters (the nearest is named).
+    """
+    check_known(params, layers)
+    return jax.tree_util.tree_map_with_path(lambda path, _: is_in(_joined(path), layers), params)
+
+
+def check_known(params: nnx.State, layers: Collection[str]) -> None:
+    """Raises ValueError for a layer that holds no parameters; the nearest is named."""
+    paths = [_split(path) for path in by_path(params)]
+    known = {path[:end] for path in paths for end in range(1, len(path) + 1)}
+    for layer in layers:
+        if _split(layer) not in known:
+            raise ValueError(f"no parameters in {layer!r}: {nearest(layer, map('/'.join, known))}")
+
+
+def is_in(path: str, layers: Collection[str]) -> bool:
+    """Whether the variable at `path` belongs to one of `layers`."""
+    return any(_split(path)[: len(_split(layer))] == _split(layer) for layer in layers)
+
+
+def freeze(
+    optimizer: optax.GradientTransformation, frozen: PyTree
+) -> optax.GradientTransformationExtraArgs:
+    """`optimizer` for what is not frozen; what is frozen gets no update, no weight decay either.
+
+    The network's running statistics are no parameters and go on adapting.
+    """
+    labels = jax.tree.map(lambda is_frozen: "frozen" if is_frozen else "trained", frozen)
+    return optax.partition({"trained": optimizer, "frozen": optax.set_to_zero()}, labels)
+
+
+def replaced(variables: nnx.State, by: dict[str, Any]) -> nnx.State:
+    """`variables` with those arrays that `by` holds by path."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: by.get(_joined(path), leaf), variables
+    )
+
+
+def _joined(path: tuple) -> str:
+    """The attributes that lead to a variable; its path ends with the variable's value."""
+    return jax.tree_util.keystr(path[:-1], simple=True, separator="/")
+
+
+def _split(path: str) -> tuple[str, ...]:
+    return tuple(path.split("/"))

@@ -1,0 +1,110 @@
+"""One run on the host: its directory, history, checkpoints and logs."""
+
+import contextlib
+
+import ml_collections
+from etils import epath
+
+from capsjax.training.checkpoints import Checkpoints
+from capsjax.training.metrics import Diverged, History, Record
+from capsjax.training.snapshots import Snapshot
+from capsjax.training.state import TrainState
+from capsjax.training.writer import Writer
+
+
+class Run:
+    """A context manager; leaving it waits for saves under way.
+
+    Args:
+      config: complete.
+      directory: which `workdir.claim` found to be this run's.
+      num_steps: after which it is finished.
+
+    Attributes:
+      step: number of updates done.
+      history: of its metrics.
+    """
+
+    def __init__(self, config: ml_collections.ConfigDict, directory: epath.Path, num_steps: int):
+        self.config, self.directory = config, directory
+        self.step, self.history = 0, History()
+        self._num_steps = num_steps
+        self._closing = contextlib.ExitStack()
+
+    def __enter__(self) -> "Run":
+        keep = self.config.checkpoints.keep
+        self._saver = self._closing.enter_context(Checkpoints(self.directory, keep=keep))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._closing.close()
+
+    def restore(self, fresh: TrainState) -> TrainState:
+        """The state of the newest good checkpoint, `fresh` where there is none."""
+        state = fresh
+        if self._saver.latest_step() is not None:
+            state, self.history = self._saver.restore(fresh)
+        self.step = int(state.step)
+        return state
+
+    def writer(self) -> Writer:
+        """For the logs; a context manager of its own, open while steps are done."""
+        self._writer = Writer(self.directory, self.history)
+        return self._writer
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether `training.stop_at_accuracy` was reached at the end of an epoch."""
+        target = self.config.training.stop_at_accuracy
+        accuracies = self.history.validation_accuracy().values()
+        return target > 0 and any(accuracy >= target for accuracy in accuracies)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no step is left to do."""
+        return self.step == self._num_steps or self.stopped_early
+
+    def add_steps(self, record: Record, *, epoch: int, images_per_second: float) -> None:
+        """After a dispatch, with the metrics of each of its steps.
+
+        Raises:
+          Diverged: one of them is not finite.
+        """
+        every = self.config.training.log_every_steps
+        self.history.add_steps(self.step, record, every=every, epoch=epoch)
+        self.step += len(record["loss"])
+        self._writer.add_speed(self.step, images_per_second)
+
+    def end_epoch(self, epoch: int, accuracy: float | None) -> None:
+        """At the end of an epoch, with the accuracy on the held-out images."""
+        self.history.close_interval(self.step, epoch)
+        if accuracy is not None:
+            self.history.add_validation(self.step, epoch, accuracy)
+
+    def flush(self) -> None:
+        """Writes what is new to the logs."""
+        self._writer.flush()
+
+    def save(self, state: TrainState) -> None:
+        """Begins to save; returns when `state` may be given away. Saves a step only once."""
+        self._saver.save(state, self.config, self.history)
+
+    def wait(self) -> None:
+        """Returns when no save is under way any more."""
+        self._saver.wait()
+
+    def add_snapshot(self, snapshot: Snapshot) -> None:
+        """What a person looks at, of this step."""
+        self._writer.add_snapshot(self.step, snapshot)
+
+    def diverged(self, error: Diverged, found: str) -> Diverged:
+        """`error` with what was found out about it, and what is left of the run."""
+        self.wait()  # for a save under way
+        good = self._saver.latest_step()
+        stays = (
+            "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
+        )
+        return Diverged(
+            f"{error}: {found}. Training stopped; {stays} in {self.directory}. A lower "
+            "optimizer.learning_rate often helps"
+        )

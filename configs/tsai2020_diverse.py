@@ -1,0 +1,18 @@
+"""One or two overlapping digits (Tsai et al. 2020, figure 5).
+
+Any of its networks: --config=configs/tsai2020_diverse.py:tsai2020_diverse_matrix. The paper's 350
+rounds of 60,000 generated images are 350 epochs here, of one image per training digit. It fixes
+the optimizer for all networks.
+"""
+
+from capsjax.training import config as configs
+from capsjax.training import optimizers
+
+
+def get_config(model="tsai2020_diverse_vector"):
+    config = configs.default(model=model, data="diverse_multimnist")
+    config.loss.name = "sigmoid_cross_entropy"
+    config.optimizer = optimizers.optimizer_options("sgd", learning_rate=0.1, weight_decay=5e-4)
+    config.schedule = optimizers.schedule_options("steps", epochs=(150, 250))
+    config.training.epochs = 350
+    return config

@@ -1,0 +1,72 @@
+import jax
+import pytest
+
+from capsjax.training import compilation, loop
+from tests.tiny import quick_config
+
+NAMES = (
+    "jax_compilation_cache_dir",
+    "jax_enable_compilation_cache",
+    "jax_persistent_cache_min_compile_time_secs",
+)
+
+
+@pytest.fixture
+def settings():
+    """Those of JAX, put back after the test; programs are compiled anew, or read from disk."""
+    from jax.experimental.compilation_cache import compilation_cache
+
+    before = {name: getattr(jax.config, name) for name in NAMES}
+
+    def use(**values):
+        for name, value in values.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        jax.clear_caches()
+
+    yield use
+    use(**before)
+
+
+def test_beside_the_data_unless_told_otherwise(settings, monkeypatch, tmp_path):
+    theirs = jax.config.jax_compilation_cache_dir
+    assert theirs is not None  # the tests' own, from the environment
+    compilation.cache_on_disk()
+    assert jax.config.jax_compilation_cache_dir == theirs
+
+    settings(jax_compilation_cache_dir=None)
+    monkeypatch.setenv("CAPSJAX_CACHE_DIR", str(tmp_path))
+    compilation.cache_on_disk()
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
+
+
+def test_a_program_from_disk_gives_the_same_bits(settings, monkeypatch, tmp_path, npz):
+    config = quick_config(npz)
+    config.training.epochs = 1
+    monkeypatch.setenv("CAPSJAX_CACHE_DIR", str(tmp_path))
+    settings(jax_compilation_cache_dir=None)
+
+    def train(name):
+        result = loop.train(config, tmp_path / name, devices=jax.devices()[:1])
+        bits = [x.tobytes() for x in jax.tree.leaves(result.state)]
+        return bits, result.history.to_json()
+
+    settings(jax_enable_compilation_cache=False)
+    without = train("without")
+    assert not (tmp_path / "compiled").exists()
+    settings(jax_enable_compilation_cache=True)
+    compilation.cache_on_disk()
+    assert train("first") == without
+    files = {path: path.read_bytes() for path in (tmp_path / "compiled").glob("*-cache")}
+    assert files
+    hits = []
+
+    def listen(event, **_):
+        hits.append(event)
+
+    jax.monitoring.register_event_listener(listen)
+    settings()
+    assert train("second") == without
+    jax.monitoring.unregister_event_listener(listen)
+    assert "/jax/compilation_cache/cache_hits" in hits
+    assert {path: path.read_bytes() for path in (tmp_path / "compiled").glob("*-cache")} == files

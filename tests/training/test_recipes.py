@@ -1,0 +1,216 @@
+"""Early stop, fine-tuning and averages: each used, stopped in the middle and resumed."""
+
+import os
+import re
+import shutil
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.models import parts
+from capsjax.training import checkpoints, loop, signals
+from capsjax.training import step as step_module
+from capsjax.training.state import split
+from tests.tiny import quick_config, tiny_config
+
+ONE = jax.devices()[:1]
+
+
+@pytest.fixture
+def config(npz):
+    return tiny_config(npz)
+
+
+@pytest.fixture
+def quick(npz):
+    return quick_config(npz)
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory, npz):
+    """The directory of a finished run of `quick_config` and its result."""
+    directory = tmp_path_factory.mktemp("quick") / "run"
+    return directory, loop.train(quick_config(npz), directory, devices=ONE)
+
+
+def test_moving_average():
+    """By hand: the decay is 1/10 in the first step, 2/11 in the second, then as it was given."""
+    state = jnp.zeros(2), jnp.int32(5)
+    for step, (new, expected) in enumerate([(10.0, 9.0), (20.0, 18.0), (0.0, 3.6)]):
+        state = step_module._moved(state, (jnp.full(2, new), jnp.int32(step)), step, 0.2)
+        np.testing.assert_allclose(state[0], expected, rtol=1e-6)
+    assert state[1] == 2  # a count is no average
+
+
+def variables(model):
+    _, params, rest = split(model)
+    return {k: np.asarray(v) for k, v in (parts.by_path(params) | parts.by_path(rest)).items()}
+
+
+def interrupt_in_the_second_epoch(train, monkeypatch):
+    """At its first dispatch; what `train` trains has seven steps an epoch."""
+    update = loop.Display.update
+
+    def update_and_terminate(self, step, *args):
+        update(self, step, *args)
+        if step == 9:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "DISPATCH_SECONDS", 0.0)  # dispatches of one step
+        patch.setattr(loop.Display, "update", update_and_terminate)
+        with pytest.raises(signals.Interrupted):
+            train()
+
+
+def same(a, b):
+    for x, y in zip(jax.tree.leaves(a.state), jax.tree.leaves(b.state), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert a.history.to_json() == b.history.to_json()
+
+
+class TestEarlyStop:
+    def test_ends_at_the_first_epoch_that_reaches_it(self, quick, tmp_path, capsys):
+        config = quick
+        config.training.epochs = 200
+        config.training.stop_at_accuracy = 0.3
+        state, history = loop.train(config, tmp_path / "run", devices=ONE)
+        accuracies = list(history.validation_accuracy().values())
+        assert accuracies[-1] >= 0.3
+        assert all(accuracy < 0.3 for accuracy in accuracies[:-1])
+        step = int(state.step)
+        assert step == 7 * len(accuracies)
+        said = f"stopped early, at step {step} of 1400: the validation accuracy reached"
+        assert said in capsys.readouterr().out
+        assert checkpoints.read(tmp_path / "run").step == step
+
+        again = loop.train(config, tmp_path / "run", devices=ONE)
+        assert f"finished before, at step {step}" in capsys.readouterr().out
+        assert again.history.to_json() == history.to_json()
+
+    @pytest.mark.parametrize("value", [99.22, -0.1, 1.01])
+    def test_bad_values(self, config, tmp_path, value):
+        config.training.stop_at_accuracy = value
+        with pytest.raises(ValueError, match=r"a share in \[0, 1\] such as 0.9922"):
+            loop.train(config, tmp_path / "run", devices=ONE)
+        assert not (tmp_path / "run").exists()
+
+    def test_needs_held_out_images(self, config, tmp_path):
+        config.training.stop_at_accuracy = 0.9
+        config.data.validation_fraction = 0.0
+        with pytest.raises(ValueError, match=r"nothing is held out to measure it: raise data\."):
+            loop.train(config, tmp_path / "run", devices=ONE)
+
+
+class TestAverages:
+    def test_validated_kept_and_resumed(self, quick, tmp_path, monkeypatch):
+        config = quick
+        config.training.ema_decay = 0.9
+        whole = loop.train(config, tmp_path / "whole", devices=ONE)
+        raw, average = whole.state.params, whole.state.average[0]
+        assert not np.array_equal(*(jax.tree.leaves(p)[0] for p in (raw, average)))
+        # What is restored is the average.
+        checkpoint = checkpoints.read(tmp_path / "whole", "latest")
+        ours = variables(checkpoint.model)
+        for path, leaf in parts.by_path(average).items():
+            np.testing.assert_array_equal(ours[path], leaf)
+
+        run = tmp_path / "run"
+        interrupt_in_the_second_epoch(lambda: loop.train(config, run, devices=ONE), monkeypatch)
+        same(loop.train(config, run, devices=ONE), whole)
+
+    def test_it_does_not_change_the_steps(self, quick, tmp_path, quick_run):
+        """Only what is evaluated: the losses are those of a run without averages."""
+        quick.training.ema_decay = 0.9
+        with_average = loop.train(quick, tmp_path / "run", devices=ONE).history
+        without = quick_run[1].history
+        ours, theirs = (
+            [r["loss"] for r in history.records if r["split"] == "train"]
+            for history in (with_average, without)
+        )
+        assert ours == pytest.approx(theirs, rel=1e-5)
+
+    @pytest.mark.parametrize("value", [1.0, -0.1])
+    def test_bad_values(self, config, tmp_path, value):
+        config.training.ema_decay = value
+        with pytest.raises(ValueError, match=r"ema_decay must be in \[0, 1\)"):
+            loop.train(config, tmp_path / "run", devices=ONE)
+
+
+class TestFineTuning:
+    def test_all_of_a_network_of_the_same_kind(self, quick, tmp_path, quick_run, capsys):
+        """It begins where the other ended; a frozen layer keeps its bits despite weight decay."""
+        donor, (_, there) = quick_run
+        quick.init_from = str(donor)
+        quick.frozen_layers = ("convs",)
+        quick.optimizer.weight_decay = 0.01
+        quick.seed = 7
+        _, history = loop.train(quick, tmp_path / "run", devices=ONE)
+        before = variables(checkpoints.restore(donor)[0])
+        after = variables(checkpoints.restore(tmp_path / "run", "latest")[0])
+        assert re.search(
+            rf"From {donor}, step \d+: {len(after)} of {len(after)} variables, .*Fresh: nothing",
+            capsys.readouterr().out,
+        )
+        assert history.records[0]["loss"] < there.records[2]["loss"]
+        still = {path for path in before if np.array_equal(before[path], after[path])}
+        assert still == {path for path in before if path.startswith("convs/")}
+
+    def test_resuming_does_not_read_it(self, quick, tmp_path, quick_run, monkeypatch):
+        donor, run = tmp_path / "donor", tmp_path / "run"
+        shutil.copytree(quick_run[0], donor)
+        quick.init_from = str(donor)
+        quick.init_layers = ("convs",)
+        whole = loop.train(quick, tmp_path / "whole", devices=ONE)
+        interrupt_in_the_second_epoch(lambda: loop.train(quick, run, devices=ONE), monkeypatch)
+        shutil.rmtree(donor)
+        same(loop.train(quick, run, devices=ONE), whole)
+
+    def test_fresh_class_layer_for_other_classes(self, quick, tmp_path, quick_run, npz, capsys):
+        with np.load(npz) as file:
+            arrays = dict(file)
+        for prefix in ("", "test_"):
+            few = arrays[f"{prefix}labels"] < 4
+            for name in ("images", "labels"):
+                arrays[prefix + name] = arrays[prefix + name][few]
+        np.savez(tmp_path / "four.npz", **arrays)
+        quick.data.name = f"npz:{tmp_path / 'four.npz'}"
+        quick.init_from = str(quick_run[0])
+        quick.training.epochs = 1
+        loop.train(quick, tmp_path / "run", devices=ONE)
+        taken, _, fresh = capsys.readouterr().out.partition("Fresh: ")
+        assert "convs/0/kernel" in taken
+        assert "classes/kernel (16×10 there, 16×4 here)" in fresh
+        assert "convs" not in fresh
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"init_from": "nowhere"}, r"init_from: nowhere does not exist"),
+            (
+                {"frozen_layers": ("con",)},
+                r"frozen_layers: no parameters in 'con': did you mean 'c",
+            ),
+            ({"init_layers": ("conv",)}, "init_from names no run"),
+            ({"init_from": "RUN", "init_layers": ("cnov",)}, "init_layers: no .* mean 'conv'"),
+            ({"frozen_layers": "conv"}, "must be a tuple of layers' names, got 'conv'"),
+        ],
+    )
+    def test_bad_values(self, config, tmp_path, tiny_run, changes, message):
+        for key, value in changes.items():
+            with config.ignore_type():
+                config[key] = str(tiny_run) if value == "RUN" else value
+        with pytest.raises(ValueError, match=message):
+            loop.train(config, tmp_path / "run", devices=ONE)
+        assert not (tmp_path / "run").exists()
+
+    def test_a_network_that_does_not_fit(self, config, tmp_path, tiny_run):
+        config.init_from = str(tiny_run)
+        config.model.width = 1 / 16
+        config.init_layers = ("conv",)
+        with pytest.raises(ValueError, match="not all of it fits: conv/"):
+            loop.train(config, tmp_path / "run", devices=ONE)
+        assert not (tmp_path / "run").exists()
