@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import _cli
+from _reproduce.experiment import SCALES
 
 if TYPE_CHECKING:
     from _reproduce.experiment import Experiment
     from _reproduce.runs import Where
-
-SCALES = ("smoke", "small", "full")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Overrides = Mapping[str, Any]
 
 
+SCALES = ("smoke", "small", "full")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

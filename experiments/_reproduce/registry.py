@@ -9,7 +9,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     for paper in (sabour2017, lin2018, choi2019, tsai2020, gu2021)
     for name, experiment in paper.EXPERIMENTS.items()
 }
-SCALES = ("smoke", "small", "full")
 
 
 def lookup(name: str) -> Experiment:

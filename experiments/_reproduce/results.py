@@ -1,14 +1,15 @@
 """From a results folder to comparisons and files."""
 
 from pathlib import Path
+from typing import BinaryIO
 
 import matplotlib
 import numpy as np
 
 from _reproduce import tables
 from _reproduce.compare import Comparison, compare
-from _reproduce.experiment import Experiment
-from _reproduce.runs import Where, read_json, result_file
+from _reproduce.experiment import SCALES, Experiment
+from _reproduce.runs import Where, claim, read_json, result_file
 
 
 def gather(where: Where, name: str, experiment: Experiment, seeds: int | None = None) -> Comparison:
@@ -35,6 +36,29 @@ def gather(where: Where, name: str, experiment: Experiment, seeds: int | None = 
     return compare(name, experiment, where.scale, records)
 
 
+def folders(workdir: Path) -> list[Where]:
+    """The results folders in a --workdir of experiments/reproduce.py, or the one that it is.
+
+    Raises:
+      FileNotFoundError: there are none.
+      ValueError: one is of another version.
+    """
+    candidates = [workdir, *(workdir / scale for scale in SCALES)]
+    found = []
+    for folder in candidates:
+        file = folder / "about.json"
+        if file.exists():
+            about = read_json(file)
+            where = Where(folder, about.get("scale", ""), about.get("use", {}), None, "")
+            claim(where)  # of this version, or an error
+            found.append(where)
+    if not found:
+        raise FileNotFoundError(
+            f"{workdir} holds no results: expected the --workdir of experiments/reproduce.py"
+        )
+    return found
+
+
 def write(comparison: Comparison, folder: Path) -> list[Path]:
     """NAME.md, and NAME.png and NAME.svg where it has a figure; returns the files."""
     stem = comparison.name.replace("/", "_")
@@ -45,18 +69,18 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     if comparison.experiment.figure is not None:
         for ending in ("png", "svg"):
             file = folder / f"{stem}.{ending}"
-            draw(comparison, file)
+            draw(comparison, file, ending)
             files.append(file)
         text += f"\n![{comparison.experiment.title}]({stem}.png)\n"
     page.write_text(text)
     return files
 
 
-def draw(comparison: Comparison, file: Path) -> None:
-    """The figure, in the format of the file's ending."""
+def draw(comparison: Comparison, file: Path | BinaryIO, kind: str) -> None:
+    """The figure as "png" or "svg"."""
     assert comparison.experiment.figure is not None
     # Equal results are to give equal files: no random ids, no date.
-    metadata = {"Date": None} if file.suffix == ".svg" else None
+    metadata = {"Date": None} if kind == "svg" else None
     with matplotlib.rc_context({"svg.hashsalt": "capsjax", "font.size": 9}):
         figure = comparison.experiment.figure(comparison)
-        figure.savefig(file, dpi=150, metadata=metadata)
+        figure.savefig(file, format=kind, dpi=150, metadata=metadata)

@@ -182,15 +182,12 @@ def _record_time(where: Where, config: ml_collections.ConfigDict, seconds: float
     directory = _directory(where, config)
     file = directory / "time.json"
     record = _training_record(where, config)
-    steps = len((directory / "metrics.jsonl").read_bytes()) if _has_metrics(directory) else 0
-    if record.get("length") != steps:
+    metrics = directory / "metrics.jsonl"
+    length = metrics.stat().st_size if metrics.exists() else 0
+    if record.get("metrics_bytes") != length:  # there was something to do
         record["seconds"] = [*record["seconds"], seconds]
-        record["length"] = steps
+        record["metrics_bytes"] = length
         write_json(file, record)
-
-
-def _has_metrics(directory: Path) -> bool:
-    return (directory / "metrics.jsonl").exists()
 
 
 def _training_record(where: Where, config: ml_collections.ConfigDict) -> dict[str, Any]:

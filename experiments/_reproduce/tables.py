@@ -1,6 +1,6 @@
 """A comparison as Markdown."""
 
-from _reproduce.compare import Comparison, Row, Values
+from _reproduce.compare import Comparison, Row, Values, Verdict
 from _reproduce.experiment import Column, Published
 
 MISSING = "not run"
@@ -18,7 +18,7 @@ def markdown(comparison: Comparison) -> str:
     for column in experiment.columns:
         lines += _table(comparison, column)
     lines += _claims(comparison)
-    lines += _runs(comparison)
+    lines += ["## Runs", "", *(f"- {_safe(line)}" for line in about_runs(comparison))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -69,6 +69,19 @@ def ordering(comparison: Comparison, column: Column) -> str | None:
     )
 
 
+def said(verdict: Verdict) -> str:
+    """A verdict and what it rests on."""
+    return f"{verdict.verdict} (by sign alone)" if verdict.single else verdict.verdict
+
+
+def margin(comparison: Comparison, verdict: Verdict) -> str:
+    """By how much the one is above the other."""
+    if verdict.difference is None:
+        return "–"
+    columns = {column.metric: column for column in comparison.experiment.columns}
+    return f"{verdict.difference:+.{columns[verdict.claim.metric].digits}f}"
+
+
 def _table(comparison: Comparison, column: Column) -> list[str]:
     lines = [
         f"## {column.title}",
@@ -87,19 +100,17 @@ def _table(comparison: Comparison, column: Column) -> list[str]:
 def _claims(comparison: Comparison) -> list[str]:
     if not comparison.verdicts:
         return []
-    titles = {column.metric: column for column in comparison.experiment.columns}
     lines = ["## Claims", "", "| claim | verdict | difference |", "| --- | --- | ---: |"]
-    for verdict in comparison.verdicts:
-        digits = titles[verdict.claim.metric].digits
-        difference = "–" if verdict.difference is None else f"{verdict.difference:+.{digits}f}"
-        said = f"{verdict.verdict} (by sign alone)" if verdict.single else verdict.verdict
-        lines.append(f"| {_safe(verdict.claim.text)} | {said} | {difference} |")
+    lines += [
+        f"| {_safe(verdict.claim.text)} | {said(verdict)} | {margin(comparison, verdict)} |"
+        for verdict in comparison.verdicts
+    ]
     return [*lines, ""]
 
 
-def _runs(comparison: Comparison) -> list[str]:
-    """What was run on what; failures."""
-    lines = ["## Runs", ""]
+def about_runs(comparison: Comparison) -> list[str]:
+    """What was run on what; failures; what was not run."""
+    lines = []
     records = [r for of_variant in comparison.records.values() for r in of_variant]
     missing = [variant for variant, found in comparison.records.items() if not found]
     if records:
@@ -109,20 +120,18 @@ def _runs(comparison: Comparison) -> list[str]:
             "Data": {_data(r["config"]) for r in records},
             "jax": {r["versions"]["jax"] for r in records},
         }.items():
-            lines.append(f"- {what}: {', '.join(sorted(values))}")
+            lines.append(f"{what}: {', '.join(sorted(values))}")
         seconds = sum(r["times"]["training_seconds"] for r in records)
         lines.append(
-            f"- Training: {seconds / 60:.1f} minutes, trainings shared with other names "
+            f"Training: {seconds / 60:.1f} minutes, trainings shared with other names "
             "counted here too"
         )
         lines += [
-            f"- {_safe(r['variant'])}, seed {r['seeds'][0]}: {r['failed']}"
-            for r in records
-            if r["failed"]
+            f"{r['variant']}, seed {r['seeds'][0]}: {r['failed']}" for r in records if r["failed"]
         ]
     if missing:
-        lines.append(f"- Not run: {', '.join(map(_safe, missing))}")
-    return [*lines, ""]
+        lines.append(f"Not run: {', '.join(missing)}")
+    return lines
 
 
 def _data(config: dict) -> str:
