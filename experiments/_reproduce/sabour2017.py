@@ -118,8 +118,7 @@ AFFNIST = Experiment(
     ),
     claims=(Claim("CapsNet is more robust than the CNN", "affnist", "CapsNet", "CNN"),),
     scales={
-        # Some images must be held out to stop by.
-        "full": Scale(ABOUT_FULL + " At most 50 epochs, three seeds.", seeds=3),
+        "full": Scale(ABOUT_FULL + " 50 epochs, three seeds.", FULL, seeds=3),
         "small": Scale(
             "1/8 of the width, 2 epochs, batches of 64, one version of each test digit.",
             SMALL | {"training.epochs": 2, "data.test_versions": 1},
@@ -127,7 +126,8 @@ AFFNIST = Experiment(
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | {"data.test_versions": 1}),
     },
-    notes="The CNN has no dropout. affNIST is generated, see docs/data.md.",
+    notes="The CNN has no dropout. affNIST is generated (docs/data.md). The paper stops when both "
+    "reach 99.23 on translated digits; here both train equally long.",
 )
 
 PERTURBATION = Experiment(

@@ -256,6 +256,7 @@ def test_unknown_names(fails, tmp_path):
     assert "not at this scale" in fails(
         reproduce, "gu2021/table2", "--only", "dynamic routing", "--scale=smoke", workdir
     )
+    assert "not built yet" in fails(reproduce, "lin2018/figure7", workdir)
     assert "--list shows" in fails(reproduce, workdir)
     assert "at least 1" in fails(reproduce, "gu2021/table2", "--seeds=0", workdir)
     assert "NAME=OTHER" in fails(reproduce, "gu2021/table2", "--use", "cifar10", workdir)
