@@ -93,7 +93,7 @@ def main(args: argparse.Namespace) -> None:
     left_out = _check_data(where, experiments, chosen, skip=args.name == "all")
     if args.scale == "full" and not args.skip_memory_check:
         _check_memory(where, experiments, chosen)
-    claim(where)
+    claim(where, _data(where, experiments, chosen))
     _set_compiler(where)
     for name, experiment in experiments.items():
         _reproduce(where, name, experiment, chosen[name], args.seeds)
@@ -184,6 +184,20 @@ def _check_data(
     for name in [name for name, variants in chosen.items() if not variants]:
         del chosen[name], experiments[name]
     return lines
+
+
+def _data(
+    where: "Where", experiments: "dict[str, Experiment]", chosen: dict[str, list[str]]
+) -> dict[str, str]:
+    """By the data sets that the scale names, what they are read from."""
+    from _reproduce.settings import run_config, source_of
+
+    named = {
+        source_of(run_config(experiments[name], variant, where.scale, 0, {}))
+        for name, variants in chosen.items()
+        for variant in variants
+    }
+    return {source: where.use.get(source, source) for source in named}
 
 
 def _check_memory(

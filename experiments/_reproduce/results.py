@@ -49,8 +49,8 @@ def folders(workdir: Path) -> list[Where]:
         file = folder / "about.json"
         if file.exists():
             about = read_json(file)
-            where = Where(folder, about.get("scale", ""), about.get("use", {}), None, "")
-            claim(where)  # of this version, or an error
+            where = Where(folder, about.get("scale", ""), about.get("data", {}), None, "")
+            claim(where, {})  # of this version, or an error
             found.append(where)
     if not found:
         raise FileNotFoundError(

@@ -53,8 +53,12 @@ class Where(NamedTuple):
     commit: str
 
 
-def claim(where: Where) -> None:
+def claim(where: Where, data: Mapping[str, str]) -> None:
     """Makes the folder one of this version, scale and data, or finds that it is.
+
+    Args:
+      where: the folder.
+      data: what each data set of the runs to come is read from; in one folder it is always the same.
 
     Raises:
       ValueError: it belongs to others. Nothing is changed then.
@@ -64,27 +68,35 @@ def claim(where: Where) -> None:
         "format": FORMAT,
         "capsjax": version("capsjax"),
         "scale": where.scale,
-        "use": dict(where.use),
+        "data": dict(sorted(data.items())),
     }
     if file.exists():
         found = read_json(file)
-        if found != about:
-            lines = [
-                f"{key}: {found.get(key)!r} there, {about.get(key)!r} here"
-                for key in sorted(found.keys() | about.keys())
-                if found.get(key) != about.get(key)
-            ]
+        earlier = found.get("data", {})
+        about["data"] = dict(sorted((data | earlier).items()))
+        lines = [
+            f"{key}: {found.get(key)!r} there, {about[key]!r} here"
+            for key in ("format", "capsjax", "scale")
+            if found.get(key) != about[key]
+        ]
+        lines += [
+            f"{name}: {earlier[name]!r} there, {source!r} here"
+            for name, source in data.items()
+            if name in earlier and earlier[name] != source
+        ]
+        if lines:
             raise ValueError(
                 f"{where.folder} holds results of another kind, which are kept and not mixed with "
                 "new ones; give another --workdir. They differ in\n  " + "\n  ".join(lines)
             )
+        if about == found:
+            return
     elif where.folder.is_dir() and any(where.folder.iterdir()):
         raise ValueError(
             f"{where.folder} is not empty and no results folder (it has no about.json): choose "
             "another --workdir. Nothing was changed"
         )
-    else:
-        write_json(file, about)
+    write_json(file, about)
 
 
 def result_file(where: Where, name: str, experiment: Experiment, variant: str, run: int) -> Path:

@@ -68,9 +68,9 @@ MNIST = Experiment(
     scales={
         "full": Scale(ABOUT_FULL + " 50 epochs, three seeds.", FULL, seeds=3),
         "small": Scale(
-            "1/8 of the width, 3 epochs, batches of 64; all of MNIST, a tenth held out.",
-            SMALL | {"training.epochs": 3},
-            seeds=3,
+            "1/8 of the width, 2 epochs, batches of 64; a tenth of the training images held out.",
+            SMALL | {"training.epochs": 2},
+            seeds=2,
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
@@ -96,8 +96,8 @@ MULTIMNIST = Experiment(
             seeds=3,
         ),
         "small": Scale(
-            "1/8 of the width, 4 epochs, batches of 64, new images without end.",
-            SMALL | {"training.epochs": 4},
+            "1/16 of the width, 4 epochs, batches of 64, new images without end.",
+            SMALL | {"model.width": 1 / 16, "training.epochs": 4},
             seeds=2,
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS),
@@ -120,8 +120,8 @@ AFFNIST = Experiment(
     scales={
         "full": Scale(ABOUT_FULL + " 50 epochs, three seeds.", FULL, seeds=3),
         "small": Scale(
-            "1/8 of the width, 2 epochs, batches of 64, one version of each test digit.",
-            SMALL | {"training.epochs": 2, "data.test_versions": 1},
+            "1/16 of the width, 2 epochs, batches of 64, one version of each test digit.",
+            SMALL | {"model.width": 1 / 16, "training.epochs": 2, "data.test_versions": 1},
             seeds=2,
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | {"data.test_versions": 1}),

@@ -279,12 +279,23 @@ def test_missing_data(fails, tmp_path):
 def test_results_of_another_version_are_kept(fails, tmp_path):
     folder = tmp_path / "smoke"
     folder.mkdir()
-    about = {"format": 0, "capsjax": "0.0.1", "scale": "smoke", "use": {}}
+    about = {"format": 0, "capsjax": "0.0.1", "scale": "smoke", "data": {}}
     (folder / "about.json").write_text(json.dumps(about))
     message = fails(reproduce, "sabour2017/perturbation", "--scale=smoke", f"--workdir={tmp_path}")
     assert "capsjax: '0.0.1' there" in message
     assert json.loads((folder / "about.json").read_text()) == about
     assert [path.name for path in folder.iterdir()] == ["about.json"]
+
+
+def test_a_data_set_is_the_same_in_all_of_a_folder(where):
+    runs.claim(where, {"mnist": "mnist"})
+    runs.claim(where, {"cifar10": "cifar10_jpeg"})
+    file = where.folder / "about.json"
+    assert runs.read_json(file)["data"] == {"cifar10": "cifar10_jpeg", "mnist": "mnist"}
+    before = file.read_text()
+    with pytest.raises(ValueError, match="cifar10: 'cifar10_jpeg' there, 'cifar10' here"):
+        runs.claim(where, {"cifar10": "cifar10"})
+    assert file.read_text() == before
 
 
 def test_a_folder_of_something_else_is_left_alone(fails, tmp_path):
