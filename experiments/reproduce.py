@@ -109,6 +109,7 @@ def _reproduce(
     seeds: int | None,
 ) -> None:
     """Runs what is not there yet, then writes and prints the table."""
+    import jax
     from _reproduce import results, tables
     from _reproduce.runs import run
 
@@ -126,6 +127,9 @@ def _reproduce(
         except signals.Interrupted as stop:
             print(f"{stop}. The same command goes on from there.")
             sys.exit(128 + stop.signum)
+        # Compiled programs of networks that are done with: hundreds exhaust what the system lets
+        # one process map (vm.max_map_count), and LLVM ends it.
+        jax.clear_caches()
         shown = {k: round(v, 4) for k, v in record["metrics"].items()}
         terminal.print(record["failed"] or f"{shown}", markup=False)
     comparison = results.gather(where, name, experiment)

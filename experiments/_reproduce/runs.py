@@ -58,7 +58,7 @@ def claim(where: Where, data: Mapping[str, str]) -> None:
 
     Args:
       where: the folder.
-      data: what each data set of the runs to come is read from; in one folder it is always the same.
+      data: what each data set of the runs to come is read from, in one folder always the same.
 
     Raises:
       ValueError: it belongs to others. Nothing is changed then.
