@@ -61,7 +61,7 @@ def _affnist(overrides: dict, **small: object) -> Variant:
 
 def _cifar(overrides: dict, members: int = 1) -> Variant:
     return Variant(
-        overrides, at={"small": {"training.epochs": 4}, "smoke": DIGITS}, members=members
+        overrides, at={"small": {"training.epochs": 2}, "smoke": DIGITS}, members=members
     )
 
 
@@ -113,7 +113,7 @@ TABLE_1 = Experiment(
     scales={
         "full": Scale(f"{ABOUT_FULL} (An ensemble takes seven further ones each.)", seeds=3),
         "small": Scale(
-            "1/4 of the width (CapsNet 1/8); 2 epochs of MNIST, 4 of CIFAR-10; one affine version "
+            "1/4 of the width (CapsNet 1/8); 2 epochs; one affine version "
             "of each test digit; no ensembles.",
             SMALL,
             seeds=2,
@@ -171,7 +171,11 @@ TABLE_2 = Experiment(
     ),
     scales={
         "full": Scale(ABOUT_FULL, seeds=3),
-        "small": Scale("1/4 of the width, 4 epochs.", SMALL | {"training.epochs": 4}, seeds=1),
+        "small": Scale(
+            "1/8 of the width, 2 epochs.",
+            SMALL | {"model.width": 1 / 8, "training.epochs": 2},
+            seeds=1,
+        ),
         "smoke": Scale(
             ABOUT_SMOKE,
             SMOKE | DIGITS,

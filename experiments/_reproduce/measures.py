@@ -82,11 +82,16 @@ def by_network(measures: Mapping[str, Measure]) -> Measure:
 
 
 def learning_curve(run: Finished) -> dict[str, list[float]]:
-    """Validation accuracy, in per cent, by step; empty where nothing was held out."""
-    found = run.history.validation_accuracy()
-    if not found:
-        return {}
-    return {"steps": list(found), "validation": [100 * value for value in found.values()]}
+    """Training and, where images were held out, validation accuracy, in per cent, by step."""
+    training = [record for record in run.history.records if record["split"] == "train"]
+    series = {
+        "training steps": [record["step"] for record in training],
+        "training": [100 * record["accuracy"] for record in training],
+    }
+    if found := run.history.validation_accuracy():
+        series["steps"] = list(found)
+        series["validation"] = [100 * value for value in found.values()]
+    return series
 
 
 def both(*measures: Measure) -> Measure:
