@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests of one file share what they train and compile, so they stay in one worker.
 WORKERS := -n auto --maxprocesses=4 --dist loadfile
 
-.PHONY: help demo test test-all lint docs clean
+.PHONY: help demo test test-all reproduce-smoke lint docs clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,10 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
-$(VENV)/installed-docs: $(VENV)/installed
+$(VENV)/installed-reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
+	$(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
+
+docs: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
@@ -36,6 +39,9 @@ test: $(VENV)/installed ## Lint, types and the default test suite
 
 test-all: $(VENV)/installed ## The slow tests too
 	$(BIN)/python -m pytest $(WORKERS)
+
+reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
+	$(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
 
 docs: $(VENV)/installed-docs ## Builds docs/_build, warnings as errors
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build

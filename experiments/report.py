@@ -1,6 +1,7 @@
 """Shows a trained network on one page: what it learned, mistakes, reconstructions, poses.
 
   python experiments/report.py runs/mnist
+  python experiments/report.py --results=runs/reproduce   # all that reproduce.py computed
 
 The page is a single HTML file without scripts or links to anything outside: it can be mailed,
 kept, and opened anywhere.
@@ -8,6 +9,7 @@ kept, and opened anywhere.
 
 import argparse
 import shlex
+from pathlib import Path
 
 import _cli
 from etils import epath
@@ -19,7 +21,13 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "run", type=epath.Path, metavar="DIR", help="--workdir of experiments/train.py"
+        "run", nargs="?", type=epath.Path, metavar="DIR", help="--workdir of experiments/train.py"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="--workdir of experiments/reproduce.py: the page of its tables and figures instead",
     )
     _cli.add_which(parser)
     _cli.add_data(parser)
@@ -27,13 +35,40 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         type=epath.Path,
         metavar="FILE.html",
-        help="default: report.html in the run's directory",
+        help="default: report.html in that directory",
     )
     return parser
 
 
 def main(args: argparse.Namespace) -> None:
-    """Evaluates and writes the page."""
+    """Writes the page asked for."""
+    if (args.run is None) == (args.results is None):
+        raise ValueError("name a run's directory, or --results=DIR")
+    if args.run is not None:
+        of_run(args)
+    else:
+        of_results(args)
+
+
+def of_results(args: argparse.Namespace) -> None:
+    """The page of all tables and figures."""
+    import evaluate
+    from _report.reproductions import page
+    from _reproduce import registry, results
+
+    comparisons = [
+        results.gather(where, name, experiment)
+        for where in results.folders(args.results)
+        for name, experiment in registry.EXPERIMENTS.items()
+    ]
+    file = args.output or epath.Path(args.results) / "report.html"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(page(comparisons, evaluate.versions()))
+    print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
+
+
+def of_run(args: argparse.Namespace) -> None:
+    """Evaluates a network and writes its page."""
     import evaluate
     from _report.page import page
     from _report.reproduce import train_command

@@ -1,0 +1,118 @@
+"""One page of all tables and figures that were reproduced, and of those that were not."""
+
+import io
+from collections.abc import Sequence
+from html import escape
+
+from _reproduce import registry, results, tables
+from _reproduce.compare import Comparison
+
+from _report.html import document, section
+from _report.pictures import data_uri
+
+
+def page(comparisons: Sequence[Comparison], versions: dict[str, str]) -> str:
+    """One HTML document that refers to nothing outside itself.
+
+    Args:
+      comparisons: of every name, by scale; those without runs are shown as missing.
+      versions: of what wrote the page.
+    """
+    listed = ", ".join(f"{name} {number}" for name, number in versions.items())
+    header = (
+        "<header><h1>Tables and figures of five papers</h1>"
+        f"<p>{escape(_rules())}</p><p>Page written with {escape(listed)}.</p></header>"
+    )
+    body = [header, _index(comparisons), *(_part(one) for one in comparisons if _was_run(one))]
+    return document("Tables and figures of five papers", "\n".join(body))
+
+
+def _rules() -> str:
+    return (
+        "“Order” counts the other rows on the same side as in the paper; “value” is said at full "
+        "scale only; a claim holds, or does not, where means differ by more than two standard "
+        "errors, and is undecided between (with one run, by sign alone). Smoke runs prove the "
+        "path and compare nothing."
+    )
+
+
+def _was_run(comparison: Comparison) -> bool:
+    return any(comparison.records.values())
+
+
+def _anchor(comparison: Comparison) -> str:
+    return f"{comparison.name.replace('/', '_')}_{comparison.scale}"
+
+
+def _index(comparisons: Sequence[Comparison]) -> str:
+    rows = []
+    for one in comparisons:
+        name = escape(one.name)
+        if _was_run(one):
+            name = f'<a href="#{_anchor(one)}">{name}</a>'
+        orders = [
+            f"{column.title.partition(',')[0]}: {one.tau[column.metric][0]:+.2f}"
+            for column in one.experiment.columns
+            if one.tau[column.metric]
+        ]
+        cells = (one.scale, one.experiment.title, one.summary, "; ".join(orders) or "–")
+        rows.append(
+            f'<tr><th scope="row">{name}</th>'
+            + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+            + "</tr>"
+        )
+    not_built = ", ".join(f"{name} ({why})" for name, why in registry.NOT_BUILT.items())
+    text = "What holds, what does not, what was not run."
+    return section(
+        "index",
+        "Index",
+        f"{text} Not built yet: {not_built}." if not_built else text,
+        _table(("name", "scale", "what", "claims", "Kendall’s τ"), "".join(rows)),
+    )
+
+
+def _part(comparison: Comparison) -> str:
+    experiment = comparison.experiment
+    body = [f"<p>{escape(experiment.title)}.</p>"]
+    if experiment.notes:
+        body.append(f"<p>Chosen where the paper is silent: {escape(experiment.notes)}</p>")
+    for column in experiment.columns:
+        rows = "".join(
+            _row(variant, tables.cells(row, column))
+            for variant, row in comparison.rows[column.metric].items()
+        )
+        heading = ("", "ours", "n", "published", "difference", "verdict")
+        body.append(f"<h3>{escape(column.title)}</h3>{_table(heading, rows)}")
+        if text := tables.ordering(comparison, column):
+            body.append(f"<p>{escape(text)}</p>")
+    if comparison.verdicts:
+        rows = "".join(
+            _row(verdict.claim.text, [tables.said(verdict), tables.margin(comparison, verdict)])
+            for verdict in comparison.verdicts
+        )
+        body.append(f"<h3>Claims</h3>{_table(('claim', 'verdict', 'difference'), rows)}")
+    if experiment.figure is not None:
+        picture = io.BytesIO()
+        results.draw(comparison, picture, "png")
+        address = data_uri(picture.getvalue(), "image/png")
+        body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
+    lines = "".join(f"<li>{escape(line)}</li>" for line in tables.about_runs(comparison))
+    body.append(f"<ul>{lines}</ul>")
+    about = f"Scale {comparison.scale}: {experiment.scales[comparison.scale].about}"
+    return section(_anchor(comparison), escape(comparison.name), about, "".join(body))
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return (
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+    )
+
+
+def _table(heading: Sequence[str], rows: str) -> str:
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in heading)
+    return (
+        f'<div class="scroll"><table class="results"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )

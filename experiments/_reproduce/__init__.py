@@ -1,0 +1,1 @@
+"""The papers' tables and figures: what they are, how they are run, compared and drawn."""

@@ -1,0 +1,211 @@
+"""Our numbers beside the published ones, and what that says, by rules that are stated here.
+
+- A row's *order* in a column: of the other rows that are printed and were run, how many lie on the
+  same side of it as in the paper (by our means).
+- A row's *value*, at full scale only: "same" if it differs from the printed number by at most two
+  standard errors (both deviations over the root of their runs), or, where no deviation is printed,
+  by at most the column's tolerance or two of our standard errors, whichever is more.
+- A column's Kendall τ (scipy's τ-b) of our means against the printed numbers.
+- A claim, "A is above B", holds if our means differ in that direction by more than two standard
+  errors of the difference, does not hold if they do in the other, and is undecided between. With
+  one run of either there are no standard errors: then the sign decides, and it is said.
+
+At smoke scale nothing is compared: its networks have learned nothing.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from _reproduce.experiment import Claim, Column, Experiment, Published
+
+
+class Values(NamedTuple):
+    """One number over several runs."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def std(self) -> float | None:
+        """Over the runs; None for one run."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean; None for one run."""
+        return None if self.std is None else self.std / math.sqrt(len(self.values))
+
+
+class Row(NamedTuple):
+    """One variant in one column.
+
+    Attributes:
+      ours: None where it was not run, or has no such number.
+      published: None where nothing is printed.
+      order: rows on the same side as in the paper, and rows compared.
+      value: "same", "higher" or "lower", at full scale.
+    """
+
+    ours: Values | None
+    published: Published | None
+    order: tuple[int, int] | None
+    value: str | None
+
+    @property
+    def difference(self) -> float | None:
+        if self.ours is None or self.published is None:
+            return None
+        return self.ours.mean - self.published.mean
+
+
+class Verdict(NamedTuple):
+    """What became of a claim: "holds", "does not hold", "undecided", "not run"."""
+
+    claim: Claim
+    verdict: str
+    difference: float | None = None
+    single: bool = False
+
+
+class Comparison(NamedTuple):
+    """A name at a scale.
+
+    Attributes:
+      name, experiment, scale: which.
+      records: of the runs, by variant, in the order of their seeds.
+      rows: by metric and variant.
+      tau: by metric, with the number of rows; None where fewer than two can be compared.
+      verdicts: of the claims.
+    """
+
+    name: str
+    experiment: Experiment
+    scale: str
+    records: Mapping[str, Sequence[Mapping[str, Any]]]
+    rows: Mapping[str, Mapping[str, Row]]
+    tau: Mapping[str, tuple[float, int] | None]
+    verdicts: Sequence[Verdict]
+
+    @property
+    def summary(self) -> str:
+        """In a few words, for an index."""
+        run = [name for name, records in self.records.items() if records]
+        if not run:
+            return "not run"
+        if self.scale == "smoke":
+            return "the path works"
+        found = [verdict.verdict for verdict in self.verdicts]
+        if not found:
+            return "run; nothing to decide by a rule"
+        for worst in ("does not hold", "not run", "undecided"):
+            if worst in found:
+                count = found.count(worst)
+                return f"{worst}: {count} of {len(found)} claims"
+        return f"holds: {len(found)} of {len(found)} claims"
+
+
+def compare(
+    name: str,
+    experiment: Experiment,
+    scale: str,
+    records: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> Comparison:
+    """`records` (as their JSON files have them) beside the paper."""
+    variants = experiment.at(scale)
+    records = {variant: list(records.get(variant, ())) for variant in variants}
+
+    def ours(variant: str | float, metric: str) -> Values | None:
+        if isinstance(variant, float):
+            return Values((variant, variant))  # without any deviation
+        values = tuple(
+            r["metrics"][metric] for r in records.get(variant, ()) if metric in r["metrics"]
+        )
+        return Values(values) if values else None
+
+    rows = {
+        column.metric: {
+            variant: Row(ours(variant, column.metric), column.of(variant), None, None)
+            for variant in variants
+        }
+        for column in experiment.columns
+    }
+    tau: dict[str, tuple[float, int] | None] = {
+        column.metric: None for column in experiment.columns
+    }
+    verdicts: list[Verdict] = []
+    if scale != "smoke":
+        for column in experiment.columns:
+            of_column = rows[column.metric]
+            rows[column.metric] = {
+                variant: row._replace(
+                    order=_order(variant, of_column),
+                    value=_value(row, column) if scale == "full" else None,
+                )
+                for variant, row in of_column.items()
+            }
+            tau[column.metric] = kendall(of_column.values())
+        verdicts = [
+            judge(claim, ours(claim.more, claim.metric), ours(claim.less, claim.metric))
+            for claim in experiment.claims
+        ]
+    return Comparison(name, experiment, scale, records, rows, tau, verdicts)
+
+
+def judge(claim: Claim, more: Values | None, less: Values | None) -> Verdict:
+    """The rule for claims."""
+    if more is None or less is None:
+        return Verdict(claim, "not run")
+    difference = more.mean - less.mean
+    if more.error is None or less.error is None:
+        verdict = "holds" if difference > 0 else "does not hold" if difference < 0 else "undecided"
+        return Verdict(claim, verdict, difference, single=True)
+    near = 2 * math.hypot(more.error, less.error)
+    if difference > near:
+        return Verdict(claim, "holds", difference)
+    return Verdict(claim, "does not hold" if difference < -near else "undecided", difference)
+
+
+def kendall(rows: Sequence[Row] | Any) -> tuple[float, int] | None:
+    """τ-b of our means against what is printed, and of how many rows."""
+    pairs = [(r.ours.mean, r.published.mean) for r in rows if r.ours and r.published]
+    if len(pairs) < 2:
+        return None
+    tau = scipy.stats.kendalltau(*zip(*pairs, strict=True)).statistic
+    # All our means are equal: no ordering.
+    return None if math.isnan(tau) else (float(tau), len(pairs))
+
+
+def _order(variant: str, rows: Mapping[str, Row]) -> tuple[int, int] | None:
+    row = rows[variant]
+    if row.ours is None or row.published is None:
+        return None
+    same = compared = 0
+    for other_name, other in rows.items():
+        if other_name == variant or other.ours is None or other.published is None:
+            continue
+        printed = np.sign(row.published.mean - other.published.mean)
+        if printed:
+            compared += 1
+            same += bool(np.sign(row.ours.mean - other.ours.mean) == printed)
+    return (same, compared) if compared else None
+
+
+def _value(row: Row, column: Column) -> str | None:
+    if row.ours is None or row.published is None:
+        return None
+    error = row.ours.error or 0.0
+    if row.published.std is None:
+        near = max(column.tolerance, 2 * error)
+    else:
+        near = 2 * math.hypot(error, row.published.std / math.sqrt(row.published.runs))
+    difference = row.ours.mean - row.published.mean
+    if abs(difference) <= near:
+        return "same"
+    return "higher" if difference > 0 else "lower"

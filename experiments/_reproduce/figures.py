@@ -1,0 +1,259 @@
+"""The papers' figures, from records. All are drawn on white, to stand beside the paper."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from _reproduce.compare import Comparison
+
+Drawing = Callable[[Comparison], Figure]
+
+
+def lines(metric: str, xlabel: str, ylabel: str, *, log: bool = False) -> Drawing:
+    """`metric` against each variant's x, a line for each `Variant.line`; the paper's dashed."""
+
+    def draw(comparison: Comparison) -> Figure:
+        figure, (axes,) = _figure(1)
+        _draw_lines(axes, comparison, metric)
+        if log:
+            axes.set_xscale("log")
+        _finish(axes, xlabel, ylabel)
+        return figure
+
+    return draw
+
+
+def curves(x: str, y: str, xlabel: str, ylabel: str) -> Drawing:
+    """Series `y` against series `x` for each variant, mean and one deviation over the runs."""
+
+    def draw(comparison: Comparison) -> Figure:
+        panels = _panels(comparison)
+        figure, every = _figure(len(panels))
+        for axes, (title, variants) in zip(every, panels.items(), strict=True):
+            _draw_curves(axes, comparison, variants, x, y)
+            axes.set_title(title, fontsize=9)
+            _finish(axes, xlabel, ylabel)
+        return figure
+
+    return draw
+
+
+def beside(*drawings: Callable[[Axes, Comparison], None]) -> Drawing:
+    """Several panels in a row."""
+
+    def draw(comparison: Comparison) -> Figure:
+        figure, every = _figure(len(drawings))
+        for axes, drawing in zip(every, drawings, strict=True):
+            drawing(axes, comparison)
+        return figure
+
+    return draw
+
+
+def lines_panel(metric: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparison], None]:
+    """One panel for `beside`: as `lines`."""
+
+    def draw(axes: Axes, comparison: Comparison) -> None:
+        _draw_lines(axes, comparison, metric)
+        _finish(axes, xlabel, ylabel)
+
+    return draw
+
+
+def curves_panel(x: str, y: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparison], None]:
+    """One panel for `beside`: as `curves`, all variants in it."""
+
+    def draw(axes: Axes, comparison: Comparison) -> None:
+        _draw_curves(axes, comparison, list(comparison.records), x, y)
+        _finish(axes, xlabel, ylabel)
+
+    return draw
+
+
+def times_panel(name: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparison], None]:
+    """One panel for `beside`: a measured time against each variant's x."""
+
+    def draw(axes: Axes, comparison: Comparison) -> None:
+        for line, points in _by_line(comparison).items():
+            found = [
+                (x, np.mean([r["times"][name] for r in records if name in r["times"]]))
+                for x, records in points
+                if any(name in r["times"] for r in records)
+            ]
+            if found:
+                axes.plot(*zip(*found, strict=True), marker="o", markersize=4, label=line)
+        _finish(axes, xlabel, ylabel)
+
+    return draw
+
+
+def trace_panel(x: str, y: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparison], None]:
+    """One panel for `beside`: series `y` against series `x`, a point for each time of a run."""
+
+    def draw(axes: Axes, comparison: Comparison) -> None:
+        for variant, records in comparison.records.items():
+            points = [
+                point
+                for r in records
+                if x in r["series"] and y in r["series"]
+                for point in zip(r["series"][x], r["series"][y], strict=True)
+            ]
+            if points:
+                axes.plot(*zip(*points, strict=True), ".", label=variant)
+        _finish(axes, xlabel, ylabel)
+
+    return draw
+
+
+def histograms(counts: Sequence[str], edges: str) -> Drawing:
+    """A histogram for each of `counts`, the variants in one panel each."""
+
+    def draw(comparison: Comparison) -> Figure:
+        figure, every = _figure(len(counts))
+        for axes, name in zip(every, counts, strict=True):
+            for variant, records in comparison.records.items():
+                found = [r["series"] for r in records if name in r["series"]]
+                if found:
+                    total = np.sum([series[name] for series in found], axis=0)
+                    axes.stairs(total, found[0][edges], fill=True, alpha=0.5, label=variant)
+            axes.set_title(name, fontsize=9)
+            _finish(axes, "cosine", "images")
+        return figure
+
+    return draw
+
+
+def sheets(comparison: Comparison) -> Figure:
+    """Reconstructions under perturbation: a row for each element, a column for each offset."""
+    pictures = _arrays(comparison)
+    if not pictures:
+        return _nothing()
+    sheets = [(title, _sheet(array), len(array)) for title, array in pictures]
+    figure = Figure(figsize=(4.2 * len(sheets), 0.36 * sheets[0][2] + 0.8), layout="constrained")
+    for axes, (title, sheet, rows) in zip(
+        figure.subplots(1, len(sheets), squeeze=False)[0], sheets, strict=True
+    ):
+        axes.imshow(sheet, cmap="gray", vmin=0, vmax=255)
+        axes.set_title(title, fontsize=8)
+        height = sheet.shape[0] / rows
+        axes.set_yticks((np.arange(rows) + 0.5) * height, range(1, rows + 1), fontsize=6)
+        axes.set_xticks([])
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+    return figure
+
+
+def scatters(comparison: Comparison) -> Figure:
+    """Points in the plane, coloured by where on the grid they belong."""
+    found = _arrays(comparison)
+    if not found:
+        return _nothing()
+    figure, every = _figure(len(found))
+    for axes, (title, points) in zip(every, found, strict=True):
+        side = round(len(points) ** 0.5)
+        axes.scatter(*points.T, c=np.arange(len(points)) // side, cmap="viridis", s=12)
+        axes.set_title(title, fontsize=8)
+        axes.set_aspect("equal")
+    return figure
+
+
+def _arrays(comparison: Comparison) -> list[tuple[str, np.ndarray]]:
+    """All arrays of the first run of each variant, with a title."""
+    return [
+        (f"{variant}: {name}", array)
+        for variant, records in comparison.records.items()
+        for record in records[:1]
+        for name, array in record.get("loaded", {}).items()
+    ]
+
+
+def _sheet(array: np.ndarray, gap: int = 1) -> np.ndarray:
+    """[d, k, h, w, c] as one picture."""
+    framed = np.pad(array[..., 0], [(0, 0), (0, 0), (0, gap), (0, gap)], constant_values=96)
+    return np.concatenate([np.concatenate(list(row), axis=1) for row in framed], axis=0)
+
+
+def _by_line(comparison: Comparison) -> dict[str, list[tuple[float, Sequence[Mapping[str, Any]]]]]:
+    found: dict[str, list[tuple[float, Sequence[Mapping[str, Any]]]]] = {}
+    for name, variant in comparison.experiment.at(comparison.scale).items():
+        found.setdefault(variant.line, []).append((variant.x, comparison.records[name]))
+    return found
+
+
+def _panels(comparison: Comparison) -> dict[str, list[str]]:
+    panels: dict[str, list[str]] = {}
+    for name, variant in comparison.experiment.at(comparison.scale).items():
+        panels.setdefault(variant.line, []).append(name)
+    return panels
+
+
+def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
+    every: dict[str, list[tuple[float, Any]]] = {}
+    for name, variant in comparison.experiment.at(comparison.scale).items():
+        every.setdefault(variant.line, []).append((variant.x, comparison.rows[metric][name]))
+    for number, (line, points) in enumerate(every.items()):
+        colour = colormaps["tab10"](number % 10)
+        ours = [(x, row.ours.mean, row.ours.std or 0.0) for x, row in points if row.ours]
+        if ours:
+            x, mean, std = zip(*ours, strict=True)
+            axes.errorbar(
+                x, mean, std, color=colour, marker="o", markersize=4, capsize=2, label=line
+            )
+        paper = [(x, row.published.mean) for x, row in points if row.published]
+        if paper:
+            axes.plot(
+                *zip(*paper, strict=True), "--", color=colour, alpha=0.6, label=f"{line}, paper"
+            )
+
+
+def _draw_curves(
+    axes: Axes, comparison: Comparison, variants: Sequence[str], x: str, y: str
+) -> None:
+    for number, variant in enumerate(variants):
+        found = [
+            r["series"]
+            for r in comparison.records[variant]
+            if x in r["series"] and y in r["series"]
+        ]
+        if not found:
+            continue
+        colour = colormaps["viridis"](number / max(1, len(variants) - 1))
+        # A run that stopped early is as long as it is.
+        length = min(len(series[y]) for series in found)
+        steps = found[0][x][:length]
+        values = np.array([series[y][:length] for series in found])
+        mean, std = values.mean(axis=0), values.std(axis=0)
+        axes.plot(steps, mean, color=colour, label=variant, marker="." if length < 20 else None)
+        axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
+
+
+def _figure(panels: int) -> tuple[Figure, list[Axes]]:
+    columns = min(panels, 4)
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(4.6 * columns, 3.5 * rows), layout="constrained")
+    every = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in every[panels:]:
+        axes.set_visible(False)
+    return figure, every[:panels]
+
+
+def _finish(axes: Axes, xlabel: str, ylabel: str) -> None:
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=7)
+    else:
+        axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
+
+
+def _nothing() -> Figure:
+    figure, (axes,) = _figure(1)
+    axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
+    axes.set_axis_off()
+    return figure

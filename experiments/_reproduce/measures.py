@@ -1,0 +1,296 @@
+"""What is measured on a finished run. Each function here makes a measurement from its settings."""
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from _reproduce.experiment import Measured
+
+
+class Finished(NamedTuple):
+    """A finished run.
+
+    Attributes:
+      checkpoint: the best by validation accuracy, where images were held out, else the last.
+      history: of the whole run.
+      directory: of `capsjax.training.loop.train`.
+      images: how many test images to look at where not all are.
+      data_dir: as for `capsjax.data.load`.
+    """
+
+    checkpoint: Any
+    history: Any
+    directory: Path
+    images: int
+    data_dir: str | None
+
+
+Measure = Callable[[Finished], Measured]
+
+
+def accuracy(**sets: str | tuple[str, str]) -> Measure:
+    """Per cent right on evaluation sets, and the validation accuracy after each epoch.
+
+    Args:
+      **sets: by the metric's name, an evaluation set of the run's own task, or (data set, split).
+    """
+
+    def measure(run: Finished) -> Measured:
+        return Measured(
+            {metric: percent_right(run, chosen) for metric, chosen in sets.items()},
+            series=learning_curve(run),
+        )
+
+    return measure
+
+
+def percent_right(run: Finished, chosen: str | tuple[str, str]) -> float:
+    """The share of right answers by the task's own rule, in per cent."""
+    import jax
+
+    from capsjax.training import evaluation, scoring
+    from capsjax.training.state import split
+
+    name, part = (None, chosen) if isinstance(chosen, str) else chosen
+    data = scoring.evaluation_data(run.checkpoint.config, name, part, run.data_dir)
+    devices = jax.local_devices()
+    scores = scoring.score(run.checkpoint, data, batch_size=128 * len(devices), devices=devices)
+    logits = evaluation.gives_logits(*split(run.checkpoint.model), data.image_shape)
+    right = evaluation.share_right(data.rule, scores, data.examples.labels(), logits=logits)
+    return 100 * right.accuracy
+
+
+def error(chosen: str | tuple[str, str] = "test") -> Measure:
+    """Per cent wrong on an evaluation set, as `accuracy`."""
+
+    def measure(run: Finished) -> Measured:
+        return Measured({"error": 100 - percent_right(run, chosen)}, series=learning_curve(run))
+
+    return measure
+
+
+def by_network(measures: Mapping[str, Measure]) -> Measure:
+    """One measurement for each network, by its name."""
+
+    def measure(run: Finished) -> Measured:
+        return measures[run.checkpoint.config.model.name](run)
+
+    return measure
+
+
+def learning_curve(run: Finished) -> dict[str, list[float]]:
+    """Training and, where images were held out, validation accuracy, in per cent, by step."""
+    training = [record for record in run.history.records if record["split"] == "train"]
+    series = {
+        "training steps": [record["step"] for record in training],
+        "training": [100 * record["accuracy"] for record in training],
+    }
+    if found := run.history.validation_accuracy():
+        series["steps"] = list(found)
+        series["validation"] = [100 * value for value in found.values()]
+    return series
+
+
+def both(*measures: Measure) -> Measure:
+    """All of several measurements."""
+
+    def measure(run: Finished) -> Measured:
+        found = [one(run) for one in measures]
+        return Measured(*(dict(ChainMap(*parts)) for parts in zip(*found, strict=True)))
+
+    return measure
+
+
+def first_images(run: Finished) -> tuple[np.ndarray, np.ndarray]:
+    """The first test images of the run's task, and their classes."""
+    from capsjax.data import tasks
+    from capsjax.training import scoring
+
+    data = scoring.evaluation_data(run.checkpoint.config, None, "test", run.data_dir)
+    num = min(run.images, len(data.examples))
+    rendered = tasks.render(data.examples, np.arange(num))
+    return rendered.images, rendered.labels.argmax(-1).astype(np.int32)
+
+
+def compactness() -> Measure:
+    """Semantic compactness by factor of variation (Gu et al. 2021, table 5)."""
+
+    def measure(run: Finished) -> Measured:
+        from capsjax.analysis.compactness import AMOUNTS, semantic_compactness
+        from capsjax.analysis.transformations import moved_poses
+
+        images, labels = first_images(run)
+        found = {}
+        for factor, amounts in AMOUNTS.items():
+            poses = moved_poses(run.checkpoint.model, images, labels, factor, amounts)
+            # An image whose pose does not move at all has no distribution of variance.
+            found[factor] = float(np.nanmean(semantic_compactness(poses)))
+        return Measured(found)
+
+    return measure
+
+
+def alignment() -> Measure:
+    """Alignment ratios, and cosines between opposite transformations (Choi et al. 2019)."""
+
+    def measure(run: Finished) -> Measured:
+        from capsjax.analysis.alignment import (
+            TRANSFORMATIONS,
+            align,
+            cosine_histogram,
+            direction_cosines,
+        )
+        from capsjax.analysis.transformations import moved_poses
+
+        images, labels = first_images(run)
+        found = {}
+        for name, (factor, amounts) in TRANSFORMATIONS.items():
+            poses = moved_poses(run.checkpoint.model, images, labels, factor, (0.0, *amounts))
+            found[name] = align(poses[:, 1:] - poses[:, :1])
+        metrics = {name: float(np.nanmean(a.ratios)) for name, a in found.items()}
+        series = {}
+        for factor in ("rotation", "x", "y"):
+            cosines = direction_cosines(
+                found[f"{factor}+"].direction, found[f"{factor}-"].direction
+            )
+            counts, edges = cosine_histogram(np.asarray(cosines))
+            series[f"{factor} counts"] = [int(count) for count in counts]
+            series["edges"] = [float(edge) for edge in edges]
+            near = float(np.mean(np.abs(cosines) > 0.8))
+            metrics[f"{factor}: |cos| > 0.8"] = 100 * near
+        return Measured(metrics, series)
+
+    return measure
+
+
+def perturbation(limit: float, step: float, *, relative: bool = False, shown: int = 2) -> Measure:
+    """Reconstructions of the first test images as each element of the pose moves.
+
+    Args:
+      limit, step: of the offsets.
+      relative: both times √D (Choi et al. 2019).
+      shown: so many images, of different classes.
+    """
+
+    def measure(run: Finished) -> Measured:
+        import jax.numpy as jnp
+
+        from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
+
+        images, labels = first_images(run)
+        model = run.checkpoint.model
+        _, first = np.unique(labels, return_index=True)
+        places = np.sort(first)[:shown]
+        poses = model(jnp.asarray(images[places])).poses
+        unit = float(np.sqrt(poses.shape[-1])) if relative else 1.0
+        offsets = symmetric_offsets(limit * unit, step * unit)
+        conditional = run.checkpoint.config.model.reconstruction == "conditional"
+        arrays = {
+            f"class {labels[place]}": reconstruct_perturbed(
+                model.decoder, pose, int(labels[place]), offsets, conditional=conditional
+            )
+            for place, pose in zip(places, poses, strict=True)
+        }
+        # How much a picture changes as one element goes from one end to the other.
+        ranges = [np.ptp(array, axis=1).mean() for array in arrays.values()]
+        return Measured(
+            {"mean change of a pixel": float(np.mean(ranges))},
+            {"offsets": [float(offset) for offset in offsets]},
+            arrays={
+                name: np.round(255 * np.clip(array, 0, 1)).astype(np.uint8)
+                for name, array in arrays.items()
+            },
+        )
+
+    return measure
+
+
+def entropy_trace(layer: str) -> Measure:
+    """Mean entropy of the coupling of `layer` at each checkpoint of the run (Lin et al. 2018).
+
+    The run must keep its checkpoints (`checkpoints.keep`).
+    """
+
+    def measure(run: Finished) -> Measured:
+        from capsjax.analysis.entropy import routing_entropies
+        from capsjax.training import checkpoints
+
+        images, _ = first_images(run)
+        accuracies = run.history.validation_accuracy()
+        steps, entropies = [], []
+        for step in accuracies:
+            model = checkpoints.read(run.directory, step).model
+            steps.append(step)
+            entropies.append(float(routing_entropies(model, images)[layer].mean()))
+        return Measured(
+            {"entropy at the end": entropies[-1]},
+            {"entropy steps": steps, "entropy": entropies},
+        )
+
+    return measure
+
+
+def grid_distances() -> Measure:
+    """Chamfer distance of the middle layer's embedding to the grid of shifts (Lin et al. 2018).
+
+    Of as many ordered pairs of classes as `Finished.images` allows, 81 images each: k fixed and
+    k + 1 moving, then k + 2, and so on.
+    """
+
+    def measure(run: Finished) -> Measured:
+        from capsjax.analysis.manifold import (
+            MIDDLE,
+            embed,
+            fit_to,
+            grid_distance,
+            representations,
+            shift_grid,
+        )
+        from capsjax.data import tasks
+        from capsjax.training import scoring
+
+        config = run.checkpoint.config
+        data = scoring.evaluation_data(config, None, "shift_grid", run.data_dir)
+        grid = shift_grid(config.data.max_shift)
+        layer = MIDDLE[config.model.name]
+        distances, arrays = [], {}
+        num = data.examples.recipe.num_classes
+        pairs = [(k, (k + step) % num) for step in range(1, num) for k in range(num)]
+        for fixed, moving in pairs[: max(1, run.images // len(grid))]:
+            start = data.examples.recipe.first_of(fixed, moving)
+            places = start + np.arange(len(grid))
+            images = tasks.render(data.examples, places).images
+            points = embed(representations(run.checkpoint.model, images, layer))
+            distances.append(grid_distance(points, grid))
+            if len(arrays) < 3:  # enough for a figure
+                name = f"{fixed} fixed, {moving} moving"
+                arrays[name] = fit_to(points, grid).astype(np.float32)
+        return Measured(
+            {
+                "Chamfer distance": float(np.mean(distances)),
+                "variance": float(np.var(distances)),
+            },
+            arrays=arrays,
+        )
+
+    return measure
+
+
+def cost(batch_size: int = 128) -> Measure:
+    """Parameters, planned memory and time of the scores of one batch (Tsai et al. 2020)."""
+
+    def measure(run: Finished) -> Measured:
+        from capsjax.analysis.cost import inference_cost
+
+        shape = tuple(run.checkpoint.config.task.input_shape)
+        images = np.zeros((batch_size, *shape), np.uint8)
+        found = inference_cost(run.checkpoint.model, images, repeats=3)
+        return Measured(
+            {"parameters": found.parameters, "memory MB": found.temporary_bytes / 2**20},
+            times={"inference_seconds": found.median_seconds},
+        )
+
+    return measure

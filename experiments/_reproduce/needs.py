@@ -1,0 +1,122 @@
+"""What runs need before they start: data, memory."""
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, PartitionSpec
+
+from capsjax.data import load, prepared, tasks
+from capsjax.training import config as configs
+from capsjax.training import objective, optimizers
+from capsjax.training.checkpoints import build_model
+from capsjax.training.parallel import set_training
+from capsjax.training.state import TrainState, split
+from capsjax.training.step import DEVICES, update
+
+
+def missing(source: str, data_dir: str | None) -> str | None:
+    """Why the data set `source` cannot be read, and how to get it; None where it can.
+
+    What TFDS can download and prepare, because TensorFlow is installed, is downloaded.
+    """
+    if found(source, data_dir):
+        return None
+    try:
+        load(source, "train", data_dir)
+    except (ValueError, OSError) as error:
+        return str(error)
+    return None
+
+
+def found(source: str, data_dir: str | None) -> bool:
+    """Whether `source` is on this machine."""
+    if source == "digits" or ":" in source:  # the latter is read, or is an error, in time
+        return True
+    return prepared.find(source, prepared.search_path(data_dir)) is not None
+
+
+class Memory(NamedTuple):
+    """Of one training, in bytes of 2**30.
+
+    Attributes:
+      needed: of a training step as the compiler plans it, state, images and a copy for checkpoints.
+      free: None where the system does not tell.
+    """
+
+    needed: float
+    free: float | None
+
+
+def memory(config: ml_collections.ConfigDict, data_dir: str | None) -> Memory:
+    """The memory that training on `config` takes on a device, nothing being trained."""
+    task = tasks.create(**config.data, data_dir=data_dir)
+    config = configs.resolve(config, task.input_shape, task.class_names)
+    devices = jax.devices()
+    model = nnx.eval_shape(lambda: build_model(config))
+    set_training(model)
+    graphdef, params, rest = split(model)
+    optimizer = optimizers.create(config.optimizer, config.schedule, steps_per_epoch=100)
+    step = jax.ShapeDtypeStruct((), np.int32)
+    state = TrainState(step, params, rest, jax.eval_shape(optimizer.init, params))
+    local = max(1, config.training.batch_size // len(devices))
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), task.train)
+    batch = jax.eval_shape(lambda key, arrays: task.sample(key, arrays, local), key, arrays)
+    keys = jax.eval_shape(lambda key: jax.random.split(key, local), key)
+    one_step = partial(
+        update,
+        graphdef=graphdef,
+        objective=objective.create(**config.loss, rule=task.rule),
+        optimizer=optimizer,
+        compute_dtype=config.training.compute_dtype,
+    )
+    everywhere = PartitionSpec()
+    program = jax.shard_map(
+        one_step,
+        mesh=Mesh(np.asarray(devices[:1]), (DEVICES,)),
+        in_specs=everywhere,
+        out_specs=everywhere,
+        check_vma=False,
+    )
+    planned = jax.jit(program).lower(state, batch, keys).compile().memory_analysis()
+    copies = _bytes(state) + task.train.images.nbytes
+    needed = planned.argument_size_in_bytes + planned.temp_size_in_bytes + copies
+    return Memory(needed / 2**30, free_memory(devices[0]))
+
+
+def free_memory(device: jax.Device) -> float | None:
+    """Of a device, or of this machine where it computes itself, in 2**30 bytes."""
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        return (stats["bytes_limit"] - stats.get("bytes_in_use", 0)) / 2**30
+    limits = []
+    info = Path("/proc/meminfo")
+    if info.exists():
+        lines = dict(line.split(":", 1) for line in info.read_text().splitlines())
+        limits.append(int(lines["MemAvailable"].split()[0]) / 2**20)
+    group = Path("/sys/fs/cgroup")
+    if (group / "memory.max").exists():
+        most = (group / "memory.max").read_text().strip()
+        if most != "max":
+            used = int((group / "memory.current").read_text())
+            limits.append((int(most) - used) / 2**30)
+    return min(limits, default=None)
+
+
+def too_large(estimates: Iterable[tuple[str, Memory]]) -> list[str]:
+    """A line for each that does not fit."""
+    return [
+        f"{what}: about {memory.needed:.1f} GiB, {memory.free:.1f} are free"
+        for what, memory in estimates
+        if memory.free is not None and memory.needed > memory.free
+    ]
+
+
+def _bytes(tree: object) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,86 @@
+"""From an experiment's data to the config of one run, and what that run needs."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+
+from _reproduce.experiment import Experiment, Overrides
+from capsjax._nearest import nearest
+from capsjax.data import tasks
+from capsjax.training import config as configs
+from capsjax.training import optimizers
+
+SECTIONS = {
+    "optimizer": optimizers.optimizer_options,
+    "schedule": optimizers.schedule_options,
+}
+
+
+def run_config(
+    experiment: Experiment,
+    variant: str,
+    scale: str,
+    seed: int,
+    use: Mapping[str, str],
+) -> ml_collections.ConfigDict:
+    """The config of one training run.
+
+    Later ones go before earlier ones: the recipe, the scale, the variant, the variant at the
+    scale. Then data sets are replaced as `use` says.
+
+    Raises:
+      ValueError: a value for a key that the config does not have.
+    """
+    chosen = experiment.variants[variant]
+    values: dict[str, Any] = {
+        **experiment.recipe,
+        **experiment.scales[scale].overrides,
+        **chosen.overrides,
+        **chosen.at.get(scale, {}),
+        "seed": seed,
+    }
+    for key in ("data.name", "data.source"):
+        if key in values:
+            values[key] = use.get(values[key], values[key])
+    config = configs.default(model=values.pop("model.name"), data=values.pop("data.name"))
+    if "data.source" in configs.flatten(config) and "data.source" not in values:
+        values["data.source"] = use.get(config.data.source, config.data.source)
+    return change(config, values)
+
+
+def change(config: ml_collections.ConfigDict, values: Overrides) -> ml_collections.ConfigDict:
+    """`config` with `values`.
+
+    Raises:
+      ValueError: a key that it does not have (the nearest is named), or a value of another type.
+    """
+    with config.unlocked():
+        for key, value in values.items():
+            known = configs.flatten(config)
+            if key in SECTIONS:
+                config[key] = ml_collections.ConfigDict(SECTIONS[key](**value))
+                continue
+            if key not in known:
+                raise ValueError(f"no config key {key!r}: {nearest(key, known)}")
+            *path, last = key.split(".")
+            section = config
+            for part in path:
+                section = section[part]
+            # ConfigDict takes no float for an int, and no int for a float.
+            section[last] = float(value) if isinstance(known[key], float) else value
+    return config
+
+
+def key_of(config: ml_collections.ConfigDict) -> str:
+    """Equal for configs that differ in nothing but the seed."""
+    values = configs.to_json(config)
+    del values["seed"]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def source_of(config: ml_collections.ConfigDict) -> str:
+    """The data set that images are read from: the task's, or that which it is made from."""
+    return config.data.source if config.data.name in tasks.generated() else config.data.name

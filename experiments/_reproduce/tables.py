@@ -1,0 +1,144 @@
+"""A comparison as Markdown."""
+
+from _reproduce.compare import Comparison, Row, Values, Verdict
+from _reproduce.experiment import Column, Published
+
+MISSING = "not run"
+
+
+def markdown(comparison: Comparison) -> str:
+    """The whole page of a name: table, ordering, claims, what was run."""
+    experiment, scale = comparison.experiment, comparison.scale
+    lines = [f"# {comparison.name}", "", f"{experiment.title}.", ""]
+    lines += [f"Scale `{scale}`: {experiment.scales[scale].about}", ""]
+    if experiment.notes:
+        lines += [f"Chosen where the paper is silent: {experiment.notes}", ""]
+    if scale == "smoke":
+        lines += ["This run proves the path only. Its numbers mean nothing.", ""]
+    for column in experiment.columns:
+        lines += _table(comparison, column)
+    lines += _claims(comparison)
+    lines += ["## Runs", "", *(f"- {_safe(line)}" for line in about_runs(comparison))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def number(values: Values | None, digits: int) -> str:
+    """Mean ± standard deviation."""
+    if values is None:
+        return MISSING
+    if values.std is None:
+        return f"{values.mean:.{digits}f}"
+    return f"{values.mean:.{digits}f} ± {values.std:.{digits}f}"
+
+
+def printed(published: Published | None, digits: int) -> str:
+    """As the paper has it."""
+    if published is None:
+        return "–"
+    if published.std is None:
+        return f"{published.mean:.{digits}f}"
+    return f"{published.mean:.{digits}f} ± {published.std:.{digits}f}"
+
+
+def cells(row: Row, column: Column) -> list[str]:
+    """Ours, n, published, difference, verdict."""
+    difference = row.difference
+    verdict = []
+    if row.order is not None:
+        verdict.append(f"order {row.order[0]}/{row.order[1]}")
+    if row.value is not None:
+        verdict.append(row.value)
+    return [
+        number(row.ours, column.digits),
+        str(len(row.ours.values)) if row.ours else "0",
+        printed(row.published, column.digits),
+        "–" if difference is None else f"{difference:+.{column.digits}f}",
+        ", ".join(verdict) or "–",
+    ]
+
+
+def ordering(comparison: Comparison, column: Column) -> str | None:
+    """Kendall's τ in words; None where nothing is printed or compared."""
+    if comparison.scale == "smoke" or len(column.published) < 2:
+        return None
+    found = comparison.tau[column.metric]
+    if found is None:
+        return "Ordering: fewer than two rows to compare."
+    return (
+        f"Ordering against the published column: Kendall's τ = {found[0]:+.2f} ({found[1]} rows)."
+    )
+
+
+def said(verdict: Verdict) -> str:
+    """A verdict and what it rests on."""
+    return f"{verdict.verdict} (by sign alone)" if verdict.single else verdict.verdict
+
+
+def margin(comparison: Comparison, verdict: Verdict) -> str:
+    """By how much the one is above the other."""
+    if verdict.difference is None:
+        return "–"
+    columns = {column.metric: column for column in comparison.experiment.columns}
+    return f"{verdict.difference:+.{columns[verdict.claim.metric].digits}f}"
+
+
+def _table(comparison: Comparison, column: Column) -> list[str]:
+    lines = [
+        f"## {column.title}",
+        "",
+        "| | ours | n | published | difference | verdict |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for variant, row in comparison.rows[column.metric].items():
+        lines.append(f"| {' | '.join([_safe(variant), *cells(row, column)])} |")
+    lines.append("")
+    if text := ordering(comparison, column):
+        lines += [text, ""]
+    return lines
+
+
+def _claims(comparison: Comparison) -> list[str]:
+    if not comparison.verdicts:
+        return []
+    lines = ["## Claims", "", "| claim | verdict | difference |", "| --- | --- | ---: |"]
+    lines += [
+        f"| {_safe(verdict.claim.text)} | {said(verdict)} | {margin(comparison, verdict)} |"
+        for verdict in comparison.verdicts
+    ]
+    return [*lines, ""]
+
+
+def about_runs(comparison: Comparison) -> list[str]:
+    """What was run on what; failures; what was not run."""
+    lines = []
+    records = [r for of_variant in comparison.records.values() for r in of_variant]
+    missing = [variant for variant, found in comparison.records.items() if not found]
+    if records:
+        for what, values in {
+            "Commit": {r["commit"] for r in records},
+            "Device": {r["device"] for r in records},
+            "Data": {_data(r["config"]) for r in records},
+            "jax": {r["versions"]["jax"] for r in records},
+        }.items():
+            lines.append(f"{what}: {', '.join(sorted(values))}")
+        seconds = sum(r["times"]["training_seconds"] for r in records)
+        lines.append(
+            f"Training: {seconds / 60:.1f} minutes, trainings shared with other names "
+            "counted here too"
+        )
+        lines += [
+            f"{r['variant']}, seed {r['seeds'][0]}: {r['failed']}" for r in records if r["failed"]
+        ]
+    if missing:
+        lines.append(f"Not run: {', '.join(missing)}")
+    return lines
+
+
+def _data(config: dict) -> str:
+    name = config["data"]["name"]
+    source = config["data"].get("source")
+    return f"{name} from {source}" if source else name
+
+
+def _safe(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,366 @@
+"""Tables and figures by name: the rules, the records, what a user gets wrong, and two names run."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reproduce
+from _reproduce import measures, needs, registry, results, runs, settings
+from _reproduce.compare import Values, compare, judge, kendall
+from _reproduce.experiment import (
+    SCALES,
+    Claim,
+    Column,
+    Experiment,
+    Measured,
+    Published,
+    Scale,
+    Variant,
+)
+from flax import nnx
+
+from capsjax import models
+from tests.experiments.test_report import Page
+
+SHAPES = {
+    "mnist": ((28, 28, 1), 10),
+    "affnist_generated": ((40, 40, 1), 10),
+    "multimnist": ((36, 36, 1), 10),
+    "diverse_multimnist": ((36, 36, 1), 10),
+    "cifar10": ((32, 32, 3), 10),
+    "cifar100": ((32, 32, 3), 100),
+}
+EVERY = [
+    (name, scale, variant)
+    for name, experiment in registry.EXPERIMENTS.items()
+    for scale in SCALES
+    for variant in experiment.at(scale)
+]
+
+
+def test_every_run_has_a_config():
+    for name, scale, variant in EVERY:
+        config = settings.run_config(registry.EXPERIMENTS[name], variant, scale, 0, {})
+        source = settings.source_of(config)
+        assert source == "digits" if scale == "smoke" else source in SHAPES
+
+
+@pytest.mark.parametrize("name", registry.EXPERIMENTS)
+def test_what_is_printed_and_claimed_is_measured_on_known_variants(name):
+    experiment = registry.EXPERIMENTS[name]
+    metrics = {column.metric for column in experiment.columns}
+    for column in experiment.columns:
+        assert column.published.keys() <= experiment.variants.keys()
+    for claim in experiment.claims:
+        assert claim.metric in metrics
+        named = {claim.more, claim.less} - {v for v in (claim.less,) if isinstance(v, float)}
+        assert named <= experiment.variants.keys()
+    for scale in experiment.scales.values():
+        assert set(scale.only) <= experiment.variants.keys()
+
+
+@pytest.mark.slow
+def test_every_network_of_full_scale_can_be_built():
+    built = set()
+    for name, scale, variant in EVERY:
+        if scale != "full":
+            continue
+        config = settings.run_config(registry.EXPERIMENTS[name], variant, scale, 0, {})
+        shape, classes = SHAPES[config.data.name]
+        key = (config.model.to_json(), shape)
+        if key not in built:
+            built.add(key)
+            make = lambda c=config, s=shape, k=classes: models.create(  # noqa: E731
+                **c.model, input_shape=s, num_classes=k, rngs=nnx.Rngs(0)
+            )
+            nnx.eval_shape(make)
+
+
+# The rules, on numbers whose answers are known
+
+
+def values(*numbers):
+    return Values(numbers)
+
+
+CLAIM = Claim("a is above b", "accuracy", "a", "b")
+
+
+def test_claims():
+    assert judge(CLAIM, values(3.0, 3.2), values(1.0, 1.2)).verdict == "holds"
+    assert judge(CLAIM, values(1.0, 1.2), values(3.0, 3.2)).verdict == "does not hold"
+    assert judge(CLAIM, values(1.0, 3.0), values(1.5, 2.0)).verdict == "undecided"
+    assert judge(CLAIM, None, values(1.0)).verdict == "not run"
+    alone = judge(CLAIM, values(2.0), values(1.0, 1.1))
+    assert (alone.verdict, alone.single) == ("holds", True)
+
+
+def a_record(variant, value, seed=0):
+    return {"variant": variant, "metrics": {"accuracy": value}, "series": {}, "seeds": [seed]}
+
+
+def an_experiment(**changes):
+    plain = Experiment(
+        title="Test",
+        recipe={},
+        variants={name: Variant() for name in "abc"},
+        measure=measures.accuracy(accuracy="test"),
+        columns=(Column("accuracy", "Accuracy", {"a": 90.0, "b": Published(80.0, 1.0, 4)}),),
+        claims=(CLAIM,),
+        scales={name: Scale("All.") for name in SCALES},
+    )
+    return replace(plain, **changes)
+
+
+def test_rows_and_ordering():
+    records = {
+        "a": [a_record("a", 70.0), a_record("a", 72.0, 1)],
+        "b": [a_record("b", 80.5), a_record("b", 80.7, 1)],
+    }
+    found = compare("x/y", an_experiment(), "full", records)
+    a, b, c = (found.rows["accuracy"][name] for name in "abc")
+    assert a.ours.mean == 71
+    assert a.ours.std == pytest.approx(math.sqrt(2))
+    assert a.difference == -19
+    assert (a.order, a.value) == ((0, 1), "lower")
+    # 0.6 from the printed mean; its standard error is 1/√4, ours 0.1.
+    assert b.value == "same"
+    assert c.ours is None
+    assert found.tau["accuracy"] == (-1.0, 2)
+    assert found.summary == "does not hold: 1 of 1 claims"
+
+
+def test_kendall_is_scipys():
+    column = Column("accuracy", "Accuracy", {name: float(i) for i, name in enumerate("abcd")})
+    ours = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 4.0}
+    experiment = an_experiment(
+        variants={name: Variant() for name in "abcd"}, columns=(column,), claims=()
+    )
+    records = {name: [a_record(name, value)] for name, value in ours.items()}
+    found = compare("x/y", experiment, "small", records)
+    assert found.tau["accuracy"][0] == pytest.approx(2 / 3)  # five pairs of six agree
+    assert found.rows["accuracy"]["b"].order == (2, 3)
+    assert kendall([]) is None
+
+
+def test_smoke_compares_nothing():
+    records = {"a": [a_record("a", 90.0)], "b": [a_record("b", 80.0)]}
+    found = compare("x/y", an_experiment(), "smoke", records)
+    assert found.tau["accuracy"] is None
+    assert not found.verdicts
+    assert found.rows["accuracy"]["a"].order is None
+
+
+def test_nothing_run():
+    assert compare("x/y", an_experiment(), "small", {}).summary == "not run"
+
+
+# Single runs, on a data set of seconds
+
+
+@pytest.fixture
+def tiny(npz):
+    """An experiment of one network on 8×8 digits."""
+    recipe = {
+        "model.name": "sabour2017_capsnet",
+        "model.kernel_size": 3,
+        "model.width": 1 / 32,
+        "data.name": f"npz:{npz}",
+        "data.max_shift": 1,
+        "training.batch_size": 24,
+        "training.epochs": 1,
+    }
+    return an_experiment(recipe=recipe, variants={"a": Variant()}, claims=())
+
+
+@pytest.fixture
+def where(tmp_path):
+    return runs.Where(tmp_path / "small", "small", {}, None, "abc")
+
+
+def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(tiny, where, capsys):
+    def stops(run):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runs.run(where, "x/y", replace(tiny, measure=stops), "a", 0)
+    assert "epoch   1" in capsys.readouterr().out
+    file = runs.result_file(where, "x/y", tiny, "a", 0)
+    assert not file.exists()
+    record = runs.run(where, "x/y", tiny, "a", 0)
+    out = capsys.readouterr().out
+    assert "finished before" in out
+    assert "epoch   1" not in out
+    assert record == runs.read_json(file)
+    assert record["times"]["training_seconds"] > 0
+    before = file.read_text()
+    runs.run(where, "x/y", replace(tiny, measure=stops), "a", 0)
+    assert file.read_text() == before
+    gathered = results.gather(where, "x/y", tiny)
+    assert gathered.rows["accuracy"]["a"].ours.values == (record["metrics"]["accuracy"],)
+    # Of another config: it stays, and is not shown.
+    longer = replace(tiny, recipe={**tiny.recipe, "training.epochs": 2})
+    assert results.gather(where, "x/y", longer).rows["accuracy"]["a"].ours is None
+
+
+def without_times(file):
+    record = json.loads(file.read_text())
+    assert record.pop("times")["training_seconds"] > 0
+    return record
+
+
+def test_the_same_seed_gives_the_same_record(tiny, where, tmp_path):
+    shown = measures.perturbation(0.25, 0.05, shown=1)
+    both = replace(tiny, measure=measures.both(tiny.measure, shown))
+    elsewhere = where._replace(folder=tmp_path / "elsewhere")
+    files = []
+    for place in (where, elsewhere):
+        runs.run(place, "x/y", both, "a", 0)
+        files.append(runs.result_file(place, "x/y", both, "a", 0))
+    one, other = files
+    assert one.name == other.name
+    assert without_times(one) == without_times(other)
+    with np.load(one.with_suffix(".npz")) as a, np.load(other.with_suffix(".npz")) as b:
+        assert a.files == b.files
+        assert all(np.array_equal(a[name], b[name]) for name in a.files)
+
+
+def test_a_training_that_diverges_is_a_result(tiny, where):
+    wild = replace(tiny, recipe={**tiny.recipe, "optimizer.learning_rate": 1e30})
+    record = runs.run(where, "x/y", wild, "a", 0)
+    assert "at step" in record["failed"]
+    assert record["metrics"] == {}
+    found = results.gather(where, "x/y", wild)
+    assert found.rows["accuracy"]["a"].ours is None
+    results.write(found, where.folder / "tables")
+    assert record["failed"] in (where.folder / "tables" / "x_y.md").read_text()
+
+
+def test_a_measurement_that_is_no_number_is_an_error(tiny, where):
+    bad = replace(tiny, measure=lambda run: Measured({"accuracy": float("nan")}))
+    with pytest.raises(ValueError, match="accuracy gave nan"):
+        runs.run(where, "x/y", bad, "a", 0)
+    assert not runs.result_file(where, "x/y", bad, "a", 0).exists()
+
+
+# What a user gets wrong
+
+
+def test_unknown_names(fails, tmp_path):
+    workdir = f"--workdir={tmp_path / 'w'}"
+    assert "did you mean 'gu2021/table2'" in fails(reproduce, "gu2021/tabel2", workdir)
+    message = fails(reproduce, "gu2021/table2", "--only", "no sqash", "--scale=smoke", workdir)
+    assert "did you mean 'no squash'" in message
+    assert "not at this scale" in fails(
+        reproduce, "gu2021/table2", "--only", "dynamic routing", "--scale=smoke", workdir
+    )
+    assert "not built yet" in fails(reproduce, "lin2018/figure7", workdir)
+    assert "--list shows" in fails(reproduce, workdir)
+    assert "at least 1" in fails(reproduce, "gu2021/table2", "--seeds=0", workdir)
+    assert "NAME=OTHER" in fails(reproduce, "gu2021/table2", "--use", "cifar10", workdir)
+    assert not (tmp_path / "w").exists()
+
+
+def test_missing_data(fails, tmp_path):
+    message = fails(
+        reproduce,
+        "choi2019/table2",
+        "--use",
+        "cifar10=no_such_set",
+        f"--workdir={tmp_path / 'w'}",
+    )
+    assert "no_such_set" in message
+    assert "nothing was started" in message
+    assert not (tmp_path / "w").exists()
+
+
+def test_results_of_another_version_are_kept(fails, tmp_path):
+    folder = tmp_path / "smoke"
+    folder.mkdir()
+    about = {"format": 0, "capsjax": "0.0.1", "scale": "smoke", "data": {}}
+    (folder / "about.json").write_text(json.dumps(about))
+    message = fails(reproduce, "sabour2017/perturbation", "--scale=smoke", f"--workdir={tmp_path}")
+    assert "capsjax: '0.0.1' there" in message
+    assert json.loads((folder / "about.json").read_text()) == about
+    assert [path.name for path in folder.iterdir()] == ["about.json"]
+
+
+def test_a_data_set_is_the_same_in_all_of_a_folder(where):
+    runs.claim(where, {"mnist": "mnist"})
+    runs.claim(where, {"cifar10": "cifar10_jpeg"})
+    file = where.folder / "about.json"
+    assert runs.read_json(file)["data"] == {"cifar10": "cifar10_jpeg", "mnist": "mnist"}
+    before = file.read_text()
+    with pytest.raises(ValueError, match="cifar10: 'cifar10_jpeg' there, 'cifar10' here"):
+        runs.claim(where, {"cifar10": "cifar10"})
+    assert file.read_text() == before
+
+
+def test_a_folder_of_something_else_is_left_alone(fails, tmp_path):
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "smoke" / "mine.txt").write_text("mine")
+    message = fails(reproduce, "sabour2017/perturbation", "--scale=smoke", f"--workdir={tmp_path}")
+    assert "no about.json" in message
+
+
+def test_memory_is_estimated(tiny, npz):
+    config = settings.run_config(tiny, "a", "full", 0, {})
+    small = needs.memory(config, None)
+    assert 0 < small.needed < 1
+    config.training.batch_size = 24 * 8
+    assert needs.memory(config, None).needed > small.needed
+    lines = needs.too_large([("a", small), ("b", needs.Memory(20.0, 3.0))])
+    assert lines == ["b: about 20.0 GiB, 3.0 are free"]
+
+
+# As a user runs it
+
+
+def test_two_names_at_smoke_scale(script, tmp_path):
+    for command in (["sabour2017/perturbation"], ["gu2021/table1", "--only", "ConvNet-Avg"]):
+        done = script("reproduce.py", *command, "--scale=smoke", f"--workdir={tmp_path}")
+        assert done.returncode == 0, done.stderr
+        assert "proves the path only" in done.stdout
+    tables = tmp_path / "smoke" / "tables"
+    assert {path.name for path in tables.iterdir()} == {
+        "sabour2017_perturbation.md",
+        "sabour2017_perturbation.png",
+        "sabour2017_perturbation.svg",
+        "gu2021_table1.md",
+    }
+    assert "| CapsNet | not run | 0 | 79.00 |" in (tables / "gu2021_table1.md").read_text()
+
+    done = script("report.py", f"--results={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    html = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert {s["id"] for s in html.all("section")} == {
+        "index",
+        "sabour2017_perturbation_smoke",
+        "gu2021_table1_smoke",
+    }
+    assert not html.all("script")
+    assert all(image["src"].startswith("data:") for image in html.all("img"))
+    assert all(name in html.text for name in registry.EXPERIMENTS)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """Names share trainings in one work directory."""
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", registry.EXPERIMENTS)
+def test_every_name_at_smoke_scale(script, shared, name):
+    done = script("reproduce.py", name, "--scale=smoke", f"--workdir={shared}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    experiment = registry.EXPERIMENTS[name]
+    where = runs.Where(shared / "smoke", "smoke", {}, None, "")
+    comparison = results.gather(where, name, experiment)
+    for variant in experiment.at("smoke"):
+        assert comparison.records[variant], variant
+        assert comparison.records[variant][0]["failed"] is None
+        for column in experiment.columns:
+            assert comparison.rows[column.metric][variant].ours is not None
