@@ -114,7 +114,7 @@ def kill_and_resume(npz, directory, *, kills, epochs, seed, seconds):
     """
     draw = random.Random(seed)
     # On average, all kills together leave some of the training for the end.
-    longest = 1.4 * seconds / kills
+    longest = 1.4 * seconds / max(kills, 4)
     done, step, longest_loss, resumes, saves = 0, 0, 0, 0, 0
     killed: dict[str, int] = {}
     for kill in range(kills):
@@ -128,7 +128,8 @@ def kill_and_resume(npz, directory, *, kills, epochs, seed, seconds):
             step = resumed
             time.sleep(draw.uniform(0, longest))
         if not run.kill():
-            break  # it was over first: moments are drawn by the clock
+            run.wait()  # it was over first: moments are drawn by the clock
+            return Faults(done, resumes, killed, saves, longest_loss)
         done += 1
         step = max(step, run.step() or 0)
         killed[run.phase()] = killed.get(run.phase(), 0) + 1
