@@ -19,10 +19,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
-$(VENV)/installed-reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
-	$(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
-
-docs: $(VENV)/installed
+$(VENV)/installed-docs: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
