@@ -157,7 +157,7 @@ def train_runs(
         source = feed.for_training(task, batches, keys[0], devices)
         state = replicate(stack(states) if several else states[0], devices)
         key = replicate(jax.numpy.stack(keys) if several else keys[0], devices)
-        validate = _validator(setup.eval_graphdef, task, batch_size, devices, watch)
+        validate = _validator(setup, fresh[0], watch)
         take_snapshot = None
         if snapshot_every and hosts.is_first():
             take_snapshot = snapshots.taker(setup.eval_graphdef, task)
@@ -266,23 +266,23 @@ def side_by_side(setup: Setup) -> partial:
     return on_devices(program, setup.devices, 5, donate=(0,), divided=(4,))
 
 
-def _validator(graphdef, task, batch_size, devices, watch):
+def _validator(setup: Setup, like: TrainState, watch: Watch):
     """A function from a state to its validation accuracy; to None where nothing is held out."""
+    task = setup.task
     if not len(task.validation):
         return lambda state: None
     labels = task.validation.labels()
+    logits = evaluation.gives_logits(setup.eval_graphdef, *like.evaluated, task.input_shape)
     score = evaluation.scorer(
-        graphdef,
+        setup.eval_graphdef,
         task.validation,
-        batch_size=batch_size,
-        devices=devices,
+        batch_size=setup.batches.batch_size,
+        devices=setup.devices,
         progress=lambda done: watch.doing(f"validating, {done} images done"),
     )
 
     def accuracy(state):
-        params, rest = state.evaluated
-        logits = evaluation.gives_logits(graphdef, params, rest, task.input_shape)
-        scores = score(params, rest)
+        scores = score(*state.evaluated)
         return evaluation.share_right(task.rule, scores, labels, logits=logits).accuracy
 
     return accuracy
