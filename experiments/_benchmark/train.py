@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import resource
+import runpy
 import statistics
 import subprocess
 import sys
@@ -35,8 +36,6 @@ from capsjax._nearest import nearest
 from capsjax.data.dataset import Dataset
 from capsjax.data.tasks import Arrays, Task
 from capsjax.data.tasks.classification import Classification
-from capsjax.training import config as configs
-from capsjax.training import optimizers
 from capsjax.training.checkpoints import Checkpoints
 from capsjax.training.metrics import History
 from capsjax.training.parallel import check_batch_size, divide, on_devices, replicate
@@ -50,36 +49,20 @@ DISPATCH_SECONDS = 2.0
 COUNTED_DEVICES = 8
 
 
-def sabour2017() -> ml_collections.ConfigDict:
-    return configs.default("sabour2017_capsnet", "mnist")
-
-
-def choi2019() -> ml_collections.ConfigDict:
-    config = configs.default("choi2019_mnist", "mnist")
-    config.loss.update({"reconstruction": "mean", "reconstruction_weight": 0.3})
-    with config.unlocked():
-        config.optimizer = optimizers.optimizer_options("rmsprop")
-        config.schedule = optimizers.schedule_options("inverse_time")
-    config.training.batch_size = 100
-    config.data.max_shift = 3
-    return config
-
-
-def tsai2020() -> ml_collections.ConfigDict:
-    config = configs.default("tsai2020_cifar10_resnet", "cifar10")
-    config.loss.name = "cross_entropy"
-    with config.unlocked():
-        config.optimizer = optimizers.optimizer_options("sgd", learning_rate=0.1, weight_decay=5e-4)
-        config.schedule = optimizers.schedule_options("steps", epochs=(150, 250))
-    config.data.update({"max_shift": 4, "flip": True})
-    return config
+def recipe(file: str, *which: str) -> ml_collections.ConfigDict:
+    """The config of a file in configs/, and what comes after the colon."""
+    path = Path(__file__).parents[2] / "configs" / f"{file}.py"
+    return runpy.run_path(str(path))["get_config"](*which)
 
 
 # The papers' recipes, and the shape of their training images.
 NETWORKS: dict[str, tuple[Callable[[], ml_collections.ConfigDict], tuple[int, ...]]] = {
-    "sabour2017_mnist": (sabour2017, MNIST),
-    "choi2019_mnist": (choi2019, MNIST),
-    "tsai2020_cifar10_resnet": (tsai2020, CIFAR),
+    "sabour2017_mnist": (partial(recipe, "sabour2017_mnist"), MNIST),
+    "choi2019_mnist": (partial(recipe, "choi2019_mnist", "plus"), MNIST),
+    "tsai2020_cifar10_resnet": (
+        partial(recipe, "tsai2020_cifar", "tsai2020_cifar10_resnet"),
+        CIFAR,
+    ),
 }
 
 
