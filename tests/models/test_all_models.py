@@ -146,7 +146,7 @@ def test_the_loss_falls(name):
     model.train()
     graphdef, params, rest = split(model)
     batch = examples(model.input_shape, 64)
-    goal, optimizer = objective.create(rule=top(1)), optax.adam(3e-3)
+    goal, optimizer = objective.create(rule=top(1)), optax.adam(1e-3)
 
     @jax.jit
     def step(params, rest, opt_state, key):
