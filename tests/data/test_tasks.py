@@ -280,6 +280,16 @@ def test_nothing_is_held_out_without_a_fraction(source):
     assert task.validation.labels().shape == (0, 10)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_a_part_of_the_training_images(name, source):
+    whole, half = create(name, source), create(name, source, train_fraction=0.5)
+    for a, b in zip(np.bincount(whole.train.labels), np.bincount(half.train.labels), strict=True):
+        assert abs(a / 2 - b) <= 0.5
+    there = {image.tobytes() for image in whole.train.images}
+    assert all(image.tobytes() in there for image in half.train.images)
+    np.testing.assert_array_equal(whole.validation.arrays.images, half.validation.arrays.images)
+
+
 def test_affine_validation(source):
     translated, affine = (
         create("affnist_generated", source, affine_validation=flag).validation.recipe
@@ -291,6 +301,7 @@ def test_affine_validation(source):
 def test_options_are_those_of_the_family(source):
     assert tasks.options("mnist") == {
         "validation_fraction": 0.1,
+        "train_fraction": 1.0,
         "max_shift": 2,
         "flip": False,
         "max_rotation": 0.0,
@@ -309,6 +320,7 @@ def test_options_are_those_of_the_family(source):
         ("mnist_translated", {"max_shift": 14}, r"max_shift must be in \[0, 14\)"),
         ("affnist_generated", {"min_scale": 2.0}, "min_scale ≤ max_scale"),
         ("affnist_generated", {"validation_fraction": 1.5}, r"must be in \[0, 1\)"),
+        ("affnist_generated", {"train_fraction": 0.0}, r"train_fraction must be in \(0, 1\]"),
         ("multimnist", {"versions": -1}, "versions must be ≥ 0"),
         ("diverse_multimnist", {"single_probability": 1.5}, r"single_probability must be in"),
     ],

@@ -16,6 +16,7 @@ class Translated:
     Attributes:
       source: of the digits, see `capsjax.data.load`.
       validation_fraction: part of the training split held out, stratified.
+      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
       canvas: rows and columns.
       max_shift: pixels from the middle, either way along each axis; the default is as far as a
         28×28 image fits whole.
@@ -25,6 +26,7 @@ class Translated:
 
     source: str = "mnist"
     validation_fraction: float = 0.1
+    train_fraction: float = 1.0
     canvas: int = 40
     max_shift: int = 6
     test_versions: int = 1
@@ -32,7 +34,7 @@ class Translated:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        parts = parts_of(self.source, self.validation_fraction, read)
+        parts = parts_of(self.source, self.validation_fraction, self.train_fraction, read)
         check_canvas(parts.train, self.canvas, self.max_shift)
         recipe = Moved(len(parts.class_names), canvas=self.canvas, max_shift=self.max_shift)
         return Task(
@@ -56,6 +58,7 @@ class AffNIST:
     Attributes:
       source: of the digits, see `capsjax.data.load`.
       validation_fraction: part of the training split held out, stratified.
+      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
       canvas: rows and columns.
       max_shift: of training images; pixels from the middle, either way along each axis.
       max_rotation, max_shear, min_scale, max_scale, max_translation, keep_ink: of test images,
@@ -68,6 +71,7 @@ class AffNIST:
 
     source: str = "mnist"
     validation_fraction: float = 0.1
+    train_fraction: float = 1.0
     canvas: int = 40
     max_shift: int = 6
     max_rotation: float = 20.0
@@ -82,7 +86,7 @@ class AffNIST:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`; "test_translated" are the test digits only translated."""
-        parts = parts_of(self.source, self.validation_fraction, read)
+        parts = parts_of(self.source, self.validation_fraction, self.train_fraction, read)
         check_canvas(parts.train, self.canvas, self.max_shift)
         num_classes = len(parts.class_names)
         translated = Moved(num_classes, canvas=self.canvas, max_shift=self.max_shift)

@@ -14,6 +14,7 @@ class Classification:
 
     Attributes:
       validation_fraction: part of the training split held out, stratified.
+      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
       max_shift: pixels, either way along each axis (Sabour et al. 2017: 2 for MNIST; the same as
         padding by so many and cropping, Tsai et al. 2020: 4 for CIFAR).
       flip: mirror half of the images.
@@ -21,13 +22,14 @@ class Classification:
     """
 
     validation_fraction: float = 0.1
+    train_fraction: float = 1.0
     max_shift: int = 2
     flip: bool = False
     max_rotation: float = 0.0
 
     def build(self, name: str, read: Reader) -> Task:
         """The task on the source `name`."""
-        parts = parts_of(name, self.validation_fraction, read)
+        parts = parts_of(name, self.validation_fraction, self.train_fraction, read)
         side = min(parts.train.images.shape[1:3])
         if not 0 <= self.max_shift < side:
             raise ValueError(

@@ -26,6 +26,7 @@ class MultiMNIST:
     Attributes:
       source: of the digits, see `capsjax.data.load`.
       validation_fraction: part of the training split held out, stratified.
+      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
       canvas: rows and columns.
       max_shift: of each digit; pixels from the middle, either way along each axis.
       versions: different training images per first digit (Gu et al., figure 3), 0 for no end.
@@ -35,6 +36,7 @@ class MultiMNIST:
 
     source: str = "mnist"
     validation_fraction: float = 0.1
+    train_fraction: float = 1.0
     canvas: int = 36
     max_shift: int = 4
     versions: int = 0
@@ -47,7 +49,9 @@ class MultiMNIST:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
-        parts = _sorted_by_class(parts_of(self.source, self.validation_fraction, read))
+        parts = _sorted_by_class(
+            parts_of(self.source, self.validation_fraction, self.train_fraction, read)
+        )
         check_canvas(parts.train, self.canvas, self.max_shift)
         if self.versions < 0:
             raise ValueError(f"versions must be ≥ 0, got {self.versions}")
@@ -101,6 +105,7 @@ class DiverseMultiMNIST:
     Attributes:
       source: of the digits, see `capsjax.data.load`.
       validation_fraction: part of the training split held out, stratified.
+      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
       canvas: rows and columns.
       max_shift: of each digit; pixels from the middle, either way along each axis.
       single_probability: of an image of one digit.
@@ -111,6 +116,7 @@ class DiverseMultiMNIST:
 
     source: str = "mnist"
     validation_fraction: float = 0.1
+    train_fraction: float = 1.0
     canvas: int = 36
     max_shift: int = 4
     single_probability: float = 1 / 6
@@ -120,7 +126,9 @@ class DiverseMultiMNIST:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        parts = _sorted_by_class(parts_of(self.source, self.validation_fraction, read))
+        parts = _sorted_by_class(
+            parts_of(self.source, self.validation_fraction, self.train_fraction, read)
+        )
         check_canvas(parts.train, self.canvas, self.max_shift)
         if not 0 <= self.single_probability <= 1:
             raise ValueError(f"single_probability must be in [0, 1], got {self.single_probability}")

@@ -19,7 +19,7 @@ class Parts(NamedTuple):
 
     Attributes:
       class_names: in the order of the labels.
-      train: what is left of the training split.
+      train: what is not held out of the training split, or a part of that.
       validation: what is held out of it.
       test: reads the test split.
     """
@@ -30,20 +30,27 @@ class Parts(NamedTuple):
     test: Callable[[], Arrays]
 
 
-def parts_of(source: str, validation_fraction: float, read: Reader) -> Parts:
+def parts_of(source: str, validation_fraction: float, train_fraction: float, read: Reader) -> Parts:
     """The source's training split in two, the same for every seed of training, and its test split.
 
-    The test split is not touched before it is asked for.
+    Of what is not held out, `train_fraction` is used. The test split is not touched before it is
+    asked for.
 
     Raises:
-      ValueError: the fraction is not in [0, 1); and what `read` raises.
+      ValueError: the first fraction is not in [0, 1), or the second not in (0, 1]; and what `read`
+        raises.
     """
     if not 0 <= validation_fraction < 1:
         raise ValueError(f"validation_fraction must be in [0, 1), got {validation_fraction}")
+    if not 0 < train_fraction <= 1:
+        raise ValueError(f"train_fraction must be in (0, 1], got {train_fraction}")
     dataset = read(source, "train")
     kept, held_out = np.arange(len(dataset.labels)), np.arange(0)
     if validation_fraction:
         kept, held_out = stratified_holdout(dataset.labels, validation_fraction, seed=0)
+    if train_fraction < 1:
+        used, _ = stratified_holdout(dataset.labels[kept], 1 - train_fraction, seed=1)
+        kept = kept[used]
     return Parts(
         dataset.class_names,
         take(dataset, kept),
