@@ -5,8 +5,9 @@
   python experiments/reproduce.py gu2021/table2 --scale=small --seeds=5 --only "no squash"
   python experiments/reproduce.py all --scale=smoke
 
-Started again it repeats nothing that is finished and goes on where it was interrupted. Results lie
-in WORKDIR/SCALE: a JSON file for each run in results/, the tables and figures in tables/.
+Started again it repeats nothing that is finished and goes on where it was interrupted. Started
+several times at once, each process takes runs that no other is at. Results lie in WORKDIR/SCALE: a
+JSON file for each run in results/, the tables and figures in tables/.
 `experiments/report.py --results=WORKDIR` makes one page of all.
 """
 
@@ -120,18 +121,28 @@ def _reproduce(
     count = experiment.scales[where.scale].seeds if seeds is None else seeds
     # Every variant once, then once more: what is there after an interruption can be compared.
     todo = [(variant, number) for number in range(count) for variant in variants]
-    for place, (variant, number) in enumerate(todo, start=1):
-        terminal.print(f"\n{name}: {variant}, run {number} ({place} of {len(todo)})", markup=False)
-        try:
-            record = run(where, name, experiment, variant, number)
-        except signals.Interrupted as stop:
-            print(f"{stop}. The same command goes on from there.")
-            sys.exit(128 + stop.signum)
-        # Compiled programs of networks that are done with: hundreds exhaust what the system lets
-        # one process map (vm.max_map_count), and LLVM ends it.
-        jax.clear_caches()
-        shown = {k: round(v, 4) for k, v in record["metrics"].items()}
-        terminal.print(record["failed"] or f"{shown}", markup=False)
+    total = len(todo)
+    # First what no other process is at, then the rest: there by then, or left by a lost process.
+    for wait in (False, True):
+        others = []
+        for variant, number in todo:
+            what = f"{name}: {variant}, run {number}"
+            terminal.print(f"\n{what} ({total} in all)", markup=False)
+            try:
+                record = run(where, name, experiment, variant, number, wait=wait)
+            except signals.Interrupted as stop:
+                print(f"{stop}. The same command goes on from there.")
+                sys.exit(128 + stop.signum)
+            if record is None:
+                terminal.print("another process is at it", markup=False)
+                others.append((variant, number))
+                continue
+            # Compiled programs of networks that are done with: hundreds exhaust what the system
+            # lets one process map (vm.max_map_count), and LLVM ends it.
+            jax.clear_caches()
+            shown = {k: round(v, 4) for k, v in record["metrics"].items()}
+            terminal.print(record["failed"] or f"{shown}", markup=False)
+        todo = others
     comparison = results.gather(where, name, experiment)
     files = results.write(comparison, where.folder / "tables")
     terminal.print("\n" + tables.markdown(comparison), markup=False)

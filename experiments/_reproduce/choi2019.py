@@ -78,7 +78,7 @@ TABLE_1 = Experiment(
         "affNIST": _affnist(AR_AFFNIST),
         "CapsNet, affNIST": _affnist(
             CAPSNET_RECIPE | {"data.name": "affnist_generated", "data.affine_validation": True},
-            **NARROW,
+            **{"model.width": 1 / 16},
         ),
         "CIFAR-10": _cifar(AR_CIFAR),
         "CIFAR-10+": _cifar(AR_CIFAR | AUGMENTED),
@@ -113,7 +113,7 @@ TABLE_1 = Experiment(
     scales={
         "full": Scale(f"{ABOUT_FULL} (An ensemble takes seven further ones each.)", seeds=3),
         "small": Scale(
-            "1/4 of the width (CapsNet 1/8); 2 epochs; one affine version "
+            "1/4 of the width (CapsNet 1/8, on affNIST 1/16); 2 epochs; one affine version "
             "of each test digit; no ensembles.",
             SMALL,
             seeds=2,
@@ -196,7 +196,7 @@ PRINTED_RATIOS = {
     "y-": (0.84, 0.84),
 }
 # Of five standard normal vectors in R^32; the paper's .311 does not follow from its formula.
-RANDOM = 0.464
+RANDOM = 0.462
 EQUIVARIANCE_SCALES = {
     "full": Scale(ABOUT_FULL, seeds=3),
     "small": Scale(
@@ -221,7 +221,7 @@ TABLE_3 = Experiment(
         for name, values in PRINTED_RATIOS.items()
     ),
     claims=tuple(
-        Claim(f"{name}: more aligned than random vectors (.464)", name, "MNIST", RANDOM)
+        Claim(f"{name}: more aligned than random vectors (.462)", name, "MNIST", RANDOM)
         for name in PRINTED_RATIOS
     ),
     scales=EQUIVARIANCE_SCALES,

@@ -5,6 +5,7 @@ A results folder holds, for one scale,
   about.json                                  what may be put into it
   runs/MODEL-DATA-KEY-seedN/                  of `capsjax.training.loop.train`, and time.json
   results/PAPER/NAME/VARIANT-KEY-seedN.json   what was measured (arrays beside it, .npz)
+  locks/                                      of what processes are at
 
 KEY stands for all values of the config but the seed. So tables that need the same network share
 its training, and results of an older config stay where they are but are not shown.
@@ -24,6 +25,7 @@ import ml_collections
 import numpy as np
 
 from _reproduce.experiment import Experiment, Measured
+from _reproduce.locks import hold
 from _reproduce.measures import Finished
 from _reproduce.settings import key_of, run_config
 from capsjax.training import checkpoints, ensembles
@@ -63,6 +65,11 @@ def claim(where: Where, data: Mapping[str, str]) -> None:
     Raises:
       ValueError: it belongs to others. Nothing is changed then.
     """
+    with hold(where.folder.with_name(f".{where.folder.name}.lock")):
+        _claim(where, data)
+
+
+def _claim(where: Where, data: Mapping[str, str]) -> None:
     file = where.folder / "about.json"
     about = {
         "format": FORMAT,
@@ -106,18 +113,35 @@ def result_file(where: Where, name: str, experiment: Experiment, variant: str, r
 
 
 def run(
-    where: Where, name: str, experiment: Experiment, variant: str, number: int
-) -> dict[str, Any]:
+    where: Where,
+    name: str,
+    experiment: Experiment,
+    variant: str,
+    number: int,
+    *,
+    wait: bool = True,
+) -> dict[str, Any] | None:
     """Trains and measures run `number` of a variant, unless that was done before.
 
     A training that diverges is a result too: its record says so and has no metrics.
 
+    Args:
+      wait: for another process that is at it.
+
     Returns:
-      The record, as its JSON file has it.
+      The record, as its JSON file has it; None if another process is at it, without `wait`.
     """
     file = result_file(where, name, experiment, variant, number)
-    if file.exists():
-        return read_json(file)
+    lock = where.folder / "locks" / f"{_slug(name)}-{file.stem}"
+    with hold(lock, wait=wait) as held:
+        if file.exists():
+            return read_json(file)
+        return _run(where, file, name, experiment, variant, number) if held else None
+
+
+def _run(
+    where: Where, file: Path, name: str, experiment: Experiment, variant: str, number: int
+) -> dict[str, Any]:
     members = experiment.variants[variant].members
     seeds = range(number * members, (number + 1) * members)
     record: dict[str, Any] = {
@@ -180,12 +204,14 @@ def run(
 def _train(where: Where, config: ml_collections.ConfigDict) -> Path:
     """Trains what is not trained yet; an interrupted training goes on."""
     directory = _directory(where, config)
-    began = time.monotonic()
-    try:
-        train(config, directory, data_dir=where.data_dir)
-    finally:
-        if (directory / "config.json").exists():
-            _record_time(where, config, time.monotonic() - began)
+    # Another name may need it too.
+    with hold(where.folder / "locks" / directory.name):
+        began = time.monotonic()
+        try:
+            train(config, directory, data_dir=where.data_dir)
+        finally:
+            if (directory / "config.json").exists():
+                _record_time(where, config, time.monotonic() - began)
     return directory
 
 

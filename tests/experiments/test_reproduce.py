@@ -227,6 +227,18 @@ def test_the_same_seed_gives_the_same_record(tiny, where, tmp_path):
         assert all(np.array_equal(a[name], b[name]) for name in a.files)
 
 
+def test_what_another_process_is_at_is_left_to_it(tiny, where):
+    seen = []
+
+    def meanwhile(run):
+        seen.append(runs.run(where, "x/y", tiny, "a", 0, wait=False))
+        return Measured({"accuracy": 1.0})
+
+    record = runs.run(where, "x/y", replace(tiny, measure=meanwhile), "a", 0)
+    assert seen == [None]
+    assert runs.run(where, "x/y", tiny, "a", 0, wait=False) == record
+
+
 def test_a_training_that_diverges_is_a_result(tiny, where):
     wild = replace(tiny, recipe={**tiny.recipe, "optimizer.learning_rate": 1e30})
     record = runs.run(where, "x/y", wild, "a", 0)
