@@ -274,8 +274,6 @@ def _list(use: dict[str, str], data_dir: str | None) -> None:
             cells.append(f"{runs} {'run' if runs == 1 else 'runs'}, {time}")
         table.add_row(name, experiment.title, ", ".join(data), *cells)
     console().print(table)
-    for name, why in registry.NOT_BUILT.items():
-        print(f"Not built yet: {name} ({why}).")
     print("Data are those of small and full; smoke needs scikit-learn's digits alone.")
     print("Times: two CPU cores, nothing else running, this name alone.")
 

@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from html import escape
 
-from _reproduce import registry, results, tables
+from _reproduce import results, tables
 from _reproduce.compare import Comparison
 
 from _report.html import document, section
@@ -61,12 +61,10 @@ def _index(comparisons: Sequence[Comparison]) -> str:
             + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
             + "</tr>"
         )
-    not_built = ", ".join(f"{name} ({why})" for name, why in registry.NOT_BUILT.items())
-    text = "What holds, what does not, what was not run."
     return section(
         "index",
         "Index",
-        f"{text} Not built yet: {not_built}." if not_built else text,
+        "What holds, what does not, what was not run.",
         _table(("name", "scale", "what", "claims", "Kendall’s τ"), "".join(rows)),
     )
 

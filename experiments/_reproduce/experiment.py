@@ -44,12 +44,15 @@ class Variant:
     Attributes:
       overrides: what differs from the experiment's recipe.
       at: by scale, further ones, which go before all others.
+      pretrained: what is trained first, as overrides; with another seed the run then begins with
+        its layers (`init_layers` in `overrides`; Lin et al. 2018, transfer).
       members: so many networks are trained, with different seeds, and measured as one ensemble.
       line, x: where it stands in a figure of lines: its line and its place on the x axis.
     """
 
     overrides: Overrides = field(default_factory=dict)
     at: Mapping[str, Overrides] = field(default_factory=dict)
+    pretrained: Overrides | None = None
     members: int = 1
     line: str = ""
     x: float = 0.0

@@ -27,6 +27,31 @@ def lines(metric: str, xlabel: str, ylabel: str, *, log: bool = False) -> Drawin
     return draw
 
 
+def bars(metric: str, groups: Sequence[str], ylabel: str) -> Drawing:
+    """`metric` as bars: a group for each x (its place in `groups`), in it one for each line."""
+
+    def draw(comparison: Comparison) -> Figure:
+        figure, (axes,) = _figure(1)
+        lines = _panels(comparison)
+        width = 0.8 / len(lines)
+        for number, (line, variants) in enumerate(lines.items()):
+            found = [
+                (comparison.experiment.variants[name].x, row.ours)
+                for name in variants
+                if (row := comparison.rows[metric][name]).ours
+            ]
+            if found:
+                places = [x + (number + 0.5) * width - 0.4 for x, _ in found]
+                means = [ours.mean for _, ours in found]
+                stds = [ours.std or 0.0 for _, ours in found]
+                axes.bar(places, means, width, yerr=stds, capsize=2, label=line)
+        axes.set_xticks(range(len(groups)), groups)
+        _finish(axes, "", ylabel)
+        return figure
+
+    return draw
+
+
 def curves(x: str, y: str, xlabel: str, ylabel: str) -> Drawing:
     """Series `y` against series `x` for each variant, mean and one deviation over the runs."""
 

@@ -2,6 +2,7 @@
 
 from _reproduce import figures, measures
 from _reproduce.experiment import Claim, Column, Experiment, Scale, Variant
+from capsjax.analysis.transfer import SCHEMES, lower_layers
 
 RUNS = 5
 # Every epoch's checkpoint, for the trace of the entropy.
@@ -151,4 +152,67 @@ MANIFOLD = Experiment(
     "the mean of both directions, not squared, in pixels. The CNN takes the binary cross-entropy.",
 )
 
-EXPERIMENTS = {"figure2": FIGURE_2, "figure3": FIGURE_3, "manifold": MANIFOLD}
+NETWORKS = {
+    "CapsNet": {"model.name": "lin2018_capsnet_deeper"},
+    "CNN": {"model.name": "lin2018_cnn_deeper", "loss.name": "sigmoid_cross_entropy"},
+}
+TESTS = ("B", *SCHEMES)
+
+
+def _domain(letter: str) -> dict:
+    return {"data.name": f"multimnist_{letter.lower()}"}
+
+
+def _transfer(line: str, network: dict) -> dict[str, Variant]:
+    """Training on B alone, then the tests, which begin with layers of a network of A or B."""
+    variants = {f"{line}, B": Variant(network | _domain("B"), line=line)}
+    for x, (test, scheme) in enumerate(SCHEMES.items(), start=1):
+        layers = lower_layers(network["model.name"], scheme.num_kept)
+        variants[f"{line}, {test}"] = Variant(
+            network | _domain(scheme.target) | {"init_layers": layers, "frozen_layers": layers},
+            pretrained=network | _domain(scheme.source),
+            line=line,
+            x=x,
+        )
+    return variants
+
+
+FIGURE_7 = Experiment(
+    title="Accuracy on domain B with lower layers kept from A or B (figure 7)",
+    recipe=RECIPE | {"checkpoints.keep": 2},
+    variants={
+        name: variant
+        for line, network in NETWORKS.items()
+        for name, variant in _transfer(line, network).items()
+    },
+    measure=measures.accuracy(accuracy="test"),
+    columns=(Column("accuracy", "MultiMNIST, domain B, accuracy, %"),),
+    claims=(
+        *(
+            Claim(f"{test}: CapsNet beats the CNN", "accuracy", f"CapsNet, {test}", f"CNN, {test}")
+            for test in SCHEMES
+        ),
+        *(Claim(f"{test} harms the CNN", "accuracy", "CNN, B", f"CNN, {test}") for test in SCHEMES),
+    ),
+    scales={
+        "full": Scale(ABOUT_FULL, seeds=RUNS),
+        "small": Scale(
+            f"{ABOUT_SMALL}, 4 epochs of half of the digits.",
+            SMALL | {"data.train_fraction": 0.5, "training.epochs": 4},
+        ),
+        "smoke": Scale(
+            ABOUT_SMOKE, SMOKE, only=("CapsNet, B", "CapsNet, A2B", "CNN, B", "CNN, A1B")
+        ),
+    },
+    figure=figures.bars("accuracy", TESTS, "accuracy on B, %"),
+    notes=NOTES + " A1B keeps one layer that was trained on A and trains the two others anew on B, "
+    "for as long; of B1B and B2B the first training is the row B of the same run. The figure has "
+    "no printed numbers.",
+)
+
+EXPERIMENTS = {
+    "figure2": FIGURE_2,
+    "figure3": FIGURE_3,
+    "manifold": MANIFOLD,
+    "figure7": FIGURE_7,
+}

@@ -13,7 +13,6 @@ its training, and results of an older config stay where they are but are not sho
 
 import json
 import os
-import re
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -27,7 +26,7 @@ import numpy as np
 from _reproduce.experiment import Experiment, Measured
 from _reproduce.locks import hold
 from _reproduce.measures import Finished
-from _reproduce.settings import key_of, run_config
+from _reproduce.settings import first_config, key_of, run_config, run_name, slug
 from capsjax.training import checkpoints, ensembles
 from capsjax.training import config as configs
 from capsjax.training.loop import train
@@ -109,7 +108,7 @@ def _claim(where: Where, data: Mapping[str, str]) -> None:
 def result_file(where: Where, name: str, experiment: Experiment, variant: str, run: int) -> Path:
     """Where the results of one run are, or will be."""
     config = run_config(experiment, variant, where.scale, run, where.use)
-    return where.folder / "results" / name / f"{_slug(variant)}-{key_of(config)}-seed{run}.json"
+    return where.folder / "results" / name / f"{slug(variant)}-{key_of(config)}-seed{run}.json"
 
 
 def run(
@@ -132,7 +131,7 @@ def run(
       The record, as its JSON file has it; None if another process is at it, without `wait`.
     """
     file = result_file(where, name, experiment, variant, number)
-    lock = where.folder / "locks" / f"{_slug(name)}-{file.stem}"
+    lock = where.folder / "locks" / f"{slug(name)}-{file.stem}"
     with hold(lock, wait=wait) as held:
         if file.exists():
             return read_json(file)
@@ -158,7 +157,10 @@ def _run(
     directories, trainings = [], []
     for seed in seeds:
         config = run_config(experiment, variant, where.scale, seed, where.use)
+        first = first_config(experiment, variant, where.scale, seed, where.use)
         try:
+            if first is not None:
+                trainings.append(read_json(_train(where, first) / "time.json"))
             directory = _train(where, config)
         except Diverged as error:
             # Where it was kept is no part of what happened.
@@ -167,6 +169,7 @@ def _run(
             break
         directories.append(directory)
         trainings.append(read_json(directory / "time.json"))
+    init_from = config.init_from
     measured = Measured({})
     began = time.monotonic()
     if record["failed"] is None:
@@ -185,7 +188,8 @@ def _run(
         "metrics": dict(measured.metrics),
         "series": dict(measured.series),
         "arrays": sorted(measured.arrays),
-        "config": configs.to_json(config),
+        # Not where on this machine the run began from.
+        "config": configs.to_json(config) | {"init_from": init_from},
         **{key: trainings[0][key] for key in ("commit", "versions", "device")},
         "measured_at_commit": where.commit,
         "times": {
@@ -207,8 +211,11 @@ def _train(where: Where, config: ml_collections.ConfigDict) -> Path:
     # Another name may need it too.
     with hold(where.folder / "locks" / directory.name):
         began = time.monotonic()
+        placed = config.copy_and_resolve_references()
+        if config.init_from:
+            placed.init_from = str(where.folder / "runs" / config.init_from)
         try:
-            train(config, directory, data_dir=where.data_dir)
+            train(placed, directory, data_dir=where.data_dir)
         finally:
             if (directory / "config.json").exists():
                 _record_time(where, config, time.monotonic() - began)
@@ -242,8 +249,7 @@ def _training_record(where: Where, config: ml_collections.ConfigDict) -> dict[st
 
 
 def _directory(where: Where, config: ml_collections.ConfigDict) -> Path:
-    what = f"{config.model.name}-{config.data.name}"
-    return where.folder / "runs" / f"{_slug(what)}-{key_of(config)}-seed{config.seed}"
+    return where.folder / "runs" / run_name(config)
 
 
 def _params(model: Any) -> Any:
@@ -257,11 +263,6 @@ def _check_finite(measured: Measured) -> None:
     for name, value in measured.metrics.items():
         if not np.isfinite(value):
             raise ValueError(f"the measurement {name} gave {value}")
-
-
-def _slug(text: str) -> str:
-    """For file names."""
-    return re.sub(r"[^\w.=+]+", "_", text).strip("_")
 
 
 def read_json(file: Path) -> dict[str, Any]:

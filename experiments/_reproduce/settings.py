@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from capsjax.data import tasks
 from capsjax.training import config as configs
 from capsjax.training import optimizers
 
+# Added to the seed of a run that begins with another's layers.
+LATER_SEEDS = 1000
 SECTIONS = {
     "optimizer": optimizers.optimizer_options,
     "schedule": optimizers.schedule_options,
@@ -29,17 +32,50 @@ def run_config(
     """The config of one training run.
 
     Later ones go before earlier ones: the recipe, the scale, the variant, the variant at the
-    scale. Then data sets are replaced as `use` says.
+    scale. Then data sets are replaced as `use` says. `init_from` is the name of the run that a
+    pretrained variant begins with, wherever that is.
 
     Raises:
       ValueError: a value for a key that the config does not have.
     """
     chosen = experiment.variants[variant]
+    config = _config(
+        experiment,
+        scale,
+        {**chosen.overrides, **chosen.at.get(scale, {})},
+        # Its fresh layers are to be others than the first training began with.
+        seed if chosen.pretrained is None else seed + LATER_SEEDS,
+        use,
+    )
+    first = first_config(experiment, variant, scale, seed, use)
+    if first is not None:
+        config.init_from = run_name(first)
+    return config
+
+
+def first_config(
+    experiment: Experiment,
+    variant: str,
+    scale: str,
+    seed: int,
+    use: Mapping[str, str],
+) -> ml_collections.ConfigDict | None:
+    """The config of the run that a pretrained variant begins with; None for all others."""
+    pretrained = experiment.variants[variant].pretrained
+    return None if pretrained is None else _config(experiment, scale, pretrained, seed, use)
+
+
+def _config(
+    experiment: Experiment,
+    scale: str,
+    overrides: Overrides,
+    seed: int,
+    use: Mapping[str, str],
+) -> ml_collections.ConfigDict:
     values: dict[str, Any] = {
         **experiment.recipe,
         **experiment.scales[scale].overrides,
-        **chosen.overrides,
-        **chosen.at.get(scale, {}),
+        **overrides,
         "seed": seed,
     }
     for key in ("data.name", "data.source"):
@@ -78,7 +114,19 @@ def key_of(config: ml_collections.ConfigDict) -> str:
     """Equal for configs that differ in nothing but the seed."""
     values = configs.to_json(config)
     del values["seed"]
+    values["init_from"] = values["init_from"].rpartition("-seed")[0]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def run_name(config: ml_collections.ConfigDict) -> str:
+    """What the directory of a training is called."""
+    what = f"{config.model.name}-{config.data.name}"
+    return f"{slug(what)}-{key_of(config)}-seed{config.seed}"
+
+
+def slug(text: str) -> str:
+    """For file names."""
+    return re.sub(r"[^\w.=+]+", "_", text).strip("_")
 
 
 def source_of(config: ml_collections.ConfigDict) -> str:

@@ -22,6 +22,7 @@ from _reproduce.experiment import (
 from flax import nnx
 
 from capsjax import models
+from capsjax.training import checkpoints
 from tests.experiments.test_report import Page
 
 SHAPES = {
@@ -239,6 +240,44 @@ def test_what_another_process_is_at_is_left_to_it(tiny, where):
     assert runs.run(where, "x/y", tiny, "a", 0, wait=False) == record
 
 
+def test_a_run_begins_with_the_layers_of_another(tiny, where):
+    transfer = replace(
+        tiny,
+        variants={
+            "first": Variant({"training.epochs": 1}),
+            "then": Variant(
+                {"init_layers": ("conv",), "frozen_layers": ("conv",)},
+                pretrained={"training.epochs": 1},
+            ),
+        },
+    )
+    record = runs.run(where, "x/y", transfer, "then", 0)
+    first = settings.run_config(transfer, "first", "small", 0, {})
+    assert record["config"]["init_from"] == settings.run_name(first)
+    assert record["config"]["seed"] != first.seed
+    # The first training is that of the other variant.
+    assert runs.run(where, "x/y", transfer, "first", 0)["config"]["init_from"] == ""
+    directories = sorted((where.folder / "runs").iterdir())
+    assert len(directories) == 2
+    kernels = {
+        checkpoint.config.seed: checkpoint.model
+        for checkpoint in (checkpoints.read(directory) for directory in directories)
+    }
+    one, other = kernels.values()
+    np.testing.assert_array_equal(one.conv.kernel[...], other.conv.kernel[...])
+    assert not np.array_equal(one.primary.conv.kernel[...], other.primary.conv.kernel[...])
+    # Where it begins counts, with what seed it does not.
+    keys = [
+        settings.key_of(settings.run_config(transfer, "then", "small", seed, {})) for seed in (0, 1)
+    ]
+    assert keys[0] == keys[1]
+    longer = replace(
+        transfer,
+        variants={"then": replace(transfer.variants["then"], pretrained={"training.epochs": 2})},
+    )
+    assert settings.key_of(settings.run_config(longer, "then", "small", 0, {})) != keys[0]
+
+
 def test_a_training_that_diverges_is_a_result(tiny, where):
     wild = replace(tiny, recipe={**tiny.recipe, "optimizer.learning_rate": 1e30})
     record = runs.run(where, "x/y", wild, "a", 0)
@@ -268,7 +307,6 @@ def test_unknown_names(fails, tmp_path):
     assert "not at this scale" in fails(
         reproduce, "gu2021/table2", "--only", "dynamic routing", "--scale=smoke", workdir
     )
-    assert "not built yet" in fails(reproduce, "lin2018/figure7", workdir)
     assert "--list shows" in fails(reproduce, workdir)
     assert "at least 1" in fails(reproduce, "gu2021/table2", "--seeds=0", workdir)
     assert "NAME=OTHER" in fails(reproduce, "gu2021/table2", "--use", "cifar10", workdir)
