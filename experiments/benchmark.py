@@ -28,6 +28,9 @@ def parser() -> argparse.ArgumentParser:
     models = subjects.add_parser("models", help="a training step of every network")
     models.add_argument("--names", nargs="+", metavar="NAME", help="default: all")
     models.add_argument("--batch_size", type=int, default=8, help="images in a batch; default: 8")
+    models.add_argument(
+        "--block_size", type=int, metavar="N", help="images routed at a time, to bound memory"
+    )
 
     train = subjects.add_parser("train", help="training: rates, parts of a step, devices")
     train.add_argument("--names", nargs="+", metavar="NAME", help="default: three papers' networks")

@@ -3,6 +3,7 @@
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -31,12 +32,18 @@ def run(options: argparse.Namespace) -> None:
     if options.batch_size < 1:
         raise ValueError(f"--batch_size must be at least 1, got {options.batch_size}")
     names = options.names or models.names()
-    for name in names:
-        models.lookup(name)  # raises at once, not after the first hour
+    overrides = {} if options.block_size is None else {"block_size": options.block_size}
+    for name in names:  # raises at once, not after the first hour
+        models.lookup(name)
+        if unknown := overrides.keys() - models.options(name).keys():
+            raise ValueError(
+                f"--{unknown.pop()}: {name} has no such option; leave it out of --names"
+            )
     records = []
-    about = provenance() | {"batch_size": options.batch_size, "repeats": options.repeats}
+    about = provenance() | overrides
+    about |= {"batch_size": options.batch_size, "repeats": options.repeats}
     for name in track(names, description="networks"):
-        records.append(step_of(name, options.batch_size, options.repeats))
+        records.append(step_of(name, options.batch_size, options.repeats, overrides))
         jax.clear_caches()
         if options.output:
             options.output.write_text(json.dumps({"about": about, "networks": records}, indent=2))
@@ -55,11 +62,13 @@ def run(options: argparse.Namespace) -> None:
         )
 
 
-def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:
+def step_of(
+    name: str, batch_size: int, repeats: int, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
     """One network: parameters, seconds of a step, memory of the program, time to compile it."""
     network = models.lookup(name)
     shape, num_classes = network.input_shape, network.num_classes
-    model = models.create(name, shape, num_classes, rngs=nnx.Rngs(0))
+    model = models.create(name, shape, num_classes, rngs=nnx.Rngs(0), **overrides)
     set_training(model)
     optimizer = optax.adam(1e-3)
     graphdef, state = init_state(model, optimizer)

@@ -23,7 +23,7 @@ SMALL_ROUTING = SMALL | {
     "model.middle_capsules": (256,),
     # Short epochs: the entropy is measured after each.
     "data.train_fraction": 0.25,
-    "training.epochs": 6,
+    "training.epochs": 4,
 }
 SMOKE = {
     "model.width": 1 / 16,
@@ -68,7 +68,7 @@ FIGURE_2 = Experiment(
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS),
         "small": Scale(
-            f"{ABOUT_SMALL}, 6 epochs of a quarter of the digits, 16 middle capsules; six of the "
+            f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits, 16 middle capsules; six of the "
             "nine settings.",
             SMALL_ROUTING,
             seeds=2,
@@ -103,7 +103,7 @@ FIGURE_3 = Experiment(
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS),
         "small": Scale(
-            f"{ABOUT_SMALL}, 6 epochs of a quarter of the digits, 16 middle capsules; entropies of "
+            f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits, 16 middle capsules; entropies of "
             "1,000 test images.",
             SMALL_ROUTING,
             seeds=2,

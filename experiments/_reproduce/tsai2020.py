@@ -199,12 +199,12 @@ FIGURE_4 = Experiment(
     scales={
         "full": Scale(ABOUT_FULL),
         "small": Scale(
-            "1/8 of the width, 3 epochs of 30 % of the images in batches of 64, rate 0.02 that "
+            "1/8 of the width, 3 epochs of a fifth of the images in batches of 64, rate 0.02 that "
             "falls after 2; without EM and ablation C, A and B at 1, 2 and 5 iterations.",
             SMALL
             | {
                 "model.width": 1 / 8,
-                "data.train_fraction": 0.3,
+                "data.train_fraction": 0.2,
                 "schedule": {"name": "steps", "epochs": (2,), "factor": 0.1},
                 "training.batch_size": 64,
                 "training.epochs": 3,
