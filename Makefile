@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 # The tests of one file share what they train and compile, so they stay in one worker.
 WORKERS := -n auto --maxprocesses=4 --dist loadfile
 
+# Linux hands out memory in huge pages: a third less time for convolutions on CPU (docs/benchmarks.md).
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
+
 .PHONY: help demo test test-all reproduce-smoke lint docs clean
 
 help: ## Lists the targets

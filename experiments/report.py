@@ -2,6 +2,7 @@
 
   python experiments/report.py runs/mnist
   python experiments/report.py --results=runs/reproduce   # all that reproduce.py computed
+  python experiments/report.py --results=runs/reproduce/small --pages=docs/results
 
 The page is a single HTML file without scripts or links to anything outside: it can be mailed,
 kept, and opened anywhere.
@@ -29,6 +30,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="--workdir of experiments/reproduce.py: the page of its tables and figures instead",
     )
+    parser.add_argument(
+        "--pages",
+        type=Path,
+        metavar="DIR",
+        help="with --results: Markdown pages and figures of what was run instead, with index.md",
+    )
     _cli.add_which(parser)
     _cli.add_data(parser)
     parser.add_argument(
@@ -44,6 +51,8 @@ def main(args: argparse.Namespace) -> None:
     """Writes the page asked for."""
     if (args.run is None) == (args.results is None):
         raise ValueError("name a run's directory, or --results=DIR")
+    if args.pages is not None and args.results is None:
+        raise ValueError("--pages goes with --results")
     if args.run is not None:
         of_run(args)
     else:
@@ -51,7 +60,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def of_results(args: argparse.Namespace) -> None:
-    """The page of all tables and figures."""
+    """The page of all tables and figures, or their pages."""
     import evaluate
     from _report.reproductions import page
     from _reproduce import registry, results
@@ -61,6 +70,15 @@ def of_results(args: argparse.Namespace) -> None:
         for where in results.folders(args.results)
         for name, experiment in registry.EXPERIMENTS.items()
     ]
+    if args.pages is not None:
+        scales = {comparison.scale for comparison in comparisons}
+        if len(scales) > 1:
+            raise ValueError(
+                f"--pages takes the results of one scale, {args.results} holds "
+                f"{', '.join(sorted(scales))}: name one of these folders in it"
+            )
+        print(f"{len(results.write_all(comparisons, args.pages))} files in {args.pages}.")
+        return
     file = args.output or epath.Path(args.results) / "report.html"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(page(comparisons, evaluate.versions()))

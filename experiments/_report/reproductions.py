@@ -23,7 +23,7 @@ def page(comparisons: Sequence[Comparison], versions: dict[str, str]) -> str:
         "<header><h1>Tables and figures of five papers</h1>"
         f"<p>{escape(_rules())}</p><p>Page written with {escape(listed)}.</p></header>"
     )
-    body = [header, _index(comparisons), *(_part(one) for one in comparisons if _was_run(one))]
+    body = [header, _index(comparisons), *(_part(one) for one in comparisons if one.was_run)]
     return document("Tables and figures of five papers", "\n".join(body))
 
 
@@ -36,26 +36,17 @@ def _rules() -> str:
     )
 
 
-def _was_run(comparison: Comparison) -> bool:
-    return any(comparison.records.values())
-
-
 def _anchor(comparison: Comparison) -> str:
-    return f"{comparison.name.replace('/', '_')}_{comparison.scale}"
+    return f"{comparison.stem}_{comparison.scale}"
 
 
 def _index(comparisons: Sequence[Comparison]) -> str:
     rows = []
     for one in comparisons:
         name = escape(one.name)
-        if _was_run(one):
+        if one.was_run:
             name = f'<a href="#{_anchor(one)}">{name}</a>'
-        orders = [
-            f"{column.title.partition(',')[0]}: {one.tau[column.metric][0]:+.2f}"
-            for column in one.experiment.columns
-            if one.tau[column.metric]
-        ]
-        cells = (one.scale, one.experiment.title, one.summary, "; ".join(orders) or "–")
+        cells = (one.scale, one.experiment.title, one.summary, one.orderings)
         rows.append(
             f'<tr><th scope="row">{name}</th>'
             + "".join(f"<td>{escape(cell)}</td>" for cell in cells)

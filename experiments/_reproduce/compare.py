@@ -94,10 +94,29 @@ class Comparison(NamedTuple):
     verdicts: Sequence[Verdict]
 
     @property
+    def stem(self) -> str:
+        """For file names."""
+        return self.name.replace("/", "_")
+
+    @property
+    def was_run(self) -> bool:
+        """Whether there is any record."""
+        return any(self.records.values())
+
+    @property
+    def orderings(self) -> str:
+        """Kendall's τ of each column that has one, for an index."""
+        found = [
+            f"{column.title.partition(',')[0]}: {tau[0]:+.2f}"
+            for column in self.experiment.columns
+            if (tau := self.tau[column.metric])
+        ]
+        return "; ".join(found) or "–"
+
+    @property
     def summary(self) -> str:
         """In a few words, for an index."""
-        run = [name for name, records in self.records.items() if records]
-        if not run:
+        if not self.was_run:
             return "not run"
         if self.scale == "smoke":
             return "the path works"

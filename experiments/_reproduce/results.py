@@ -1,5 +1,6 @@
 """From a results folder to comparisons and files."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,7 +62,7 @@ def folders(workdir: Path) -> list[Where]:
 
 def write(comparison: Comparison, folder: Path) -> list[Path]:
     """NAME.md, and NAME.png and NAME.svg where it has a figure; returns the files."""
-    stem = comparison.name.replace("/", "_")
+    stem = comparison.stem
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{stem}.md"
     text = tables.markdown(comparison)
@@ -74,6 +75,15 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
         text += f"\n![{comparison.experiment.title}]({stem}.png)\n"
     page.write_text(text)
     return files
+
+
+def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
+    """The pages of what was run, and index.md of all; returns the files."""
+    files = [file for one in comparisons if one.was_run for file in write(one, folder)]
+    index = folder / "index.md"
+    folder.mkdir(parents=True, exist_ok=True)
+    index.write_text(tables.index(comparisons))
+    return [*files, index]
 
 
 def draw(comparison: Comparison, file: Path | BinaryIO, kind: str) -> None:

@@ -1,5 +1,7 @@
 """A comparison as Markdown."""
 
+from collections.abc import Sequence
+
 from _reproduce.compare import Comparison, Row, Values, Verdict
 from _reproduce.experiment import Column, Published
 
@@ -20,6 +22,21 @@ def markdown(comparison: Comparison) -> str:
     lines += _claims(comparison)
     lines += ["## Runs", "", *(f"- {_safe(line)}" for line in about_runs(comparison))]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def index(comparisons: Sequence[Comparison]) -> str:
+    """All names, those that were not run too, as a page beside those of `markdown`."""
+    lines = [
+        "# Tables and figures",
+        "",
+        "| name | what | claims | Kendall's τ |",
+        "| --- | --- | --- | --- |",
+    ]
+    for one in comparisons:
+        name = f"[{one.name}]({one.stem}.md)" if one.was_run else one.name
+        cells = (name, _safe(one.experiment.title), one.summary, _safe(one.orderings))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def number(values: Values | None, digits: int) -> str:

@@ -85,6 +85,9 @@ def test_devices_exchange_gradients_and_metrics_alone():
 def test_what_is_wrong_is_said_before_anything_is_measured(fails):
     assert "unknown model 'foo'" in fails(benchmark, "models", "--names=foo")
     assert "--batch_size must be at least 1, got 0" in fails(benchmark, "models", "--batch_size=0")
+    assert "sabour2017_capsnet has no such option" in fails(
+        benchmark, "models", "--names=sabour2017_capsnet", "--block_size=4"
+    )
     assert "unknown network 'mnsit'" in fails(benchmark, "train", "--names=mnsit")
     assert "multiple of the number of devices, 3" in fails(benchmark, "train", "--devices=3")
     assert "--devices must be at least 1" in fails(benchmark, "train", "--devices=0")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reproduce
-from _reproduce import measures, needs, registry, results, runs, settings
+from _reproduce import measures, needs, registry, results, runs, settings, tables
 from _reproduce.compare import Values, compare, judge, kendall
 from _reproduce.experiment import (
     SCALES,
@@ -294,6 +294,27 @@ def test_a_measurement_that_is_no_number_is_an_error(tiny, where):
     with pytest.raises(ValueError, match="accuracy gave nan"):
         runs.run(where, "x/y", bad, "a", 0)
     assert not runs.result_file(where, "x/y", bad, "a", 0).exists()
+
+
+def test_pages_of_what_was_run(tmp_path):
+    about = {
+        "commit": "abc",
+        "device": "1 × cpu",
+        "config": {"data": {"name": "mnist"}},
+        "versions": {"jax": "0.10"},
+        "times": {"training_seconds": 60.0},
+        "failed": None,
+    }
+    records = {name: [a_record(name, value) | about] for name, value in (("a", 90.0), ("b", 80.0))}
+    run = compare("x/y", an_experiment(), "small", records)
+    missing = compare("x/z", an_experiment(), "small", {})
+    files = results.write_all([run, missing], tmp_path)
+    assert {file.name for file in files} == {"x_y.md", "index.md"}
+    index = (tmp_path / "index.md").read_text()
+    assert "[x/y](x_y.md)" in index
+    assert "| x/z |" in index
+    assert "not run" in index.split("x/z")[1]
+    assert (tmp_path / "x_y.md").read_text() == tables.markdown(run)
 
 
 # What a user gets wrong
