@@ -23,6 +23,7 @@ from capsjax.routing import (
     inverted_attention_routing,
     sequential,
 )
+from capsjax.routing.votes import as_votes, shape_of
 
 Schedule = Literal["concurrent", "sequential", "fixed_point"]
 
@@ -68,7 +69,9 @@ class ActivatedInvertedAttention(nnx.Module):
     The paper says only that activations are as in EM routing. Here r is as in
     `inverted_attention_routing`, and the rest is one M-step of EM with it: the children's
     activations weigh their votes, p_j is the LayerNorm of the mean, and a_j = sigmoid(λ(β_a −
-    cost_j)) with λ = 0.01, to which the schedule of EM rises.
+    cost_j)). A cost sums over the children and D numbers of each; λ = J / (I·D) makes it a mean,
+    whatever the sizes are. (With EM's 0.01 the class capsules of the paper's network begin at
+    a = 1 to the last bit, where nothing is learned.)
 
     Args:
       num_parents: J.
@@ -87,7 +90,11 @@ class ActivatedInvertedAttention(nnx.Module):
         activations: Float[Array, "*batch I"],
     ) -> Routed:
         """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
-        coupling = inverted_attention_routing(votes, poses, normalize=identity).coupling
+        votes = as_votes(votes)
+        *_, children, parents, pose_size = shape_of(votes).shape
+        coupling = None  # 1 / J, of which the compiler need not be told in an array
+        if poses is not None:
+            coupling = inverted_attention_routing(votes, poses, normalize=identity).coupling
         routed = em_routing(
             votes,
             activations,
@@ -95,7 +102,7 @@ class ActivatedInvertedAttention(nnx.Module):
             self.beta_activate[...],
             num_iterations=1,
             coupling=coupling,
-            inverse_temperature=0.01,
+            inverse_temperature=parents / (children * pose_size),
         )
         return routed._replace(poses=self.norm(routed.poses).astype(routed.poses.dtype))
 

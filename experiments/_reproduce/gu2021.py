@@ -310,9 +310,9 @@ COMPACTNESS = {
 SEMANTIC_SCALES = {
     "full": Scale(ABOUT_FULL, FULL, seeds=RUNS),
     "small": Scale(
-        "1/8 of the width, batches of 64, a tenth of MNIST's training images held out; 2 epochs, "
+        "1/8 of the width, batches of 64, a tenth of MNIST's training images held out; 1 epoch, "
         "the first 2,000 test images.",
-        SMALL | {"model.width": 1 / 8, "training.epochs": 2},
+        SMALL | {"model.width": 1 / 8, "training.epochs": 1},
         seeds=2,
         images=2000,
     ),

@@ -136,6 +136,27 @@ def test_activations_weigh_votes():
     chex.assert_trees_all_close(routed, moved, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("children", [8, 800])
+def test_activations_are_not_saturated_however_many_children_there_are(children):
+    """With λ = 0.01 the activations of 800 were 1 to the last bit."""
+    rngs = nnx.Rngs(0)
+    layer = DenseCapsules(
+        children,
+        16,
+        10,
+        16,
+        form="matrix",
+        routing=ActivatedInvertedAttention(10, 16, rngs=rngs),
+        kernel_init=inverted_attention_init,
+        rngs=rngs,
+    )
+    poses = jax.random.normal(jax.random.key(0), (2, children, 16))
+    activations = jnp.full((2, children), 0.5)
+    first = layer(poses, None, activations)
+    for routed in (first, layer(poses, first.poses, activations)):
+        assert 0.1 < routed.activations.min() <= routed.activations.max() < 0.95
+
+
 def test_examples_are_apart():
     stack = layers()
     together = run(stack)["classes"].poses
