@@ -116,7 +116,6 @@ def prepare(
     optimizer = optimizers.create(
         config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
     )
-    goal = objective.create(**config.loss, rule=task.rule)
     model = build_model(config)
     model.eval()
     eval_graphdef, params, _ = split(model)
@@ -145,21 +144,16 @@ def prepare(
     if config.init_from and not hosts.from_first(lambda: _all_started(directories)):
         trained = finetuning.read(config.init_from)
         terminal.print(finetuning.start_from(trained, model, config.init_layers), markup=False)
-    network = {
-        "graphdef": graphdef,
-        "objective": goal,
-        "compute_dtype": config.training.compute_dtype,
-    }
     program = partial(
         run_steps,
         task=task,
         batches=batches,
-        update=partial(update, optimizer=optimizer, ema_decay=config.training.ema_decay, **network),
+        update=one_step(config, task, graphdef, optimizer),
         capacity=MAX_STEPS_PER_DISPATCH,
     )
     dispatch = on_devices(program, devices, 5, donate=(0,), divided=(4,))
     examine = on_devices(
-        partial(divergence.examine, task=task, batches=batches, **network),
+        partial(divergence.examine, task=task, batches=batches, **_forward(config, task, graphdef)),
         devices,
         4,
         divided=(3,),
@@ -178,6 +172,31 @@ def prepare(
         trained,
         terminal,
     )
+
+
+def one_step(
+    config: ml_collections.ConfigDict,
+    task: Task,
+    graphdef: nnx.GraphDef,
+    optimizer: optax.GradientTransformation,
+) -> Callable[..., Any]:
+    """`step.update` of one network as a complete `config` has it: of a state, a batch and keys."""
+    return partial(
+        update,
+        optimizer=optimizer,
+        ema_decay=config.training.ema_decay,
+        **_forward(config, task, graphdef),
+    )
+
+
+def _forward(
+    config: ml_collections.ConfigDict, task: Task, graphdef: nnx.GraphDef
+) -> dict[str, Any]:
+    return {
+        "graphdef": graphdef,
+        "objective": objective.create(**config.loss, rule=task.rule),
+        "compute_dtype": config.training.compute_dtype,
+    }
 
 
 def _check(config: ml_collections.ConfigDict) -> None:

@@ -10,11 +10,12 @@ from flax import nnx
 
 from capsjax.data.tasks import Task
 from capsjax.training import config as configs
-from capsjax.training import objective, optimizers
+from capsjax.training import optimizers
 from capsjax.training.checkpoints import build_model
 from capsjax.training.parallel import set_training
+from capsjax.training.setup import one_step
 from capsjax.training.state import TrainState, init_state
-from capsjax.training.step import Batches, run_steps, update
+from capsjax.training.step import Batches, run_steps
 
 
 class Training(NamedTuple):
@@ -54,12 +55,6 @@ def training(
     model = build_model(config)
     set_training(model)
     graphdef, state = init_state(model, optimizer)
-    step = partial(
-        update,
-        graphdef=graphdef,
-        objective=objective.create(**config.loss, rule=task.rule),
-        optimizer=optimizer,
-        compute_dtype=config.training.compute_dtype,
-    )
+    step = one_step(config, task, graphdef, optimizer)
     program = partial(run_steps, task=task, batches=batches, update=step, capacity=capacity)
     return Training(config, model, state, batches, optimizer, step, program)

@@ -1,7 +1,6 @@
 """What runs need before they start: data, memory."""
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,15 +8,14 @@ import jax
 import ml_collections
 import numpy as np
 from flax import nnx
-from jax.sharding import Mesh, PartitionSpec
 
 from capsjax.data import load, prepared, tasks
 from capsjax.training import config as configs
-from capsjax.training import objective, optimizers
+from capsjax.training import optimizers
 from capsjax.training.checkpoints import build_model
-from capsjax.training.parallel import set_training
+from capsjax.training.parallel import memory_needed, on_devices, set_training
+from capsjax.training.setup import one_step
 from capsjax.training.state import TrainState, split
-from capsjax.training.step import DEVICES, update
 
 
 def missing(source: str, data_dir: str | None) -> str | None:
@@ -69,24 +67,9 @@ def memory(config: ml_collections.ConfigDict, data_dir: str | None) -> Memory:
     arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), task.train)
     batch = jax.eval_shape(lambda key, arrays: task.sample(key, arrays, local), key, arrays)
     keys = jax.eval_shape(lambda key: jax.random.split(key, local), key)
-    one_step = partial(
-        update,
-        graphdef=graphdef,
-        objective=objective.create(**config.loss, rule=task.rule),
-        optimizer=optimizer,
-        compute_dtype=config.training.compute_dtype,
-    )
-    everywhere = PartitionSpec()
-    program = jax.shard_map(
-        one_step,
-        mesh=Mesh(np.asarray(devices[:1]), (DEVICES,)),
-        in_specs=everywhere,
-        out_specs=everywhere,
-        check_vma=False,
-    )
-    planned = jax.jit(program).lower(state, batch, keys).compile().memory_analysis()
+    program = on_devices(one_step(config, task, graphdef, optimizer), devices[:1], 3)
     copies = _bytes(state) + task.train.images.nbytes
-    needed = planned.argument_size_in_bytes + planned.temp_size_in_bytes + copies
+    needed = memory_needed(program, state, batch, keys) + copies
     return Memory(needed / 2**30, free_memory(devices[0]))
 
 

@@ -136,12 +136,11 @@ def test_activations_weigh_votes():
     chex.assert_trees_all_close(routed, moved, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("children", [8, 800])
-def test_activations_are_not_saturated_however_many_children_there_are(children):
-    """With λ = 0.01 the activations of 800 were 1 to the last bit."""
+def test_activations_of_many_children_are_not_saturated():
+    """With λ = 0.01 those of 800 were 1 to the last bit."""
     rngs = nnx.Rngs(0)
     layer = DenseCapsules(
-        children,
+        800,
         16,
         10,
         16,
@@ -150,11 +149,16 @@ def test_activations_are_not_saturated_however_many_children_there_are(children)
         kernel_init=inverted_attention_init,
         rngs=rngs,
     )
-    poses = jax.random.normal(jax.random.key(0), (2, children, 16))
-    activations = jnp.full((2, children), 0.5)
-    first = layer(poses, None, activations)
-    for routed in (first, layer(poses, first.poses, activations)):
-        assert 0.1 < routed.activations.min() <= routed.activations.max() < 0.95
+    poses = jax.random.normal(jax.random.key(0), (2, 800, 16))
+    activations = jnp.full((2, 800), 0.5)
+
+    @nnx.jit
+    def twice(layer):
+        first = layer(poses, None, activations)
+        return first.activations, layer(poses, first.poses, activations).activations
+
+    for found in twice(layer):
+        assert 0.1 < found.min() <= found.max() < 0.95
 
 
 def test_examples_are_apart():
