@@ -275,7 +275,7 @@ def _list(use: dict[str, str], data_dir: str | None) -> None:
         table.add_row(name, experiment.title, ", ".join(data), *cells)
     console().print(table)
     print("Data are those of small and full; smoke needs scikit-learn's digits alone.")
-    print("Times: two CPU cores, nothing else running, this name alone.")
+    print("Times: one process on one CPU core; several processes share the work.")
 
 
 def _stand_ins(pairs: Sequence[str]) -> dict[str, str]:

@@ -68,7 +68,7 @@ class Scale:
       seeds: runs of each variant, seeds 0, 1, ….
       images: of the test set that a measurement other than accuracy looks at, the first ones.
       only: the variants of this scale, () for all.
-      minutes: measured wall time on two CPU cores, None where it was not measured.
+      minutes: of one process on one CPU core, measured; None where it was not.
     """
 
     about: str
