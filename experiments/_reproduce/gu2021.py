@@ -281,8 +281,8 @@ TABLE_4 = Experiment(
             seeds=RUNS,
         ),
         "small": Scale(
-            f"{ABOUT_SMALL}; 2 epochs of 60 % of the others, new images without end.",
-            SMALL | {"data.train_fraction": 0.6, "training.epochs": 2},
+            f"{ABOUT_SMALL}; 2 epochs of half of the others, new images without end.",
+            SMALL | {"data.train_fraction": 0.5, "training.epochs": 2},
             seeds=2,
         ),
         "smoke": Scale(
