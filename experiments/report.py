@@ -34,7 +34,8 @@ def parser() -> argparse.ArgumentParser:
         "--pages",
         type=Path,
         metavar="DIR",
-        help="with --results: Markdown pages and figures of what was run instead, with index.md",
+        help="with --results: Markdown pages and figures of what was run instead, with index.md; "
+        "pages of earlier calls stay",
     )
     _cli.add_which(parser)
     _cli.add_data(parser)
@@ -51,8 +52,8 @@ def main(args: argparse.Namespace) -> None:
     """Writes the page asked for."""
     if (args.run is None) == (args.results is None):
         raise ValueError("name a run's directory, or --results=DIR")
-    if args.pages is not None and args.results is None:
-        raise ValueError("--pages goes with --results")
+    if args.pages is not None and (args.results is None or args.output is not None):
+        raise ValueError("--pages goes with --results, and not with --output")
     if args.run is not None:
         of_run(args)
     else:

@@ -121,13 +121,14 @@ def _reproduce(
     count = experiment.scales[where.scale].seeds if seeds is None else seeds
     # Every variant once, then once more: what is there after an interruption can be compared.
     todo = [(variant, number) for number in range(count) for variant in variants]
-    total = len(todo)
     # First what no other process is at, then the rest: there by then, or left by a lost process.
     for wait in (False, True):
         others = []
-        for variant, number in todo:
-            what = f"{name}: {variant}, run {number}"
-            terminal.print(f"\n{what} ({total} in all)", markup=False)
+        for place, (variant, number) in enumerate(todo, start=1):
+            what = f"{name}: {variant}, run {number} ({place} of {len(todo)})"
+            terminal.print(f"\n{what}", markup=False)
+            if wait:
+                terminal.print("waiting for the process that was at it", markup=False)
             try:
                 record = run(where, name, experiment, variant, number, wait=wait)
             except signals.Interrupted as stop:
@@ -174,13 +175,13 @@ def _check_data(
       What was taken out, and why.
     """
     from _reproduce.needs import missing
-    from _reproduce.settings import run_config, source_of
+    from _reproduce.settings import source_of, trainings
 
-    needs: dict[str, list[tuple[str, str]]] = {}
+    needs: dict[str, dict[tuple[str, str], None]] = {}
     for name, variants in chosen.items():
         for variant in variants:
-            config = run_config(experiments[name], variant, where.scale, 0, where.use)
-            needs.setdefault(source_of(config), []).append((name, variant))
+            for config in trainings(experiments[name], variant, where.scale, 0, where.use):
+                needs.setdefault(source_of(config), {})[name, variant] = None
     lines = []
     for source, users in needs.items():
         problem = missing(source, where.data_dir)
@@ -189,7 +190,8 @@ def _check_data(
         listed = ", ".join(f"{name} ({variant})" for name, variant in users)
         lines.append(f"{source}, for {listed}: {problem}")
         for name, variant in users:
-            chosen[name].remove(variant)
+            if variant in chosen[name]:
+                chosen[name].remove(variant)
     if lines and not skip:
         raise ValueError(
             "data are missing, nothing was started:\n  "
@@ -205,12 +207,13 @@ def _data(
     where: "Where", experiments: "dict[str, Experiment]", chosen: dict[str, list[str]]
 ) -> dict[str, str]:
     """By the data sets that the scale names, what they are read from."""
-    from _reproduce.settings import run_config, source_of
+    from _reproduce.settings import source_of, trainings
 
     named = {
-        source_of(run_config(experiments[name], variant, where.scale, 0, {}))
+        source_of(config)
         for name, variants in chosen.items()
         for variant in variants
+        for config in trainings(experiments[name], variant, where.scale, 0, {})
     }
     return {source: where.use.get(source, source) for source in named}
 
@@ -220,17 +223,17 @@ def _check_memory(
 ) -> None:
     """Raises ValueError where a training would not fit, as far as can be told."""
     from _reproduce.needs import memory, too_large
-    from _reproduce.settings import key_of, run_config
+    from _reproduce.settings import key_of, trainings
 
     estimates = {}
     for name, variants in chosen.items():
         for variant in variants:
-            config = run_config(experiments[name], variant, where.scale, 0, where.use)
-            if key_of(config) in estimates:
-                continue
-            what = f"{name} ({variant})"
-            print(f"{what}: estimating its memory", flush=True)
-            estimates[key_of(config)] = (what, memory(config, where.data_dir))
+            for config in trainings(experiments[name], variant, where.scale, 0, where.use):
+                if key_of(config) in estimates:
+                    continue
+                what = f"{name} ({variant})"
+                print(f"{what}: estimating its memory", flush=True)
+                estimates[key_of(config)] = (what, memory(config, where.data_dir))
     if lines := too_large(estimates.values()):
         raise ValueError(
             "too little memory, nothing was started:\n  "

@@ -69,8 +69,8 @@ class ActivatedInvertedAttention(nnx.Module):
     The paper says only that activations are as in EM routing. Here r is as in
     `inverted_attention_routing`, and the rest is one M-step of EM with it: the children's
     activations weigh their votes, p_j is the LayerNorm of the mean, and a_j = sigmoid(λ(β_a −
-    cost_j)). A cost sums over the children and D numbers of each; λ = J / (I·D) makes it a mean,
-    whatever the sizes are. (With EM's 0.01 the class capsules of the paper's network begin at
+    cost_j)). A cost sums over the children and D numbers of each; λ = J / (I·D) keeps it of the
+    size of a mean. (With EM's 0.01 the class capsules of the paper's network begin at
     a = 1 to the last bit, where nothing is learned.)
 
     Args:
@@ -92,7 +92,7 @@ class ActivatedInvertedAttention(nnx.Module):
         """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
         votes = as_votes(votes)
         *_, children, parents, pose_size = shape_of(votes).shape
-        coupling = None  # 1 / J, of which the compiler need not be told in an array
+        coupling = None  # 1 / J for all
         if poses is not None:
             coupling = inverted_attention_routing(votes, poses, normalize=identity).coupling
         routed = em_routing(

@@ -20,6 +20,7 @@ from capsjax.training import config as configs
 from capsjax.training.checkpoints import build_model
 from capsjax.training.display import console
 from capsjax.training.finetuning import Trained
+from capsjax.training.objective import Objective
 from capsjax.training.parallel import check_batch_size, on_devices, set_training
 from capsjax.training.state import TrainState, init_state, num_parameters, split
 from capsjax.training.step import Batches, run_steps, update
@@ -116,6 +117,7 @@ def prepare(
     optimizer = optimizers.create(
         config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
     )
+    goal = objective.create(**config.loss, rule=task.rule)
     model = build_model(config)
     model.eval()
     eval_graphdef, params, _ = split(model)
@@ -148,12 +150,12 @@ def prepare(
         run_steps,
         task=task,
         batches=batches,
-        update=one_step(config, task, graphdef, optimizer),
+        update=one_step(config, graphdef, goal, optimizer),
         capacity=MAX_STEPS_PER_DISPATCH,
     )
     dispatch = on_devices(program, devices, 5, donate=(0,), divided=(4,))
     examine = on_devices(
-        partial(divergence.examine, task=task, batches=batches, **_forward(config, task, graphdef)),
+        partial(divergence.examine, task=task, batches=batches, **_forward(config, graphdef, goal)),
         devices,
         4,
         divided=(3,),
@@ -176,8 +178,8 @@ def prepare(
 
 def one_step(
     config: ml_collections.ConfigDict,
-    task: Task,
     graphdef: nnx.GraphDef,
+    goal: Objective,
     optimizer: optax.GradientTransformation,
 ) -> Callable[..., Any]:
     """`step.update` of one network as a complete `config` has it: of a state, a batch and keys."""
@@ -185,16 +187,16 @@ def one_step(
         update,
         optimizer=optimizer,
         ema_decay=config.training.ema_decay,
-        **_forward(config, task, graphdef),
+        **_forward(config, graphdef, goal),
     )
 
 
 def _forward(
-    config: ml_collections.ConfigDict, task: Task, graphdef: nnx.GraphDef
+    config: ml_collections.ConfigDict, graphdef: nnx.GraphDef, goal: Objective
 ) -> dict[str, Any]:
     return {
         "graphdef": graphdef,
-        "objective": objective.create(**config.loss, rule=task.rule),
+        "objective": goal,
         "compute_dtype": config.training.compute_dtype,
     }
 

@@ -31,13 +31,15 @@ def run(options: argparse.Namespace) -> None:
     """Seconds and memory of one training step of each network."""
     if options.batch_size < 1:
         raise ValueError(f"--batch_size must be at least 1, got {options.batch_size}")
+    if options.block_size is not None and options.block_size < 1:
+        raise ValueError(f"--block_size must be at least 1, got {options.block_size}")
     names = options.names or models.names()
     overrides = {} if options.block_size is None else {"block_size": options.block_size}
     for name in names:  # raises at once, not after the first hour
         models.lookup(name)
         if unknown := overrides.keys() - models.options(name).keys():
             raise ValueError(
-                f"--{unknown.pop()}: {name} has no such option; leave it out of --names"
+                f"--{unknown.pop()}: {name} has no such option; name networks that have it: --names"
             )
     records = []
     about = provenance() | overrides

@@ -10,7 +10,7 @@ from flax import nnx
 
 from capsjax.data.tasks import Task
 from capsjax.training import config as configs
-from capsjax.training import optimizers
+from capsjax.training import objective, optimizers
 from capsjax.training.checkpoints import build_model
 from capsjax.training.parallel import set_training
 from capsjax.training.setup import one_step
@@ -55,6 +55,7 @@ def training(
     model = build_model(config)
     set_training(model)
     graphdef, state = init_state(model, optimizer)
-    step = one_step(config, task, graphdef, optimizer)
+    goal = objective.create(**config.loss, rule=task.rule)
+    step = one_step(config, graphdef, goal, optimizer)
     program = partial(run_steps, task=task, batches=batches, update=step, capacity=capacity)
     return Training(config, model, state, batches, optimizer, step, program)

@@ -87,7 +87,7 @@ def _part(comparison: Comparison) -> str:
         body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
     lines = "".join(f"<li>{escape(line)}</li>" for line in tables.about_runs(comparison))
     body.append(f"<ul>{lines}</ul>")
-    about = f"Scale {comparison.scale}: {experiment.scales[comparison.scale].about}"
+    about = tables.about_scale(comparison)
     return section(_anchor(comparison), escape(comparison.name), about, "".join(body))
 
 

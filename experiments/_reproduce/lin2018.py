@@ -32,9 +32,7 @@ SMOKE = {
     "training.epochs": 2,
     "training.batch_size": 64,
 }
-ABOUT_FULL = (
-    "Networks of the paper's structure, five seeds; it does not say for how long: 20 epochs."
-)
+ABOUT_FULL = "Networks of the paper's structure; it does not say for how long: 20 epochs."
 ABOUT_SMALL = "1/16 of the width, batches of 64"
 ABOUT_SMOKE = "1/16 of the width, 5×5 kernels, two epochs of scikit-learn's 1,797 digits."
 NOTES = (
@@ -206,8 +204,8 @@ FIGURE_7 = Experiment(
     },
     figure=figures.bars("accuracy", TESTS, "accuracy on B, %"),
     notes=NOTES + " A1B keeps one layer that was trained on A and trains the two others anew on B, "
-    "for as long; of B1B and B2B the first training is the row B of the same run. The figure has "
-    "no printed numbers.",
+    "for as many epochs; of B1B and B2B the first training is row B of the same run. No numbers "
+    "are printed in the figure.",
 )
 
 EXPERIMENTS = {

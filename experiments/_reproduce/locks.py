@@ -24,4 +24,8 @@ def hold(file: Path, *, wait: bool = True) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
+        except OSError as error:
+            raise OSError(
+                f"{file} cannot be locked ({error}): choose a --workdir on a file system with locks"
+            ) from error
         yield True  # closing the file lets go

@@ -11,7 +11,7 @@ from flax import nnx
 
 from capsjax.data import load, prepared, tasks
 from capsjax.training import config as configs
-from capsjax.training import optimizers
+from capsjax.training import objective, optimizers
 from capsjax.training.checkpoints import build_model
 from capsjax.training.parallel import memory_needed, on_devices, set_training
 from capsjax.training.setup import one_step
@@ -67,7 +67,8 @@ def memory(config: ml_collections.ConfigDict, data_dir: str | None) -> Memory:
     arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), task.train)
     batch = jax.eval_shape(lambda key, arrays: task.sample(key, arrays, local), key, arrays)
     keys = jax.eval_shape(lambda key: jax.random.split(key, local), key)
-    program = on_devices(one_step(config, task, graphdef, optimizer), devices[:1], 3)
+    goal = objective.create(**config.loss, rule=task.rule)
+    program = on_devices(one_step(config, graphdef, goal, optimizer), devices[:1], 3)
     copies = _bytes(state) + task.train.images.nbytes
     needed = memory_needed(program, state, batch, keys) + copies
     return Memory(needed / 2**30, free_memory(devices[0]))

@@ -10,7 +10,7 @@ import numpy as np
 from _reproduce import tables
 from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
-from _reproduce.runs import Where, claim, read_json, result_file
+from _reproduce.runs import Where, check, read_json, result_file
 
 
 def gather(where: Where, name: str, experiment: Experiment, seeds: int | None = None) -> Comparison:
@@ -51,7 +51,7 @@ def folders(workdir: Path) -> list[Where]:
         if file.exists():
             about = read_json(file)
             where = Where(folder, about.get("scale", ""), about.get("data", {}), None, "")
-            claim(where, {})  # of this version, or an error
+            check(where, {})  # of this version, or an error
             found.append(where)
     if not found:
         raise FileNotFoundError(

@@ -5,7 +5,7 @@ A results folder holds, for one scale,
   about.json                                  what may be put into it
   runs/MODEL-DATA-KEY-seedN/                  of `capsjax.training.loop.train`, and time.json
   results/PAPER/NAME/VARIANT-KEY-seedN.json   what was measured (arrays beside it, .npz)
-  locks/                                      of what processes are at
+  locks/                                      a file for each run, locked by the process at it
 
 KEY stands for all values of the config but the seed. So tables that need the same network share
 its training, and results of an older config stay where they are but are not shown.
@@ -26,7 +26,7 @@ import numpy as np
 from _reproduce.experiment import Experiment, Measured
 from _reproduce.locks import hold
 from _reproduce.measures import Finished
-from _reproduce.settings import first_config, key_of, run_config, run_name, slug
+from _reproduce.settings import key_of, run_config, run_name, slug, trainings
 from capsjax.training import checkpoints, ensembles
 from capsjax.training import config as configs
 from capsjax.training.loop import train
@@ -64,11 +64,17 @@ def claim(where: Where, data: Mapping[str, str]) -> None:
     Raises:
       ValueError: it belongs to others. Nothing is changed then.
     """
-    with hold(where.folder.with_name(f".{where.folder.name}.lock")):
-        _claim(where, data)
+    check(where, data)
+    folder = where.folder.absolute()
+    with hold(folder.with_name(f".{folder.name}.lock")):
+        about = check(where, data)
+        file = folder / "about.json"
+        if not file.exists() or read_json(file) != about:
+            write_json(file, about)
 
 
-def _claim(where: Where, data: Mapping[str, str]) -> None:
+def check(where: Where, data: Mapping[str, str]) -> dict[str, Any]:
+    """What about.json is to say, with `data`; raises ValueError if the folder belongs to others."""
     file = where.folder / "about.json"
     about = {
         "format": FORMAT,
@@ -95,14 +101,12 @@ def _claim(where: Where, data: Mapping[str, str]) -> None:
                 f"{where.folder} holds results of another kind, which are kept and not mixed with "
                 "new ones; give another --workdir. They differ in\n  " + "\n  ".join(lines)
             )
-        if about == found:
-            return
     elif where.folder.is_dir() and any(where.folder.iterdir()):
         raise ValueError(
             f"{where.folder} is not empty and no results folder (it has no about.json): choose "
             "another --workdir. Nothing was changed"
         )
-    write_json(file, about)
+    return about
 
 
 def result_file(where: Where, name: str, experiment: Experiment, variant: str, run: int) -> Path:
@@ -125,7 +129,7 @@ def run(
     A training that diverges is a result too: its record says so and has no metrics.
 
     Args:
-      wait: for another process that is at it.
+      wait: for another process that is at it, or trains what it needs.
 
     Returns:
       The record, as its JSON file has it; None if another process is at it, without `wait`.
@@ -135,12 +139,21 @@ def run(
     with hold(lock, wait=wait) as held:
         if file.exists():
             return read_json(file)
-        return _run(where, file, name, experiment, variant, number) if held else None
+        if not held:
+            return None
+        return _run(where, file, name, experiment, variant, number, wait=wait)
 
 
 def _run(
-    where: Where, file: Path, name: str, experiment: Experiment, variant: str, number: int
-) -> dict[str, Any]:
+    where: Where,
+    file: Path,
+    name: str,
+    experiment: Experiment,
+    variant: str,
+    number: int,
+    *,
+    wait: bool,
+) -> dict[str, Any] | None:
     members = experiment.variants[variant].members
     seeds = range(number * members, (number + 1) * members)
     record: dict[str, Any] = {
@@ -154,21 +167,22 @@ def _run(
         "arrays": [],
         "failed": None,
     }
-    directories, trainings = [], []
+    directories, done = [], []
     for seed in seeds:
-        config = run_config(experiment, variant, where.scale, seed, where.use)
-        first = first_config(experiment, variant, where.scale, seed, where.use)
-        try:
-            if first is not None:
-                trainings.append(read_json(_train(where, first) / "time.json"))
-            directory = _train(where, config)
-        except Diverged as error:
-            # Where it was kept is no part of what happened.
-            record["failed"] = str(error).partition(":")[0]
-            trainings.append(_training_record(where, config))
+        for config in trainings(experiment, variant, where.scale, seed, where.use):
+            try:
+                directory = _train(where, config, wait=wait)
+            except Diverged as error:
+                # Where it was kept is no part of what happened.
+                record["failed"] = f"{run_name(config)}: {str(error).partition(':')[0]}"
+                done.append(_training_record(where, config))
+                break
+            if directory is None:
+                return None
+            done.append(read_json(directory / "time.json"))
+        if record["failed"]:
             break
         directories.append(directory)
-        trainings.append(read_json(directory / "time.json"))
     init_from = config.init_from
     measured = Measured({})
     began = time.monotonic()
@@ -190,10 +204,10 @@ def _run(
         "arrays": sorted(measured.arrays),
         # Not where on this machine the run began from.
         "config": configs.to_json(config) | {"init_from": init_from},
-        **{key: trainings[0][key] for key in ("commit", "versions", "device")},
+        **{key: done[0][key] for key in ("commit", "versions", "device")},
         "measured_at_commit": where.commit,
         "times": {
-            "training_seconds": sum(sum(t["seconds"]) for t in trainings),
+            "training_seconds": sum(sum(t["seconds"]) for t in done),
             "measuring_seconds": time.monotonic() - began,
             **measured.times,
         },
@@ -205,21 +219,38 @@ def _run(
     return record
 
 
-def _train(where: Where, config: ml_collections.ConfigDict) -> Path:
-    """Trains what is not trained yet; an interrupted training goes on."""
+def _train(where: Where, config: ml_collections.ConfigDict, *, wait: bool) -> Path | None:
+    """Trains what is not trained yet; an interrupted training goes on.
+
+    Returns:
+      The run's directory; None if another process trains it, for another name or variant, without
+      `wait`.
+    """
     directory = _directory(where, config)
-    # Another name may need it too.
-    with hold(where.folder / "locks" / directory.name):
+    with hold(where.folder / "locks" / directory.name, wait=wait) as held:
+        if not held:
+            return None
         began = time.monotonic()
-        placed = config.copy_and_resolve_references()
-        if config.init_from:
-            placed.init_from = str(where.folder / "runs" / config.init_from)
         try:
-            train(placed, directory, data_dir=where.data_dir)
+            train(_placed(where, config), directory, data_dir=where.data_dir)
         finally:
             if (directory / "config.json").exists():
                 _record_time(where, config, time.monotonic() - began)
     return directory
+
+
+def _placed(where: Where, config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """`config` with the place of the run that it begins with."""
+    if not config.init_from:
+        return config
+    placed = config.copy_and_resolve_references()
+    placed.init_from = str(where.folder / "runs" / config.init_from)
+    file = _directory(where, config) / "config.json"
+    if file.exists():  # the folder may have moved since
+        stored = read_json(file)
+        if Path(stored["init_from"]).name == config.init_from:
+            write_json(file, stored | {"init_from": placed.init_from})
+    return placed
 
 
 def _record_time(where: Where, config: ml_collections.ConfigDict, seconds: float) -> None:

@@ -66,7 +66,7 @@ MNIST = Experiment(
         Claim("CapsNet beats the CNN", "error", "CNN", "3 iterations, reconstruction"),
     ),
     scales={
-        "full": Scale(ABOUT_FULL + " 50 epochs, three seeds.", FULL, seeds=3),
+        "full": Scale(ABOUT_FULL + " 50 epochs.", FULL, seeds=3),
         "small": Scale(
             "1/8 of the width, batches of 64; a tenth of the training images held out, 1 epoch of "
             "half of the others.",
@@ -92,7 +92,7 @@ MULTIMNIST = Experiment(
     claims=(Claim("CapsNet beats the CNN", "error", "CNN", "CapsNet"),),
     scales={
         "full": Scale(
-            ABOUT_FULL + " 1,000 images per digit to train on; 50 epochs, three seeds.",
+            ABOUT_FULL + " 1,000 images per digit to train on; 50 epochs.",
             FULL | {"data.versions": 1000, "data.test_versions": 100},
             seeds=3,
         ),
@@ -120,7 +120,7 @@ AFFNIST = Experiment(
     claims=(Claim("CapsNet is more robust than the CNN", "affnist", "CapsNet", "CNN"),),
     scales={
         "full": Scale(
-            ABOUT_FULL + " Three seeds. Each network stops at the end of the first epoch with "
+            ABOUT_FULL + " Each network stops at the end of the first epoch with "
             "99.23 % on held-out translated digits, a tenth of the training images, at the latest "
             "after 50.",
             {"training.stop_at_accuracy": 0.9923},

@@ -61,8 +61,23 @@ def first_config(
     use: Mapping[str, str],
 ) -> ml_collections.ConfigDict | None:
     """The config of the run that a pretrained variant begins with; None for all others."""
-    pretrained = experiment.variants[variant].pretrained
-    return None if pretrained is None else _config(experiment, scale, pretrained, seed, use)
+    chosen = experiment.variants[variant]
+    if chosen.pretrained is None:
+        return None
+    return _config(experiment, scale, {**chosen.pretrained, **chosen.at.get(scale, {})}, seed, use)
+
+
+def trainings(
+    experiment: Experiment,
+    variant: str,
+    scale: str,
+    seed: int,
+    use: Mapping[str, str],
+) -> list[ml_collections.ConfigDict]:
+    """The configs of all that is trained for one network of a variant, the last being its own."""
+    first = first_config(experiment, variant, scale, seed, use)
+    own = run_config(experiment, variant, scale, seed, use)
+    return [own] if first is None else [first, own]
 
 
 def _config(

@@ -12,7 +12,7 @@ def markdown(comparison: Comparison) -> str:
     """The whole page of a name: table, ordering, claims, what was run."""
     experiment, scale = comparison.experiment, comparison.scale
     lines = [f"# {comparison.name}", "", f"{experiment.title}.", ""]
-    lines += [f"Scale `{scale}`: {experiment.scales[scale].about}", ""]
+    lines += [about_scale(comparison), ""]
     if experiment.notes:
         lines += [f"Chosen where the paper is silent: {experiment.notes}", ""]
     if scale == "smoke":
@@ -27,7 +27,7 @@ def markdown(comparison: Comparison) -> str:
 def index(comparisons: Sequence[Comparison]) -> str:
     """All names, those that were not run too, as a page beside those of `markdown`."""
     lines = [
-        "# Tables and figures",
+        f"# Tables and figures at scale {comparisons[0].scale}",
         "",
         "| name | what | claims | Kendall's τ |",
         "| --- | --- | --- | --- |",
@@ -123,6 +123,13 @@ def _claims(comparison: Comparison) -> list[str]:
         for verdict in comparison.verdicts
     ]
     return [*lines, ""]
+
+
+def about_scale(comparison: Comparison) -> str:
+    """What is smaller than in the paper."""
+    scale = comparison.experiment.scales[comparison.scale]
+    seeds = "1 seed" if scale.seeds == 1 else f"{scale.seeds} seeds"
+    return f"Scale {comparison.scale}, {seeds} planned. {scale.about}"
 
 
 def about_runs(comparison: Comparison) -> list[str]:

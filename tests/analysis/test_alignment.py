@@ -23,9 +23,9 @@ def test_five_random_vectors(d, mean, std):
 
 
 def test_a_thousand_sets_as_in_the_paper():
-    """Its formula gives .464 ± .269, as far as 1,000 sets can tell, not its .311 ± .262."""
+    """Its formula gives .462 ± .269, as near as 1,000 sets can tell, not its .311 ± .262."""
     ratios = np.asarray(align(jax.random.normal(jax.random.key(1), (1000, 5, 32))).ratios)
-    assert abs(ratios.mean() - 0.464) < 3 * 0.0018
+    assert abs(ratios.mean() - 0.4623) < 3 * 0.0021
     assert abs(ratios.std() - 0.269) < 0.01
     assert np.mean(ratios**2) > 0.2 > 0.311**2 + 0.262**2
 

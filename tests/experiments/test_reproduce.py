@@ -2,7 +2,10 @@
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,10 +22,12 @@ from _reproduce.experiment import (
     Scale,
     Variant,
 )
+from _reproduce.locks import hold
 from flax import nnx
 
 from capsjax import models
 from capsjax.training import checkpoints
+from capsjax.training.checkpoints import build_model
 from tests.experiments.test_report import Page
 
 SHAPES = {
@@ -228,6 +233,33 @@ def test_the_same_seed_gives_the_same_record(tiny, where, tmp_path):
         assert all(np.array_equal(a[name], b[name]) for name in a.files)
 
 
+def test_a_lock_is_held_by_one_process_until_it_ends(tmp_path):
+    file = tmp_path / "lock"
+    code = (
+        "import pathlib, sys\n"
+        "from _reproduce.locks import hold\n"
+        "with hold(pathlib.Path(sys.argv[1])):\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(file)],
+        cwd=Path(reproduce.__file__).parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert other.stdout.readline() == "held\n"
+        with hold(file, wait=False) as held:
+            assert not held
+    finally:
+        other.kill()
+        other.wait()
+    with hold(file) as held:
+        assert held
+
+
 def test_what_another_process_is_at_is_left_to_it(tiny, where):
     seen = []
 
@@ -246,7 +278,11 @@ def test_a_run_begins_with_the_layers_of_another(tiny, where):
         variants={
             "first": Variant({"training.epochs": 1}),
             "then": Variant(
-                {"init_layers": ("conv",), "frozen_layers": ("conv",)},
+                {
+                    "init_layers": ("conv",),
+                    "frozen_layers": ("conv",),
+                    "optimizer.learning_rate": 1e-12,
+                },
                 pretrained={"training.epochs": 1},
             ),
         },
@@ -265,7 +301,15 @@ def test_a_run_begins_with_the_layers_of_another(tiny, where):
     }
     one, other = kernels.values()
     np.testing.assert_array_equal(one.conv.kernel[...], other.conv.kernel[...])
-    assert not np.array_equal(one.primary.conv.kernel[...], other.primary.conv.kernel[...])
+    # The second training leaves the fresh layers about as they were: another seed's.
+    initial = build_model(checkpoints.read(directories[0]).config)
+    for model in (one, initial):
+        assert np.ptp(model.primary.conv.kernel[...] - other.primary.conv.kernel[...]) > 0.01
+    # The folder may move between training and measuring.
+    moved = where._replace(folder=where.folder.rename(where.folder.with_name("moved")))
+    runs.result_file(moved, "x/y", transfer, "then", 0).unlink()
+    again = runs.run(moved, "x/y", transfer, "then", 0)
+    assert again["metrics"] == record["metrics"]
     # Where it begins counts, with what seed it does not.
     keys = [
         settings.key_of(settings.run_config(transfer, "then", "small", seed, {})) for seed in (0, 1)
