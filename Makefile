@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 # The tests of one file share what they train and compile, so they stay in one worker.
 WORKERS := -n auto --maxprocesses=4 --dist loadfile
 
-# Linux hands out memory in huge pages: a third less time for convolutions on CPU (docs/benchmarks.md).
+# On Linux memory comes in huge pages: training on CPU takes up to a fifth less time
+# (docs/benchmarks.md).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 .PHONY: help demo test test-all reproduce-smoke lint docs clean
