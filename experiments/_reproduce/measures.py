@@ -116,10 +116,14 @@ def first_images(run: Finished) -> tuple[np.ndarray, np.ndarray]:
 
 
 def compactness() -> Measure:
-    """Semantic compactness by factor of variation (Gu et al. 2021, table 5)."""
+    """Semantic compactness by factor of variation (Gu et al. 2021, table 5), averaged both ways."""
 
     def measure(run: Finished) -> Measured:
-        from capsjax.analysis.compactness import AMOUNTS, semantic_compactness
+        from capsjax.analysis.compactness import (
+            AMOUNTS,
+            compactness_of_mean,
+            semantic_compactness,
+        )
         from capsjax.analysis.transformations import moved_poses
 
         images, labels = first_images(run)
@@ -128,6 +132,7 @@ def compactness() -> Measure:
             poses = moved_poses(run.checkpoint.model, images, labels, factor, amounts)
             # An image whose pose does not move at all has no distribution of variance.
             found[factor] = float(np.nanmean(semantic_compactness(poses)))
+            found[f"{factor}, averaged first"] = float(compactness_of_mean(poses))
         return Measured(found)
 
     return measure
