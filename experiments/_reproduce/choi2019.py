@@ -116,7 +116,6 @@ TABLE_1 = Experiment(
             "1/4 of the width (CapsNet 1/8, on affNIST 1/16); 2 epochs; one affine version "
             "of each test digit; no ensembles.",
             SMALL,
-            seeds=2,
             only=(
                 "MNIST",
                 "MNIST+",
@@ -199,9 +198,7 @@ PRINTED_RATIOS = {
 RANDOM = 0.462
 EQUIVARIANCE_SCALES = {
     "full": Scale(ABOUT_FULL, seeds=3),
-    "small": Scale(
-        "1/4 of the width, 2 epochs, the first 2,000 test images.", SMALL, seeds=2, images=2000
-    ),
+    "small": Scale("1/4 of the width, 2 epochs, the first 2,000 test images.", SMALL, images=2000),
     "smoke": Scale(ABOUT_SMOKE, SMOKE, images=64, only=("MNIST",)),
 }
 

@@ -31,7 +31,6 @@ AFFNIST_SCALES = {
     "small": Scale(
         f"{ABOUT_SMALL}; 1 epoch of 40 % of the others, one affine version of each test digit.",
         SMALL | ONE_VERSION | {"data.train_fraction": 0.4, "training.epochs": 1},
-        seeds=2,
     ),
     "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | ONE_VERSION),
 }
@@ -110,7 +109,6 @@ TABLE_1 = Experiment(
             SMALL
             | ONE_VERSION
             | {"data.train_fraction": 0.25, "training.epochs": 16, STOP_AT: 0.94},
-            seeds=2,
         ),
         **_smoke("CapsNet", "Aff-CapsNet", "ConvNet-Avg"),
     },
@@ -283,7 +281,6 @@ TABLE_4 = Experiment(
         "small": Scale(
             f"{ABOUT_SMALL}; 2 epochs of 40 % of the others, new images without end.",
             SMALL | {"data.train_fraction": 0.4, "training.epochs": 2},
-            seeds=2,
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
@@ -313,7 +310,6 @@ SEMANTIC_SCALES = {
         "1/8 of the width, batches of 64, a tenth of MNIST's training images held out; 1 epoch "
         "of half of the others, the first 2,000 test images.",
         SMALL | {"model.width": 1 / 8, "data.train_fraction": 0.5, "training.epochs": 1},
-        seeds=2,
         images=2000,
     ),
     "smoke": Scale(

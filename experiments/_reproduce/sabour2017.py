@@ -71,7 +71,6 @@ MNIST = Experiment(
             "1/8 of the width, batches of 64; a tenth of the training images held out, 1 epoch of "
             "40 % of the others.",
             SMALL | {"data.train_fraction": 0.4, "training.epochs": 1},
-            seeds=2,
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
@@ -99,7 +98,6 @@ MULTIMNIST = Experiment(
         "small": Scale(
             "1/16 of the width, 4 epochs, batches of 64, new images without end.",
             SMALL | {"model.width": 1 / 16, "training.epochs": 4},
-            seeds=2,
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS),
     },
@@ -138,7 +136,6 @@ AFFNIST = Experiment(
                 "data.train_fraction": 0.25,
                 "data.test_versions": 1,
             },
-            seeds=2,
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | {"data.test_versions": 1}),
     },
