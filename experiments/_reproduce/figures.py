@@ -217,6 +217,7 @@ def _panels(comparison: Comparison) -> dict[str, list[str]]:
 
 
 def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
+    in_paper = False
     every: dict[str, list[tuple[float, Any]]] = {}
     for name, variant in comparison.experiment.at(comparison.scale).items():
         every.setdefault(variant.line, []).append((variant.x, comparison.rows[metric][name]))
@@ -230,9 +231,10 @@ def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
             )
         paper = [(x, row.published.mean) for x, row in points if row.published]
         if paper:
-            axes.plot(
-                *zip(*paper, strict=True), "--", color=colour, alpha=0.6, label=f"{line}, paper"
-            )
+            axes.plot(*zip(*paper, strict=True), "--", color=colour, alpha=0.6)
+            in_paper = True
+    if in_paper:
+        axes.plot([], [], "--", color="grey", label="the paper")
 
 
 def _draw_curves(
