@@ -31,6 +31,7 @@ AFFNIST_SCALES = {
     "small": Scale(
         f"{ABOUT_SMALL}; 1 epoch of 40 % of the others, one affine version of each test digit.",
         SMALL | ONE_VERSION | {"data.train_fraction": 0.4, "training.epochs": 1},
+        minutes=15,
     ),
     "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | ONE_VERSION),
 }
@@ -109,6 +110,7 @@ TABLE_1 = Experiment(
             SMALL
             | ONE_VERSION
             | {"data.train_fraction": 0.25, "training.epochs": 16, STOP_AT: 0.94},
+            minutes=69,
         ),
         **_smoke("CapsNet", "Aff-CapsNet", "ConvNet-Avg"),
     },
@@ -281,6 +283,7 @@ TABLE_4 = Experiment(
         "small": Scale(
             f"{ABOUT_SMALL}; 2 epochs of 40 % of the others, new images without end.",
             SMALL | {"data.train_fraction": 0.4, "training.epochs": 2},
+            minutes=17,
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
@@ -360,7 +363,7 @@ TABLE_5 = Experiment(
             ),
         )
     ),
-    scales=SEMANTIC_SCALES,
+    scales=SEMANTIC_SCALES | {"small": replace(SEMANTIC_SCALES["small"], minutes=8)},
     notes="the text averages the divergence of each image over the data set. The printed numbers "
     "are too small for that, and of the size of the divergence of the averaged variances, "
     "“averaged first”. Both are shown, claims are judged by the second. How far images are moved "
