@@ -3,6 +3,23 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+WIDEST_TABLE = 200  # columns, where there is no terminal
+
+
+def table_console() -> "Console":
+    """The terminal, wide enough for tables where there is none."""
+    from capsjax.training.display import console
+
+    terminal = console()
+    if not terminal.is_terminal:
+        terminal.width = WIDEST_TABLE
+    return terminal
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:

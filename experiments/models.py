@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from capsjax.models import Network, Output
 
-WIDEST_TABLE = 200  # columns, where there is no terminal
-
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
@@ -56,11 +54,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def main(args: argparse.Namespace) -> None:
     """Prints the table."""
-    from capsjax.training.display import console
-
-    terminal = console()
-    if not terminal.is_terminal:
-        terminal.width = WIDEST_TABLE
+    terminal = _cli.table_console()
     show = partial(one, args.name) if args.name else everything
     for part in show(args.input, args.classes):
         terminal.print(part)

@@ -260,8 +260,6 @@ def _list(use: dict[str, str], data_dir: str | None) -> None:
     from _reproduce.settings import run_config, source_of
     from rich.table import Table
 
-    from capsjax.training.display import console
-
     table = Table("name", "what", "data", *SCALES)
     for name, experiment in registry.EXPERIMENTS.items():
         sources = {
@@ -276,7 +274,7 @@ def _list(use: dict[str, str], data_dir: str | None) -> None:
             time = "not measured" if settings.minutes is None else f"{settings.minutes:g} min"
             cells.append(f"{runs} {'run' if runs == 1 else 'runs'}, {time}")
         table.add_row(name, experiment.title, ", ".join(data), *cells)
-    console().print(table)
+    _cli.table_console().print(table)
     print("Data are those of small and full; smoke needs scikit-learn's digits alone.")
     print("Times: one process on one CPU core; several processes share the work.")
 
