@@ -64,7 +64,7 @@ def claim(where: Where, data: Mapping[str, str]) -> None:
     Raises:
       ValueError: it belongs to others. Nothing is changed then.
     """
-    check(where, data)
+    check(where, data)  # before a lock file is put beside it
     folder = where.folder.absolute()
     with hold(folder.with_name(f".{folder.name}.lock")):
         about = check(where, data)

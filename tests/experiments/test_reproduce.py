@@ -361,6 +361,19 @@ def test_pages_of_what_was_run(tmp_path):
     assert (tmp_path / "x_y.md").read_text() == tables.markdown(run)
 
 
+def test_pages_by_command_line(fails, where, tmp_path):
+    import report
+
+    pages = tmp_path / "pages"
+    runs.claim(where, {})
+    report.main(report.parser().parse_args([f"--results={tmp_path}", f"--pages={pages}"]))
+    assert "gu2021/table1" in (pages / "index.md").read_text()
+    runs.claim(where._replace(folder=tmp_path / "smoke", scale="smoke"), {})
+    two = fails(report, f"--results={tmp_path}", f"--pages={pages}")
+    assert "holds small, smoke" in two
+    assert "--pages goes with --results" in fails(report, "somewhere", f"--pages={pages}")
+
+
 # What a user gets wrong
 
 
