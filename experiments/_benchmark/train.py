@@ -58,7 +58,7 @@ def recipe(file: str, *which: str) -> ml_collections.ConfigDict:
 # The papers' recipes, and the shape of their training images.
 NETWORKS: dict[str, tuple[Callable[[], ml_collections.ConfigDict], tuple[int, ...]]] = {
     "sabour2017_mnist": (partial(recipe, "sabour2017_mnist"), MNIST),
-    "choi2019_mnist": (partial(recipe, "choi2019_mnist", "plus"), MNIST),
+    "choi2019_mnist": (partial(recipe, "choi2019", "mnist_plus"), MNIST),
     "tsai2020_cifar10_resnet": (
         partial(recipe, "tsai2020_cifar", "tsai2020_cifar10_resnet"),
         CIFAR,

@@ -23,8 +23,9 @@ def train_command(config: ml_collections.ConfigDict, workdir: Path) -> str | Non
     found: list[tuple[str, dict[str, Any]]] = []
     for file in sorted(CONFIGS.glob("*.py")):
         get_config = runpy.run_path(str(file))["get_config"]
-        if inspect.signature(get_config).parameters:
-            continue  # a family of configs, not one
+        parameters = inspect.signature(get_config).parameters.values()
+        if any(parameter.default is parameter.empty for parameter in parameters):
+            continue  # a family of configs, none of which is the first
         values = _without_task(get_config())
         if values.keys() == wanted.keys():
             found.append((file.name, {k: v for k, v in wanted.items() if values[k] != v}))

@@ -62,7 +62,7 @@ def _index(comparisons: Sequence[Comparison]) -> str:
 
 def _part(comparison: Comparison) -> str:
     experiment = comparison.experiment
-    body = [f"<p>{escape(experiment.title)}.</p>"]
+    body = [f"<p>{escape(tables.about_scale(comparison))}</p>"]
     if experiment.notes:
         body.append(f"<p>Chosen where the paper is silent: {escape(experiment.notes)}</p>")
     for column in experiment.columns:
@@ -87,8 +87,9 @@ def _part(comparison: Comparison) -> str:
         body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
     lines = "".join(f"<li>{escape(line)}</li>" for line in tables.about_runs(comparison))
     body.append(f"<ul>{lines}</ul>")
-    about = tables.about_scale(comparison)
-    return section(_anchor(comparison), escape(comparison.name), about, "".join(body))
+    return section(
+        _anchor(comparison), escape(comparison.name), f"{experiment.title}.", "".join(body)
+    )
 
 
 def _row(name: str, cells: Sequence[str]) -> str:

@@ -65,8 +65,11 @@ class Row(NamedTuple):
         return self.ours.mean - self.published.mean
 
 
+VERDICTS = ("holds", "does not hold", "undecided", "not run")
+
+
 class Verdict(NamedTuple):
-    """What became of a claim: "holds", "does not hold", "undecided", "not run"."""
+    """What became of a claim; `verdict` is one of VERDICTS."""
 
     claim: Claim
     verdict: str
@@ -106,16 +109,15 @@ class Comparison(NamedTuple):
     @property
     def orderings(self) -> str:
         """Kendall's τ of each column that has one, for an index."""
-        found = [
-            f"{column.title.partition(',')[0]}: {tau[0]:+.2f}"
-            for column in self.experiment.columns
-            if (tau := self.tau[column.metric])
-        ]
+        short = {c.metric: c.title.partition(",")[0] for c in self.experiment.columns}
+        if len(set(short.values())) < len(short):
+            short = {metric: metric for metric in short}
+        found = [f"{short[metric]}: {tau[0]:+.2f}" for metric, tau in self.tau.items() if tau]
         return "; ".join(found) or "–"
 
     @property
     def summary(self) -> str:
-        """In a few words, for an index."""
+        """How many claims have which verdict, for an index."""
         if not self.was_run:
             return "not run"
         if self.scale == "smoke":
@@ -123,11 +125,9 @@ class Comparison(NamedTuple):
         found = [verdict.verdict for verdict in self.verdicts]
         if not found:
             return "run; nothing to decide by a rule"
-        for worst in ("does not hold", "not run", "undecided"):
-            if worst in found:
-                count = found.count(worst)
-                return f"{worst}: {count} of {len(found)} claims"
-        return f"holds: {len(found)} of {len(found)} claims"
+        return ", ".join(
+            f"{verdict}: {found.count(verdict)}" for verdict in VERDICTS if verdict in found
+        )
 
 
 def compare(

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import jax
 import pytest
+from _reproduce.registry import lookup
+from _reproduce.settings import run_config
 from flax import nnx
 
 from capsjax import models
@@ -17,8 +19,7 @@ from capsjax.training import objective, optimizers
 FILES = sorted((Path(__file__).parents[2] / "configs").glob("*.py"))
 # What may follow the file's name after a colon, and images and classes of each task.
 VARIANTS = {
-    "choi2019_mnist": ["plus"],
-    "choi2019_cifar10": ["plus"],
+    "choi2019": ["mnist_plus", "affnist", "cifar10", "cifar10_plus"],
     "gu2021_affnist": [
         n
         for n in models.names()
@@ -69,9 +70,11 @@ def test_builds(stem, variant):
 
 
 def test_wrong_variants_are_named():
-    for stem, message in (("lin2018_transfer", "A1B"), ("choi2019_mnist", "nothing or plus")):
+    for stem, message in (("lin2018_transfer", "A1B"), ("choi2019", "mnist_plus, affnist")):
         with pytest.raises(ValueError, match=message):
             load(stem, "C3B")
+    with pytest.raises(ValueError, match="got 'affnist_plus'"):
+        load("choi2019", "affnist_plus")
 
 
 def test_recipes_of_the_papers():
@@ -85,8 +88,27 @@ def test_recipes_of_the_papers():
         "accumulate_steps": 1,
     }
     assert load("gu2021_affnist").training.stop_at_accuracy == 0.9922
-    assert load("choi2019_cifar10").schedule.decay == 1e-4
+    assert load("choi2019", "cifar10").schedule.decay == 1e-4
     transfer = load("lin2018_transfer", "A2B")
     assert transfer.frozen_layers == ("conv", "primary", "capsules/0", "capsules/1")
     assert transfer.data.name == "multimnist_b"
     assert load("lin2018_transfer", "A").data.name == "multimnist_a"
+
+
+@pytest.mark.parametrize(
+    ("stem", "variant", "name", "row"),
+    [
+        ("choi2019", "mnist", "choi2019/table1", "MNIST"),
+        ("choi2019", "mnist_plus", "choi2019/table1", "MNIST+"),
+        ("choi2019", "affnist", "choi2019/table1", "affNIST"),
+        ("choi2019", "cifar10", "choi2019/table1", "CIFAR-10"),
+        ("choi2019", "cifar10_plus", "choi2019/table1", "CIFAR-10+"),
+        ("tsai2020_cifar", None, "tsai2020/table1", "inverted, ResNet, CIFAR-10"),
+        ("gu2021_affnist", "gu2021_convnet_avg", "gu2021/table1", "ConvNet-Avg"),
+        ("gu2021_affnist", "gu2021_aff_capsnet", "gu2021/table1", "Aff-CapsNet"),
+    ],
+)
+def test_full_rows_of_reproduce_are_these_recipes(stem, variant, name, row):
+    ours = load(stem, variant)
+    ours.seeds = 1  # reproduce trains each seed as a run of its own
+    assert configs.differences(ours, run_config(lookup(name), row, "full", 0, {})) == []

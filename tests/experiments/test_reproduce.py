@@ -135,7 +135,7 @@ def test_rows_and_ordering():
     assert b.value == "same"
     assert c.ours is None
     assert found.tau["accuracy"] == (-1.0, 2)
-    assert found.summary == "does not hold: 1 of 1 claims"
+    assert found.summary == "does not hold: 1"
 
 
 def test_kendall_is_scipys():
@@ -149,6 +149,19 @@ def test_kendall_is_scipys():
     assert found.tau["accuracy"][0] == pytest.approx(2 / 3)  # five pairs of six agree
     assert found.rows["accuracy"]["b"].order == (2, 3)
     assert kendall([]) is None
+
+
+def test_an_index_tells_columns_apart():
+    def orderings(*titles):
+        columns = tuple(Column(f"m{i}", t, {"a": 2.0, "b": 1.0}) for i, t in enumerate(titles))
+        records = {
+            name: [{"metrics": {"m0": value, "m1": -value}}]
+            for name, value in {"a": 9.0, "b": 8.0}.items()
+        }
+        return compare("x/y", an_experiment(columns=columns), "small", records).orderings
+
+    assert orderings("Error, %", "Accuracy, %") == "Error: +1.00; Accuracy: -1.00"
+    assert orderings("Ratio, x", "Ratio, y") == "m0: +1.00; m1: -1.00"
 
 
 def test_smoke_compares_nothing():
