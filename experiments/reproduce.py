@@ -256,6 +256,7 @@ def _set_compiler(where: "Where") -> None:
 def _list(use: dict[str, str], data_dir: str | None) -> None:
     """A table of all names."""
     from _reproduce import registry
+    from _reproduce.minutes import MINUTES
     from _reproduce.needs import found
     from _reproduce.settings import run_config, source_of
     from rich.table import Table
@@ -271,7 +272,8 @@ def _list(use: dict[str, str], data_dir: str | None) -> None:
         for scale in SCALES:
             settings = experiment.scales[scale]
             runs = len(experiment.at(scale)) * settings.seeds
-            time = "not measured" if settings.minutes is None else f"{settings.minutes:g} min"
+            minutes = MINUTES[scale].get(name)
+            time = "not timed" if minutes is None else f"{minutes:g} min"
             cells.append(f"{runs} {'run' if runs == 1 else 'runs'}, {time}")
         table.add_row(name, experiment.title, ", ".join(data), *cells)
     _cli.table_console().print(table)

@@ -68,7 +68,6 @@ class Scale:
       seeds: runs of each variant, seeds 0, 1, ….
       images: of the test set that a measurement other than accuracy looks at, the first ones.
       only: the variants of this scale, () for all.
-      minutes: of one process on one CPU core, measured; None where it was not.
     """
 
     about: str
@@ -76,7 +75,6 @@ class Scale:
     seeds: int = 1
     images: int = 10_000
     only: tuple[str, ...] = ()
-    minutes: float | None = None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ AFFNIST_SCALES = {
         "the first one with 94 % on the held-out digits, translated, at the latest after 16. "
         "One affine version of each test digit.",
         SMALL | ONE_VERSION | {"data.train_fraction": 0.25, "training.epochs": 16, STOP_AT: 0.94},
-        minutes=69,
     ),
     "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | ONE_VERSION),
 }
@@ -277,7 +276,6 @@ TABLE_4 = Experiment(
         "small": Scale(
             f"{ABOUT_SMALL}; 4 epochs of the others, new images without end.",
             SMALL | {"training.epochs": 4},
-            minutes=70,
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
@@ -357,7 +355,7 @@ TABLE_5 = Experiment(
             ),
         )
     ),
-    scales=SEMANTIC_SCALES | {"small": replace(SEMANTIC_SCALES["small"], minutes=8)},
+    scales=SEMANTIC_SCALES,
     notes="the text averages the divergence of each image over the data set. The printed numbers "
     "are too small for that, and of the size of the divergence of the averaged variances, "
     "“averaged first”. Both are shown, claims are judged by the second. How far images are moved "

@@ -69,7 +69,6 @@ FIGURE_2 = Experiment(
             f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits, 16 middle capsules; six of the "
             "nine settings.",
             SMALL_ROUTING,
-            minutes=25,
             only=("r = 1", "r = 3", "r = 7", "r = 6, η = 1", "r = 6, η = 0.1", "r = 6, η = 0.01"),
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE, only=("r = 6, η = 1", "r = 6, η = 0.01")),
@@ -104,7 +103,6 @@ FIGURE_3 = Experiment(
             f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits, 16 middle capsules; entropies of "
             "1,000 test images.",
             SMALL_ROUTING,
-            minutes=20,
             images=1000,
             only=("r = 6, η = 1", "r = 6, η = 0.1", "r = 6, η = 0.01", "r = 7"),
         ),

@@ -71,7 +71,6 @@ MNIST = Experiment(
             "1/8 of the width, batches of 64; a tenth of the training images held out, 1 epoch of "
             "40 % of the others.",
             SMALL | {"data.train_fraction": 0.4, "training.epochs": 1},
-            minutes=6,
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
@@ -151,8 +150,7 @@ PERTURBATION = Experiment(
     measure=measures.perturbation(0.25, 0.05),
     columns=(Column("mean change of a pixel", "Mean range of a pixel, of 1", digits=4),),
     scales={
-        name: replace(scale, seeds=1, images=1000, only=(), minutes=None)
-        for name, scale in MNIST.scales.items()
+        name: replace(scale, seeds=1, images=1000, only=()) for name, scale in MNIST.scales.items()
     },
     figure=figures.sheets,
     notes="what each element means is judged by eye.",

@@ -217,7 +217,6 @@ FIGURE_4 = Experiment(
                 *_iterations(("A: no LayerNorm",), (2, 5)),
                 *_iterations(("B: sequential",), (2,)),
             ),
-            minutes=40,
         ),
         "smoke": Scale(
             ABOUT_SMOKE,

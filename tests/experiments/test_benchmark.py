@@ -52,7 +52,7 @@ def tiny_network(monkeypatch):
 
 
 @pytest.mark.usefixtures("tiny_network")
-@pytest.mark.parametrize("num_devices", [1, 2])
+@pytest.mark.parametrize("num_devices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_training_is_measured_in_parts(num_devices, monkeypatch, capsys):
     monkeypatch.setattr(train, "DISPATCH_SECONDS", 0.0)
     record = train.measure("tiny", 4, num_devices, repeats=1)

@@ -23,6 +23,7 @@ from _reproduce.experiment import (
     Variant,
 )
 from _reproduce.locks import hold
+from _reproduce.minutes import MINUTES
 from flax import nnx
 
 from capsjax import models
@@ -92,6 +93,13 @@ def values(*numbers):
 
 
 CLAIM = Claim("a is above b", "accuracy", "a", "b")
+
+
+def test_times_are_of_known_names():
+    assert MINUTES["smoke"].keys() == registry.EXPERIMENTS.keys()
+    assert MINUTES.keys() == set(SCALES)
+    for of_scale in MINUTES.values():
+        assert of_scale.keys() <= registry.EXPERIMENTS.keys()
 
 
 def test_claims():

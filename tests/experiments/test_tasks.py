@@ -27,7 +27,17 @@ def config(npz):
     return make
 
 
-@pytest.mark.parametrize("name", tasks.generated())
+# The others differ in how images are generated, which tests/data/test_tasks.py tests.
+QUICK = ("affnist_generated", "multimnist", "diverse_multimnist")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
+        for name in tasks.generated()
+    ],
+)
 def test_trains_and_evaluates(config, tmp_path, capsys, name):
     run = tmp_path / "run"
     result = train(config(name), run)

@@ -17,6 +17,7 @@ from capsjax.data.accuracy import top
 from capsjax.data.tasks import Example, Objects
 from capsjax.training import objective
 from capsjax.training.state import split
+from tests.models.building import QUICK_TO_COMPILE, build
 
 NUM_CLASSES = 10
 BATCH = 8
@@ -32,8 +33,8 @@ SMALL = {
     # EM's activations depend on the number of children, which is small here.
     "inverse_temperature": 10.0,
 }
-# Most of the time would go into optimizing programs that run once.
-QUICK_TO_COMPILE = {"xla_backend_optimization_level": 0}
+# The ResNet is that of tsai2020_cifar10_resnet, which is in the default suite.
+SAME_BACKBONE = ("tsai2020_em_cifar10_resnet", "tsai2020_dynamic_cifar10_resnet")
 EVERY_NAME = pytest.mark.parametrize("name", models.names())
 
 
@@ -46,11 +47,11 @@ def names_and_types():
     """In the default suite one name stands for all of its kind, in bfloat16 for all of a class."""
     seen = set()
     for dtype in (jnp.float32, jnp.bfloat16):
-        for name in models.names():
+        for name in sorted(models.names(), key=lambda name: "resnet" in name):  # quick ones first
             kind = (dtype, models.lookup(name).model)
             if dtype == jnp.float32:
                 kind += switches(name)
-            marks = [pytest.mark.slow] if kind in seen else []
+            marks = [pytest.mark.slow] if kind in seen or name in SAME_BACKBONE else []
             yield pytest.param(name, dtype, marks=marks, id=f"{name}-{dtype.__name__}")
             seen.add(kind)
 
@@ -63,17 +64,6 @@ def small(name):
 
 def published(name):
     return build(name, models.lookup(name).input_shape, NUM_CLASSES)
-
-
-def build(name, input_shape, num_classes, **overrides):
-    """`models.create` as one program."""
-
-    def create():
-        return models.create(name, input_shape, num_classes, rngs=nnx.Rngs(0), **overrides)
-
-    graphdef = nnx.graphdef(nnx.eval_shape(create))
-    state = jax.jit(lambda: nnx.state(create()), compiler_options=QUICK_TO_COMPILE)()
-    return nnx.merge(graphdef, state)
 
 
 @cache

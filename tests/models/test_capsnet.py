@@ -7,6 +7,7 @@ from flax import nnx
 
 from capsjax import models
 from capsjax.routing import uniform_routing
+from tests.models import building
 from tests.models.counting import count
 
 NAME = "sabour2017_capsnet"
@@ -35,7 +36,7 @@ def test_published_sizes_of_other_kernels(kernel_size, millions):
 
 @pytest.fixture(scope="module")
 def model():
-    return models.create(NAME, (28, 28, 1), 10, rngs=nnx.Rngs(0), **TINY)
+    return building.build(NAME, (28, 28, 1), 10, **TINY)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_several_masks_give_several_reconstructions(model, images):
 
 
 def build(**overrides):
-    return models.create(NAME, (28, 28, 1), 10, rngs=nnx.Rngs(0), **TINY, **overrides)
+    return building.build(NAME, (28, 28, 1), 10, **TINY, **overrides)
 
 
 def test_uniform_routing_is_one_iteration_of_dynamic(images):
@@ -131,8 +132,8 @@ def test_jit_gives_the_same(model, images):
 
 
 def test_other_input_sizes():
-    model = models.create(NAME, (20, 33, 3), 5, rngs=nnx.Rngs(0), kernel_size=5, **TINY)
-    output = model(jnp.zeros((2, 20, 33, 3)))
+    model = building.build(NAME, (20, 33, 3), 5, kernel_size=5, **TINY)
+    output = nnx.jit(lambda model, x: model(x))(model, jnp.zeros((2, 20, 33, 3)))
     chex.assert_shape(output.scores, (2, 5))
     chex.assert_shape(output.reconstruction, (2, 20, 33, 3))
 

@@ -2,9 +2,9 @@ import chex
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 from capsjax import models
+from tests.models import building
 from tests.models.counting import count
 
 
@@ -47,7 +47,7 @@ def test_large_kernels_are_about_as_large_as_capsnet():
 
 def build(name, **overrides):
     sizes = {"width": 1 / 32, "kernel_size": 3} | overrides
-    return models.create(name, (12, 14, 2), 3, rngs=nnx.Rngs(0), **sizes)
+    return building.build(name, (12, 14, 2), 3, **sizes)
 
 
 def test_average_pooling_forgets_where():

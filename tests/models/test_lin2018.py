@@ -1,17 +1,21 @@
+import math
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
 from capsjax import models
 from capsjax.routing import dynamic_routing
+from tests.models import building
 from tests.models.counting import count
+
+SHAPE = (9, 9, 1)
+SIZES = {"kernel_size": 3, "width": 1 / 8}
 
 
 def build(name, **overrides):
-    sizes = {"kernel_size": 3, "width": 1 / 8} | overrides
-    return models.create(name, (9, 9, 1), 4, rngs=nnx.Rngs(0), **sizes)
+    return building.build(name, SHAPE, 4, **SIZES | overrides)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +24,7 @@ def images():
 
 
 def neurons(output):
-    return {name: made[0].size for name, made in output.features.items()}
+    return {name: math.prod(made.shape[1:]) for name, made in output.features.items()}
 
 
 def test_sizes_that_were_chosen():
@@ -32,8 +36,14 @@ def test_sizes_that_were_chosen():
 
 @pytest.mark.parametrize("suffix", ["", "_deeper"])
 def test_the_twin_has_as_many_neurons_in_each_layer(images, suffix):
-    capsnet = neurons(build(f"lin2018_capsnet{suffix}")(images, capture=True))
-    cnn = neurons(build(f"lin2018_cnn{suffix}")(images, capture=True))
+    def output(name):
+        def run():
+            model = models.create(f"{name}{suffix}", SHAPE, 4, rngs=nnx.Rngs(0), **SIZES)
+            return model(images, capture=True)
+
+        return jax.eval_shape(run)
+
+    capsnet, cnn = neurons(output("lin2018_capsnet")), neurons(output("lin2018_cnn"))
     assert capsnet.pop("classes") == 4 * 16
     assert list(capsnet.values()) == list(cnn.values())
 
@@ -74,9 +84,3 @@ def test_iterations_and_update_rate_reach_every_routing(images):
 def test_bad_arguments(overrides, message):
     with pytest.raises(ValueError, match=message):
         build("lin2018_capsnet", **overrides)
-
-
-def test_all_gradients_flow(images):
-    model = build("lin2018_capsnet_deeper")
-    grads = nnx.grad(lambda m: jnp.sum(m(images).scores))(model)
-    assert all(jnp.any(g != 0) for g in jax.tree.leaves(grads))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flax import nnx
 
 from capsjax import models, restore
 
@@ -35,6 +36,7 @@ def test_a_network_of_ones_own(images, tmp_path, monkeypatch):
     exec(example, {"__name__": "example"})
     model, config = restore(tmp_path / "run")
     assert config.model.name == "mine"
-    output = model(np.load(images)["images"][:3], capture=True)
+    forward = nnx.jit(lambda model, images: model(images, capture=True))
+    output = forward(model, np.load(images)["images"][:3])
     assert output.scores.shape == (3, 2)
     assert output.routed["middle"].coupling.shape == (3, 4 * 5 * 16, 16)

@@ -6,6 +6,7 @@ import pytest
 from flax import nnx
 
 from capsjax import models
+from tests.models import building
 from tests.models.counting import count
 
 SHAPE = (10, 12, 1)
@@ -13,7 +14,7 @@ SHAPE = (10, 12, 1)
 
 def build(name, **overrides):
     sizes = {"kernel_size": 3, "width": 1 / 16} | overrides
-    return models.create(name, SHAPE, 4, rngs=nnx.Rngs(0), **sizes)
+    return building.build(name, SHAPE, 4, **sizes)
 
 
 @pytest.fixture(scope="module")

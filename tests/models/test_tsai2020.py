@@ -102,15 +102,12 @@ def test_output_of_inverted_attention():
     np.testing.assert_allclose(alone.scores, output.scores[1:2], rtol=1e-4, atol=1e-5)
 
 
+# With the options of their names: tests/models/test_all_models.py.
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        ("tsai2020_cifar10_simple", {"conv_strides": (2,)}),
-        ("tsai2020_ablation_c", {"conv_strides": (2,)}),
         ("tsai2020_diverse_vector", {"pose_size": 4}),
         ("tsai2020_em_cifar10_simple", {"conv_strides": (2,), "normalize_over": "receptive_field"}),
-        ("tsai2020_dynamic_diverse", {"primary_pose": 4, "class_pose": 4}),
-        ("tsai2020_cnn_diverse_dense", {"hidden": 5}),
     ],
 )
 def test_every_parameter_has_a_finite_gradient(name, overrides):

@@ -184,7 +184,9 @@ def test_attention_by_hand(dtype):
     np.testing.assert_allclose(routed.poses, [0.7310586, 0.5378828], atol=1e-6)
 
 
-@pytest.mark.parametrize(("a", "shared"), [(1, False), (2, False), (1, True)])
+@pytest.mark.parametrize(
+    ("a", "shared"), [(1, False), pytest.param(2, False, marks=pytest.mark.slow), (1, True)]
+)
 def test_gradients_against_finite_differences(float64, a, shared):
     keys = jax.random.split(jax.random.key(0), 3)
     poses = jax.random.normal(keys[0], (2, 3, a, 2))

@@ -28,6 +28,7 @@ def settings():
     use(**before)
 
 
+@pytest.mark.slow
 def test_beside_the_data_unless_told_otherwise(settings, monkeypatch, tmp_path):
     theirs = jax.config.jax_compilation_cache_dir
     assert theirs is not None  # the tests' own, from the environment

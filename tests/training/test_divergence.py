@@ -16,7 +16,11 @@ def config(npz):
 
 
 @pytest.mark.parametrize(
-    ("num_devices", "budget"), [(1, 2048.0), (4, 0.001)], ids=["resident", "fed, four devices"]
+    ("num_devices", "budget"),
+    [
+        pytest.param(1, 2048.0, id="resident"),
+        pytest.param(4, 0.001, id="fed, four devices", marks=pytest.mark.slow),
+    ],
 )
 def test_a_learning_rate_that_is_too_high(config, tmp_path, num_devices, budget):
     config.optimizer.learning_rate = config.schedule.minimum = 1e30
