@@ -89,8 +89,8 @@ def of_results(args: argparse.Namespace) -> None:
 def of_run(args: argparse.Namespace) -> None:
     """Evaluates a network and writes its page."""
     import evaluate
+    from _report.again import train_command
     from _report.page import page
-    from _report.reproduce import train_command
     from _report.results import Results
 
     from capsjax.data import Dataset, tasks

@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
     from _reproduce import registry
-    from _reproduce.runs import Where, claim
+    from _reproduce.runs import Where, check, claim
 
     use = _stand_ins(args.use)
     if args.list:
@@ -91,18 +91,20 @@ def main(args: argparse.Namespace) -> None:
     experiments = {name: registry.lookup(name) for name in names}
     where = Where(args.workdir / args.scale, args.scale, use, args.data_dir, _commit())
     chosen = {name: _variants(e, args.scale, args.only) for name, e in experiments.items()}
+    _check_use(where, experiments, chosen)
+    check(where, _data(where, experiments, chosen))
     left_out = _check_data(where, experiments, chosen, skip=args.name == "all")
     if args.scale == "full" and not args.skip_memory_check:
         _check_memory(where, experiments, chosen)
     claim(where, _data(where, experiments, chosen))
     _set_compiler(where)
     for name, experiment in experiments.items():
-        _reproduce(where, name, experiment, chosen[name], args.seeds)
+        _run(where, name, experiment, chosen[name], args.seeds)
     if left_out:
         raise ValueError("all others were run; not run:\n  " + "\n  ".join(left_out))
 
 
-def _reproduce(
+def _run(
     where: "Where",
     name: str,
     experiment: "Experiment",
@@ -160,6 +162,28 @@ def _variants(experiment: "Experiment", scale: str, only: Sequence[str] | None) 
             other = ", not at this scale" if variant in experiment.variants else ""
             raise ValueError(f"unknown variant {variant!r}{other}: {nearest(variant, known)}")
     return [variant for variant in known if not only or variant in only]
+
+
+def _check_use(
+    where: "Where", experiments: "dict[str, Experiment]", chosen: dict[str, list[str]]
+) -> None:
+    """Raises ValueError for a name in --use that nothing reads (the nearest is named)."""
+    from _reproduce.settings import source_of, trainings
+
+    from capsjax._nearest import nearest
+
+    known = {
+        data
+        for name, variants in chosen.items()
+        for variant in variants
+        for config in trainings(experiments[name], variant, where.scale, 0, {})
+        for data in (config.data.name, source_of(config))
+    }
+    for name in where.use:
+        if name not in known:
+            raise ValueError(
+                f"--use: nothing that is asked for reads {name!r}: {nearest(name, known)}"
+            )
 
 
 def _check_data(
@@ -223,11 +247,14 @@ def _check_memory(
 ) -> None:
     """Raises ValueError where a training would not fit, as far as can be told."""
     from _reproduce.needs import memory, too_large
+    from _reproduce.runs import result_file
     from _reproduce.settings import key_of, trainings
 
     estimates = {}
     for name, variants in chosen.items():
         for variant in variants:
+            if result_file(where, name, experiments[name], variant, 0).exists():
+                continue  # it did fit
             for config in trainings(experiments[name], variant, where.scale, 0, where.use):
                 if key_of(config) in estimates:
                     continue

@@ -76,7 +76,7 @@ def _part(comparison: Comparison) -> str:
             body.append(f"<p>{escape(text)}</p>")
     if comparison.verdicts:
         rows = "".join(
-            _row(verdict.claim.text, [tables.said(verdict), tables.margin(comparison, verdict)])
+            _row(verdict.claim.text, [verdict.said, tables.margin(comparison, verdict)])
             for verdict in comparison.verdicts
         )
         body.append(f"<h3>Claims</h3>{_table(('claim', 'verdict', 'difference'), rows)}")

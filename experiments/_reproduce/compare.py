@@ -14,6 +14,7 @@ At smoke scale nothing is compared: its networks have learned nothing.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -76,6 +77,11 @@ class Verdict(NamedTuple):
     difference: float | None = None
     single: bool = False
 
+    @property
+    def said(self) -> str:
+        """The verdict and what it rests on."""
+        return f"{self.verdict} (by sign alone)" if self.single else self.verdict
+
 
 class Comparison(NamedTuple):
     """A name at a scale.
@@ -122,12 +128,11 @@ class Comparison(NamedTuple):
             return "not run"
         if self.scale == "smoke":
             return "the path works"
-        found = [verdict.verdict for verdict in self.verdicts]
-        if not found:
+        if not self.verdicts:
             return "run; nothing to decide by a rule"
-        return ", ".join(
-            f"{verdict}: {found.count(verdict)}" for verdict in VERDICTS if verdict in found
-        )
+        ordered = sorted(self.verdicts, key=lambda verdict: VERDICTS.index(verdict.verdict))
+        counts = Counter(verdict.said for verdict in ordered)
+        return ", ".join(f"{said}: {count}" for said, count in counts.items())
 
 
 def compare(
@@ -143,9 +148,9 @@ def compare(
     def ours(variant: str | float, metric: str) -> Values | None:
         if isinstance(variant, float):
             return Values((variant, variant))  # without any deviation
-        values = tuple(
-            r["metrics"][metric] for r in records.get(variant, ()) if metric in r["metrics"]
-        )
+        # The times of a run are shown like what was measured on it.
+        of_runs = [r["metrics"] | r["times"] for r in records.get(variant, ())]
+        values = tuple(numbers[metric] for numbers in of_runs if metric in numbers)
         return Values(values) if values else None
 
     rows = {

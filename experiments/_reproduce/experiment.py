@@ -122,6 +122,10 @@ class Claim:
     more: str
     less: str | float
 
+    def __post_init__(self):
+        if not isinstance(self.less, str | float):
+            raise TypeError(f"less must be a variant or a float, got {self.less!r}")
+
 
 @dataclass(frozen=True)
 class Experiment:

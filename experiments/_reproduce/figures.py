@@ -1,7 +1,6 @@
 """The papers' figures, from records. All are drawn on white, to stand beside the paper."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib import colormaps
@@ -32,14 +31,11 @@ def bars(metric: str, groups: Sequence[str], ylabel: str) -> Drawing:
 
     def draw(comparison: Comparison) -> Figure:
         figure, (axes,) = _figure(1)
-        lines = _panels(comparison)
+        lines = _by_line(comparison)
         width = 0.8 / len(lines)
         for number, (line, variants) in enumerate(lines.items()):
-            found = [
-                (comparison.experiment.variants[name].x, row.ours)
-                for name in variants
-                if (row := comparison.rows[metric][name]).ours
-            ]
+            rows = [(x, comparison.rows[metric][name]) for name, x in variants.items()]
+            found = [(x, row.ours) for x, row in rows if row.ours]
             if found:
                 places = [x + (number + 0.5) * width - 0.4 for x, _ in found]
                 means = [ours.mean for _, ours in found]
@@ -56,10 +52,10 @@ def curves(x: str, y: str, xlabel: str, ylabel: str) -> Drawing:
     """Series `y` against series `x` for each variant, mean and one deviation over the runs."""
 
     def draw(comparison: Comparison) -> Figure:
-        panels = _panels(comparison)
+        panels = _by_line(comparison)
         figure, every = _figure(len(panels))
         for axes, (title, variants) in zip(every, panels.items(), strict=True):
-            _draw_curves(axes, comparison, variants, x, y)
+            _draw_curves(axes, comparison, list(variants), x, y)
             axes.set_title(title, fontsize=9)
             _finish(axes, xlabel, ylabel)
         return figure
@@ -89,11 +85,16 @@ def lines_panel(metric: str, xlabel: str, ylabel: str) -> Callable[[Axes, Compar
     return draw
 
 
-def curves_panel(x: str, y: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparison], None]:
-    """One panel for `beside`: as `curves`, all variants in it."""
+def curves_panel(
+    x: str, y: str, xlabel: str, ylabel: str, line: str | None = None
+) -> Callable[[Axes, Comparison], None]:
+    """One panel for `beside`: as `curves`, with the variants of one `Variant.line`, or all."""
 
     def draw(axes: Axes, comparison: Comparison) -> None:
-        _draw_curves(axes, comparison, list(comparison.records), x, y)
+        variants = comparison.records if line is None else _by_line(comparison).get(line, {})
+        _draw_curves(axes, comparison, list(variants), x, y)
+        if line is not None:
+            axes.set_title(line, fontsize=9)
         _finish(axes, xlabel, ylabel)
 
     return draw
@@ -103,12 +104,12 @@ def times_panel(name: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparis
     """One panel for `beside`: a measured time against each variant's x."""
 
     def draw(axes: Axes, comparison: Comparison) -> None:
-        for line, points in _by_line(comparison).items():
-            found = [
-                (x, np.mean([r["times"][name] for r in records if name in r["times"]]))
-                for x, records in points
-                if any(name in r["times"] for r in records)
-            ]
+        for line, variants in _by_line(comparison).items():
+            times = {
+                x: [r["times"][name] for r in comparison.records[variant] if name in r["times"]]
+                for variant, x in variants.items()
+            }
+            found = [(x, np.mean(seconds)) for x, seconds in times.items() if seconds]
             if found:
                 axes.plot(*zip(*found, strict=True), marker="o", markersize=4, label=line)
         _finish(axes, xlabel, ylabel)
@@ -202,26 +203,18 @@ def _sheet(array: np.ndarray, gap: int = 1) -> np.ndarray:
     return np.concatenate([np.concatenate(list(row), axis=1) for row in framed], axis=0)
 
 
-def _by_line(comparison: Comparison) -> dict[str, list[tuple[float, Sequence[Mapping[str, Any]]]]]:
-    found: dict[str, list[tuple[float, Sequence[Mapping[str, Any]]]]] = {}
+def _by_line(comparison: Comparison) -> dict[str, dict[str, float]]:
+    """The variants of each line, and the x of each."""
+    found: dict[str, dict[str, float]] = {}
     for name, variant in comparison.experiment.at(comparison.scale).items():
-        found.setdefault(variant.line, []).append((variant.x, comparison.records[name]))
+        found.setdefault(variant.line, {})[name] = variant.x
     return found
-
-
-def _panels(comparison: Comparison) -> dict[str, list[str]]:
-    panels: dict[str, list[str]] = {}
-    for name, variant in comparison.experiment.at(comparison.scale).items():
-        panels.setdefault(variant.line, []).append(name)
-    return panels
 
 
 def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
     in_paper = False
-    every: dict[str, list[tuple[float, Any]]] = {}
-    for name, variant in comparison.experiment.at(comparison.scale).items():
-        every.setdefault(variant.line, []).append((variant.x, comparison.rows[metric][name]))
-    for number, (line, points) in enumerate(every.items()):
+    for number, (line, variants) in enumerate(_by_line(comparison).items()):
+        points = [(x, comparison.rows[metric][name]) for name, x in variants.items()]
         colour = colormaps["tab10"](number % 10)
         ours = [(x, row.ours.mean, row.ours.std or 0.0) for x, row in points if row.ours]
         if ours:

@@ -84,7 +84,9 @@ FIGURE_3 = Experiment(
     title="Entropy of the first routing's couplings during training (figure 3)",
     recipe=RECIPE,
     variants=RATES | {"r = 7": ITERATIONS["r = 7"]},
-    measure=measures.both(measures.entropy_trace("capsules1"), measures.accuracy(accuracy="test")),
+    measure=measures.several(
+        measures.entropy_trace("capsules1"), measures.accuracy(accuracy="test")
+    ),
     columns=(
         Column("entropy at the end", "Mean entropy at the end, nats", digits=3),
         Column("accuracy", "MultiMNIST, accuracy at the end, %"),
@@ -123,7 +125,7 @@ MANIFOLD = Experiment(
         "CapsNet": Variant(),
         "CNN": Variant({"model.name": "lin2018_cnn", "loss.name": "sigmoid_cross_entropy"}),
     },
-    measure=measures.both(measures.grid_distances(), measures.accuracy(accuracy="test")),
+    measure=measures.several(measures.grid_distances(), measures.accuracy(accuracy="test")),
     columns=(
         Column(
             "Chamfer distance",

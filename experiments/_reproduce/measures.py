@@ -94,7 +94,7 @@ def learning_curve(run: Finished) -> dict[str, list[float]]:
     return series
 
 
-def both(*measures: Measure) -> Measure:
+def several(*measures: Measure) -> Measure:
     """All of several measurements."""
 
     def measure(run: Finished) -> Measured:

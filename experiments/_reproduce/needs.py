@@ -23,7 +23,7 @@ def missing(source: str, data_dir: str | None) -> str | None:
 
     What TFDS can download and prepare, because TensorFlow is installed, is downloaded.
     """
-    if found(source, data_dir):
+    if ":" not in source and found(source, data_dir):
         return None
     try:
         load(source, "train", data_dir)
@@ -34,7 +34,7 @@ def missing(source: str, data_dir: str | None) -> str | None:
 
 def found(source: str, data_dir: str | None) -> bool:
     """Whether `source` is on this machine."""
-    if source == "digits" or ":" in source:  # the latter is read, or is an error, in time
+    if source == "digits" or ":" in source:  # a file's name: `missing` reads it
         return True
     return prepared.find(source, prepared.search_path(data_dir)) is not None
 

@@ -13,12 +13,8 @@ from _reproduce.experiment import SCALES, Experiment
 from _reproduce.runs import Where, check, read_json, result_file
 
 
-def gather(where: Where, name: str, experiment: Experiment, seeds: int | None = None) -> Comparison:
-    """What there is of `name`, of the config as it is now.
-
-    Args:
-      seeds: so many runs of each variant, the first ones; None for all.
-    """
+def gather(where: Where, name: str, experiment: Experiment) -> Comparison:
+    """What there is of `name`, of the config as it is now."""
     records: dict[str, list[dict]] = {}
     for variant in experiment.at(where.scale):
         first = result_file(where, name, experiment, variant, 0)
@@ -27,7 +23,7 @@ def gather(where: Where, name: str, experiment: Experiment, seeds: int | None = 
             first.parent.glob(f"{stem}*.json"), key=lambda file: int(file.stem[len(stem) :])
         )
         found = []
-        for file in files[:seeds]:
+        for file in files:
             record = read_json(file)
             if record["arrays"]:
                 with np.load(file.with_suffix(".npz")) as arrays:

@@ -13,6 +13,7 @@ its training, and results of an older config stay where they are but are not sho
 
 import json
 import os
+import platform
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -135,10 +136,11 @@ def run(
       The record, as its JSON file has it; None if another process is at it, without `wait`.
     """
     file = result_file(where, name, experiment, variant, number)
+    images = experiment.scales[where.scale].images
     lock = where.folder / "locks" / f"{slug(name)}-{file.stem}"
     with hold(lock, wait=wait) as held:
-        if file.exists():
-            return read_json(file)
+        if file.exists() and (record := read_json(file)).get("images", images) == images:
+            return record
         if not held:
             return None
         return _run(where, file, name, experiment, variant, number, wait=wait)
@@ -162,6 +164,7 @@ def _run(
         "variant": variant,
         "scale": where.scale,
         "seeds": list(seeds),
+        "images": experiment.scales[where.scale].images,
         "metrics": {},
         "series": {},
         "arrays": [],
@@ -205,6 +208,7 @@ def _run(
         # Not where on this machine the run began from.
         "config": configs.to_json(config) | {"init_from": init_from},
         **{key: done[0][key] for key in ("commit", "versions", "device")},
+        "machine": done[0].get("machine"),
         "measured_at_commit": where.commit,
         "times": {
             "training_seconds": sum(sum(t["seconds"]) for t in done),
@@ -275,8 +279,19 @@ def _training_record(where: Where, config: ml_collections.ConfigDict) -> dict[st
         "commit": where.commit,
         "versions": {name: version(name) for name in packages},
         "device": f"{jax.device_count()} × {jax.devices()[0].device_kind}",
+        "machine": machine(),
         "seconds": [],
     }
+
+
+def machine() -> str:
+    """The processor of this machine, and the cores that this process may use."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}
+    name = " and ".join(sorted(names)) or platform.processor() or platform.machine()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
 def _directory(where: Where, config: ml_collections.ConfigDict) -> Path:

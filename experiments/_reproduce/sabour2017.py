@@ -47,6 +47,7 @@ MNIST = Experiment(
                 "3 iterations": Published(0.35, 0.036, 3),
                 "3 iterations, reconstruction": Published(0.25, 0.005, 3),
             },
+            digits=3,
             tolerance=0.05,
         ),
     ),

@@ -1,6 +1,7 @@
 """A comparison as Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from _reproduce.compare import Comparison, Row, Values, Verdict
 from _reproduce.experiment import Column, Published
@@ -86,11 +87,6 @@ def ordering(comparison: Comparison, column: Column) -> str | None:
     )
 
 
-def said(verdict: Verdict) -> str:
-    """A verdict and what it rests on."""
-    return f"{verdict.verdict} (by sign alone)" if verdict.single else verdict.verdict
-
-
 def margin(comparison: Comparison, verdict: Verdict) -> str:
     """By how much the one is above the other."""
     if verdict.difference is None:
@@ -119,7 +115,7 @@ def _claims(comparison: Comparison) -> list[str]:
         return []
     lines = ["## Claims", "", "| claim | verdict | difference |", "| --- | --- | ---: |"]
     lines += [
-        f"| {_safe(verdict.claim.text)} | {said(verdict)} | {margin(comparison, verdict)} |"
+        f"| {_safe(verdict.claim.text)} | {verdict.said} | {margin(comparison, verdict)} |"
         for verdict in comparison.verdicts
     ]
     return [*lines, ""]
@@ -139,8 +135,8 @@ def about_runs(comparison: Comparison) -> list[str]:
     missing = [variant for variant, found in comparison.records.items() if not found]
     if records:
         for what, values in {
-            "Commit": {r["commit"] for r in records},
-            "Device": {r["device"] for r in records},
+            "Commit": {_commit(r) for r in records},
+            "Device": {f"{r['device']} ({r['machine']})" for r in records},
             "Data": {_data(r["config"]) for r in records},
             "jax": {r["versions"]["jax"] for r in records},
         }.items():
@@ -156,6 +152,11 @@ def about_runs(comparison: Comparison) -> list[str]:
     if missing:
         lines.append(f"Not run: {', '.join(missing)}")
     return lines
+
+
+def _commit(record: Mapping[str, Any]) -> str:
+    trained, measured = record["commit"], record["measured_at_commit"]
+    return trained if trained == measured else f"{trained} (measured at {measured})"
 
 
 def _data(config: dict) -> str:

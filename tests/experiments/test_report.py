@@ -10,7 +10,7 @@ import evaluate
 import numpy as np
 import pytest
 import report
-from _report import pictures, reproduce
+from _report import again, pictures
 from _report.decoded import PERTURBED_IMAGES
 from _report.mistakes import MAX_MISTAKES
 from _report.page import page
@@ -182,13 +182,13 @@ def test_the_training_command_is_the_nearest_config_and_its_changes(tmp_path):
     config = configs.default("sabour2017_capsnet", "mnist")
     config.model.decoder_features = (8, 16)
     resolved = configs.resolve(config, (28, 28, 1), tuple("0123456789"))
-    assert reproduce.train_command(resolved, tmp_path) == (
+    assert again.train_command(resolved, tmp_path) == (
         "python experiments/train.py --config=configs/sabour2017_mnist.py "
         f"--workdir={tmp_path} '--config.model.decoder_features=(8, 16)'"
     )
     with config.unlocked():
         config.model.of_another_version = 1
-    assert reproduce.train_command(config, tmp_path) is None
+    assert again.train_command(config, tmp_path) is None
 
 
 def test_user_mistakes_are_one_line(fails, finished_run, tmp_path):

@@ -112,7 +112,13 @@ def test_claims():
 
 
 def a_record(variant, value, seed=0):
-    return {"variant": variant, "metrics": {"accuracy": value}, "series": {}, "seeds": [seed]}
+    return {
+        "variant": variant,
+        "metrics": {"accuracy": value},
+        "times": {"training_seconds": 60.0},
+        "series": {},
+        "seeds": [seed],
+    }
 
 
 def an_experiment(**changes):
@@ -144,6 +150,9 @@ def test_rows_and_ordering():
     assert c.ours is None
     assert found.tau["accuracy"] == (-1.0, 2)
     assert found.summary == "does not hold: 1"
+    single = {name: records[name][:1] for name in "ab"}
+    alone = compare("x/y", an_experiment(), "full", single)
+    assert alone.summary == "does not hold (by sign alone): 1"
 
 
 def test_kendall_is_scipys():
@@ -163,7 +172,7 @@ def test_an_index_tells_columns_apart():
     def orderings(*titles):
         columns = tuple(Column(f"m{i}", t, {"a": 2.0, "b": 1.0}) for i, t in enumerate(titles))
         records = {
-            name: [{"metrics": {"m0": value, "m1": -value}}]
+            name: [{"metrics": {"m0": value, "m1": -value}, "times": {}}]
             for name, value in {"a": 9.0, "b": 8.0}.items()
         }
         return compare("x/y", an_experiment(columns=columns), "small", records).orderings
@@ -227,6 +236,11 @@ def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(t
     assert file.read_text() == before
     gathered = results.gather(where, "x/y", tiny)
     assert gathered.rows["accuracy"]["a"].ours.values == (record["metrics"]["accuracy"],)
+    # Of other images: it is measured again, not trained.
+    more = replace(tiny, scales=tiny.scales | {"small": Scale("More.", images=20)})
+    again = runs.run(where, "x/y", more, "a", 0)
+    assert "finished before" in capsys.readouterr().out
+    assert (record["images"], again["images"]) == (10_000, 20)
     # Of another config: it stays, and is not shown.
     longer = replace(tiny, recipe={**tiny.recipe, "training.epochs": 2})
     assert results.gather(where, "x/y", longer).rows["accuracy"]["a"].ours is None
@@ -240,7 +254,7 @@ def without_times(file):
 
 def test_the_same_seed_gives_the_same_record(tiny, where, tmp_path):
     shown = measures.perturbation(0.25, 0.05, shown=1)
-    both = replace(tiny, measure=measures.both(tiny.measure, shown))
+    both = replace(tiny, measure=measures.several(tiny.measure, shown))
     elsewhere = where._replace(folder=tmp_path / "elsewhere")
     files = []
     for place in (where, elsewhere):
@@ -364,7 +378,9 @@ def test_a_measurement_that_is_no_number_is_an_error(tiny, where):
 def test_pages_of_what_was_run(tmp_path):
     about = {
         "commit": "abc",
+        "measured_at_commit": "def",
         "device": "1 × cpu",
+        "machine": "a processor, 2 cores",
         "config": {"data": {"name": "mnist"}},
         "versions": {"jax": "0.10"},
         "times": {"training_seconds": 60.0},
@@ -379,7 +395,9 @@ def test_pages_of_what_was_run(tmp_path):
     assert "[x/y](x_y.md)" in index
     assert "| x/z |" in index
     assert "not run" in index.split("x/z")[1]
-    assert (tmp_path / "x_y.md").read_text() == tables.markdown(run)
+    page = (tmp_path / "x_y.md").read_text()
+    assert page == tables.markdown(run)
+    assert "- Commit: abc (measured at def)\n- Device: 1 × cpu (a processor, 2 cores)\n" in page
 
 
 def test_pages_by_command_line(fails, where, tmp_path):
@@ -423,6 +441,26 @@ def test_missing_data(fails, tmp_path):
     assert "no_such_set" in message
     assert "nothing was started" in message
     assert not (tmp_path / "w").exists()
+
+
+def test_a_file_that_is_not_there_claims_no_folder(fails, tmp_path):
+    message = fails(
+        reproduce,
+        "sabour2017/mnist",
+        "--use",
+        f"mnist=npz:{tmp_path / 'none.npz'}",
+        f"--workdir={tmp_path / 'w'}",
+    )
+    assert "none.npz" in message
+    assert "nothing was started" in message
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_stand_in_for_nothing(fails, tmp_path):
+    message = fails(
+        reproduce, "choi2019/table2", "--use", "cifar-10=digits", f"--workdir={tmp_path / 'w'}"
+    )
+    assert "did you mean 'cifar10'" in message
 
 
 def test_results_of_another_version_are_kept(fails, tmp_path):
