@@ -17,7 +17,12 @@ def safe_norm(
     """Euclidean length of the last axis, with gradient 0 (not NaN) where `x` is 0.
 
     Computed in at least float32; the result has the type of `x`.
+
+    Raises:
+      TypeError: `x` is not floating.
     """
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(f"lengths are of floating arrays, got {x.dtype}: convert with astype")
     squared = jnp.sum(jnp.square(at_least_float32(x)), axis=-1, keepdims=keepdims)
     nonzero = squared > 0
     # Both sides of a `where` are differentiated: sqrt must not see the zeros at all.
@@ -30,7 +35,12 @@ def squash(s: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
 
     Keeps the direction of the last axis and maps its length into [0, 1). Value and gradient are
     0 at s = 0. Computed in at least float32; the result has the type of `s`.
+
+    Raises:
+      TypeError: `s` is not floating.
     """
+    if not jnp.issubdtype(s.dtype, jnp.floating):
+        raise TypeError(f"squash takes floating arrays, got {s.dtype}: convert with astype")
     wide = at_least_float32(s)
     length = safe_norm(wide, keepdims=True)
     return (wide * (length / (1 + jnp.square(length)))).astype(s.dtype)

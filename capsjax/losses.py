@@ -1,7 +1,8 @@
 """Losses of one example; batches by `jax.vmap`.
 
 Margin and spread loss take presences in [0, 1], such as the lengths of squashed capsules. The
-cross-entropies take logits; `length_logits` makes them of lengths.
+cross-entropies take logits; `length_logits` makes them of lengths. They raise ValueError for a
+batch and for class numbers in place of one-hot labels.
 """
 
 import jax
@@ -28,7 +29,7 @@ def margin_loss(
       m_minus: the length allowed to an absent class.
       down_weight: λ, the weight of absent classes.
     """
-    lengths, label = at_least_float32(lengths), at_least_float32(label)
+    lengths, label = _of_one_example(lengths, label)
     present = jnp.square(jnp.maximum(0, m_plus - lengths))
     absent = jnp.square(jnp.maximum(0, lengths - m_minus))
     return jnp.sum(label * present + down_weight * (1 - label) * absent)
@@ -46,7 +47,7 @@ def spread_loss(
       label: 1 for every class that is present, else 0.
       margin: m; the paper raises it from 0.2 to 0.9 in the course of training.
     """
-    presences, label = at_least_float32(presences), at_least_float32(label)
+    presences, label = _of_one_example(presences, label)
     short = jnp.maximum(0, margin - (presences[:, None] - presences[None, :]))
     return jnp.einsum("t,k,tk->", label, 1 - label, jnp.square(short))
 
@@ -55,14 +56,15 @@ def cross_entropy(
     logits: Float[Array, "classes"], label: Float[Array, "classes"]
 ) -> Float[Array, ""]:
     """−Σ_k T_k log softmax(logits)_k, T_k = 1 for every class that is present, else 0."""
-    return -jnp.sum(at_least_float32(label) * jax.nn.log_softmax(at_least_float32(logits)))
+    logits, label = _of_one_example(logits, label)
+    return -jnp.sum(label * jax.nn.log_softmax(logits))
 
 
 def sigmoid_cross_entropy(
     logits: Float[Array, "classes"], label: Float[Array, "classes"]
 ) -> Float[Array, ""]:
     """−Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class for itself."""
-    logits, label = at_least_float32(logits), at_least_float32(label)
+    logits, label = _of_one_example(logits, label)
     present, absent = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
     return -jnp.sum(label * present + (1 - label) * absent)
 
@@ -94,3 +96,14 @@ def reconstruction_loss(
         )
     difference = at_least_float32(reconstruction) - at_least_float32(image)
     return jnp.sum(jnp.square(difference))
+
+
+def _of_one_example(scores: Array, label: Array) -> tuple[Array, Array]:
+    """Both in at least float32; ValueError for a batch or a class number."""
+    if jnp.ndim(scores) != 1 or jnp.shape(scores) != jnp.shape(label):
+        raise ValueError(
+            "a loss takes the scores [classes] and the label [classes] of one example, got shapes "
+            f"{jnp.shape(scores)} and {jnp.shape(label)}: jax.nn.one_hot makes labels of class "
+            "numbers, jax.vmap maps the loss over a batch"
+        )
+    return at_least_float32(scores), at_least_float32(label)

@@ -48,3 +48,9 @@ def test_to_unit():
     np.testing.assert_array_equal(to_unit(jnp.array([0.5])), [0.5])
     with pytest.raises(ValueError, match="uint8"):
         to_unit(jnp.array([1], jnp.int32))
+
+
+@pytest.mark.parametrize("function", [squash, safe_norm])
+def test_whole_numbers_have_no_length(function):
+    with pytest.raises(TypeError, match="got int32: convert with astype"):
+        function(jnp.array([3, 4]))

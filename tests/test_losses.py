@@ -83,3 +83,18 @@ def test_losses_of_narrow_types_are_summed_in_float32():
     loss = reconstruction_loss(jnp.zeros_like(image), image)
     assert loss.dtype == jnp.float32
     np.testing.assert_allclose(loss, 784 * np.float32(image[0, 0, 0]) ** 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", [margin_loss, spread_loss, cross_entropy, sigmoid_cross_entropy])
+@pytest.mark.parametrize(
+    ("scores", "label"),
+    [
+        (jnp.ones(10), jnp.array(3)),
+        (jnp.ones((4, 10)), jnp.ones((4, 10))),
+        (jnp.ones(10), jnp.ones(9)),
+    ],
+    ids=["class number", "batch", "other classes"],
+)
+def test_what_is_not_one_example_is_an_error(loss, scores, label):
+    with pytest.raises(ValueError, match=r"one_hot.*vmap"):
+        loss(scores, label)

@@ -89,7 +89,9 @@ def create(
         )
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
-    config = type(network.config)(**asdict(network.config) | overrides)
+    # Lists too, as configs read from files have them: a config's fields are compared and hashed.
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
+    config = type(network.config)(**asdict(network.config) | given)
     return network.model(tuple(input_shape), num_classes, config, rngs=rngs)
 
 

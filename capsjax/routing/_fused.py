@@ -204,7 +204,7 @@ def _evaluate(*args: Array, form: str, wrt: str, blocked: bool) -> Array:
         )
     else:
         out = lax.map(one_block, blocks)
-        out = out.reshape(-1, *out.shape[2:])[:size]
+        out = out.reshape(out.shape[0] * out.shape[1], *out.shape[2:])[:size]
     return _restore(out, wrt, batch)
 
 
@@ -311,7 +311,8 @@ def _block_length(size: int, operands: _Operands) -> int:
     else:
         children, parents = operands["c"].shape[-2:]
     most = max(1, _BLOCK_BYTES // (children * parents * 4))
-    return -(-size // -(-size // most))
+    blocks = max(1, -(-size // most))
+    return max(1, -(-size // blocks))  # an empty batch has a block of nothing but padding
 
 
 def _split(x: Array, length: int) -> Array:

@@ -1,5 +1,6 @@
 """What coupling coefficients tell about a routing."""
 
+import jax.numpy as jnp
 import jax.scipy.special
 from jaxtyping import Array, Float
 
@@ -14,7 +15,7 @@ def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*bat
     formula has a further factor 1/J, which would make layers of different J incomparable.
 
     Args:
-      coupling: what a routing procedure returned; zeros are allowed and count 0.
+      coupling: what a routing procedure returned; zeros are allowed, count 0 and have gradient 0.
 
     Raises:
       TypeError: `coupling` is no floating array.
@@ -25,4 +26,7 @@ def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*bat
         raise ValueError(
             f"coupling must have axes [..., I, J] (children, parents), got shape {coupling.shape}."
         )
-    return jax.scipy.special.entr(at_least_float32(coupling)).sum(axis=-1)
+    wide = at_least_float32(coupling)
+    # The slope at 0 is infinite: `entr` must not see the zeros, nor their gradient the rest.
+    terms = jax.scipy.special.entr(jnp.where(wide > 0, wide, 1))
+    return jnp.where(wide > 0, terms, 0).sum(axis=-1)

@@ -40,7 +40,7 @@ def dynamic_routing(
       num_iterations: r, at least 1.
       logits: prior logits b_ij, broadcast to [..., I, J]; None for zeros.
       bias: broadcast to [..., J, D]; None for none.
-      update_rate: η in (0, 1]; 1 is the plain procedure.
+      update_rate: η in (0, 1]; 1 is the plain procedure. (Checked where its value is concrete.)
       activation: applied to the last axis in place of squash.
       stop_gradient: treat the couplings as constants in differentiation, as many ports do. By
         default gradients flow through all iterations, as in the authors' released code.
@@ -59,7 +59,7 @@ def dynamic_routing(
     *batch, children, parents, size = shape.shape
     dtype = jnp.promote_types(shape.dtype, jnp.float32)
     check_count("num_iterations", num_iterations)
-    if not 0 < update_rate <= 1:
+    if not isinstance(update_rate, jax.core.Tracer) and not 0 < update_rate <= 1:
         raise ValueError(
             f"update_rate (η) must be in (0, 1], got {update_rate}; 1 is plain dynamic routing."
         )
@@ -69,6 +69,7 @@ def dynamic_routing(
         bias = bias.astype(dtype)
     if logits is not None:
         check_broadcast("logits", logits, (*batch, children, parents), "[..., I, J]")
+    plain = not isinstance(update_rate, jax.core.Tracer) and update_rate == 1
     hold = lax.stop_gradient if stop_gradient else lambda x: x
 
     def activate(total: Array) -> Array:
@@ -76,7 +77,7 @@ def dynamic_routing(
 
     def update(logits: Array, coupling: Array | float) -> Array:
         routed = _softmax(logits, leaky=leaky)
-        return hold(routed if update_rate == 1 else _mix(update_rate, routed, coupling))
+        return hold(routed if plain else _mix(update_rate, routed, coupling))
 
     def iterate(state: _State, _: None) -> tuple[_State, None]:
         logits, coupling, poses = state

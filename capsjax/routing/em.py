@@ -65,7 +65,7 @@ def em_routing(
       num_iterations: M-steps, at least 1.
       coupling: the R to start from, broadcast to [..., I, J]; None for 1/J.
       inverse_temperature: λ as a function of the iteration t = 0, 1, …, or one number.
-      variance_floor: added to σ². Without one some float32 cases are wrong by tens of per cent.
+      variance_floor: added to σ², positive: equal votes have no variance to divide by.
       normalize: maps log a_j + log p_ij [..., I, J] to log R. The default, over the parents of one
         position, is the common simplification; `softmax_over_windows` is Hinton's, over all parents
         a child reaches.
@@ -75,7 +75,7 @@ def em_routing(
 
     Raises:
       TypeError: an argument has the wrong type or an array is not floating.
-      ValueError: `num_iterations` < 1, a negative `variance_floor`, activations outside [0, 1], or
+      ValueError: `num_iterations` < 1, `variance_floor` ≤ 0, activations outside [0, 1], or
         a shape that does not fit.
     """
     votes = as_votes(votes)
@@ -86,8 +86,8 @@ def em_routing(
     _check_probabilities("activations", activations)
     check_broadcast("beta_use", beta_use, (*batch, parents), "[..., J]")
     check_broadcast("beta_activate", beta_activate, (*batch, parents), "[..., J]")
-    if variance_floor < 0:
-        raise ValueError(f"variance_floor must not be negative, got {variance_floor}; try 1e-4.")
+    if not variance_floor > 0:
+        raise ValueError(f"variance_floor must be positive, got {variance_floor}; try 1e-4.")
     scatter, distance = _quadratic_forms(votes)
     full = (*batch, children, parents)
     dtype = jnp.promote_types(shape.dtype, jnp.float32)

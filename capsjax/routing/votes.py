@@ -277,7 +277,8 @@ def _promote(*arrays: Array) -> list[Array]:
 
 
 def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:
-    return votes.reshape(*votes.shape[:-2], -1)
+    *batch, rows, columns = votes.shape
+    return votes.reshape(*batch, rows * columns)
 
 
 def _is_placeholder(leaf: Any) -> bool:

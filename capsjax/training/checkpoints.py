@@ -218,6 +218,8 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
             about = _about(manager, step)
             config = configs.from_json(about["config"])
             history = History(**about["history"])
+        models.lookup(config.model.name)  # a network of one's own has to be registered first
+        with _reading(directory / str(step)):
             return Checkpoint(_model(manager, step, config), config, history, step)
 
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import scipy.stats
 from flax import nnx
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from capsjax.data.accuracy import Rule, right
 from capsjax.data.tasks import EvaluationSet
@@ -113,7 +113,7 @@ def summarize_multi_label(
     logits: bool,
 ) -> MultiLabelSummary:
     """Compares the classes that `rule` names with those that are present."""
-    named = np.asarray(jax.jit(jax.vmap(partial(rule, logits=logits)))(scores))
+    named = np.asarray(_named(rule, logits, scores))
     present = labels > 0
     return MultiLabelSummary(
         *share_right(rule, scores, labels, logits=logits),
@@ -138,8 +138,7 @@ def share_right(
     logits: bool,
 ) -> Accuracy:
     """The share of examples whose classes `rule` names, no more and no fewer."""
-    correct = jax.jit(jax.vmap(partial(right, rule, logits=logits)))(scores, labels)
-    return _share(int(correct.sum()), len(labels))
+    return _share(int(_right(rule, logits, scores, labels).sum()), len(labels))
 
 
 def gives_logits(graphdef: nnx.GraphDef, params: nnx.State, rest: nnx.State, image_shape) -> bool:
@@ -147,6 +146,17 @@ def gives_logits(graphdef: nnx.GraphDef, params: nnx.State, rest: nnx.State, ima
     images = jax.ShapeDtypeStruct((1, *image_shape), np.float32)
     output = jax.eval_shape(lambda p, r, x: nnx.merge(graphdef, p, r)(x), params, rest, images)
     return output.score_kind is ScoreKind.LOGITS
+
+
+# Compiled once for each rule, not at every validation.
+@partial(jax.jit, static_argnums=(0, 1))
+def _named(rule: Rule, logits: bool, scores: Array) -> Array:
+    return jax.vmap(partial(rule, logits=logits))(scores)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _right(rule: Rule, logits: bool, scores: Array, labels: Array) -> Array:
+    return jax.vmap(partial(right, rule, logits=logits))(scores, labels)
 
 
 def _share(count: int, num: int) -> Accuracy:

@@ -127,7 +127,8 @@ class Streamed:
 
         import grain
 
-        size = sum(x.nbytes for x in jax.tree.leaves(read(first)))
+        with _of_this_host():
+            size = sum(x.nbytes for x in jax.tree.leaves(read(first)))
         num_chunks = -(-last // min(CHUNK_STEPS, max(1, CHUNK_BYTES // size)))
         steps = -(-last // num_chunks)
         # The last chunk goes beyond `last`.
@@ -144,13 +145,23 @@ class Streamed:
         def at(step: int) -> tuple[Fed | None, int]:
             nonlocal chunk, end
             while step >= end:
-                chunk, end = next(chunks), end + steps
+                with _of_this_host():
+                    chunk, end = next(chunks), end + steps
             return chunk, end
 
         try:
             yield at
         finally:
             chunks.close()
+
+
+@contextmanager
+def _of_this_host() -> Iterator[None]:
+    """A damaged file may be damaged here alone; ValueErrors are what all hosts come to."""
+    try:
+        yield
+    except ValueError as error:
+        raise OSError(str(error)) from error
 
 
 def _slots(batches: Batches, devices: Devices) -> Int[np.ndarray, "local"]:

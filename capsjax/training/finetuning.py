@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array
 
@@ -64,7 +65,8 @@ def start_from(trained: Trained, model: nnx.Module, layers: Collection[str] = ()
         elif there.shape != variable.shape:
             fresh.append(f"{path} ({_size(there)} there, {_size(variable)} here)")
         else:
-            taken[path] = there
+            # A copy: a run gives its own arrays away, and other seeds begin with these too.
+            taken[path] = jnp.array(there)
     if layers and len(taken) < len(wanted):
         raise ValueError(
             f"init_layers are to come from {trained.source}, but not all of it fits: "

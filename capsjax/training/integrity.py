@@ -12,9 +12,13 @@ BLOCK = 1 << 20
 
 
 def seal(directory: epath.Path) -> None:
-    """Writes the sums of all files in `directory` into it."""
+    """Writes the sums of all files in `directory` into it, and all of it to the disk."""
     sums = {name: _sum(directory / name) for name in _files(directory)}
     (directory / SUMS).write_text(json.dumps(sums, indent=1))
+    names = [*sums, SUMS]
+    folders = {parent for name in names for parent in epath.Path(name).parents}
+    for name in [*names, *folders]:
+        storage.to_disk(directory / name)
 
 
 def problem(directory: epath.Path) -> str | None:

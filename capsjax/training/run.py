@@ -5,6 +5,7 @@ import contextlib
 import ml_collections
 from etils import epath
 
+from capsjax.training import workdir
 from capsjax.training.checkpoints import Checkpoints
 from capsjax.training.metrics import Diverged, History, Record
 from capsjax.training.snapshots import Snapshot
@@ -32,6 +33,7 @@ class Run:
         self._closing = contextlib.ExitStack()
 
     def __enter__(self) -> "Run":
+        self._closing.enter_context(workdir.alone(self.directory))
         keep = self.config.checkpoints.keep
         self._saver = self._closing.enter_context(Checkpoints(self.directory, keep=keep))
         return self

@@ -24,7 +24,20 @@ def write_whole(path: epath.Path, text: str) -> None:
         return
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(text)
+    to_disk(temporary)
     temporary.replace(path)
+    to_disk(path.parent)
+
+
+def to_disk(path: epath.Path) -> None:
+    """Returns when a local file's contents, or a directory's names, would survive a power cut."""
+    if not is_local(path) or os.name != "posix":  # only there can directories be opened
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def move(source: epath.Path, target: epath.Path) -> None:

@@ -1,12 +1,19 @@
 """A run's directory belongs to one config."""
 
+import contextlib
 import json
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
 
 import ml_collections
 from etils import epath
 
 from capsjax.training import config as configs
-from capsjax.training import storage
+from capsjax.training import hosts, storage
+
+LOCK = ".lock"
 
 
 def claim(workdir: epath.Path, config: ml_collections.ConfigDict) -> None:
@@ -40,3 +47,35 @@ def claim(workdir: epath.Path, config: ml_collections.ConfigDict) -> None:
             "remove this one to start anew. It was made with → you asked for:\n  "
             + "\n  ".join(lines)
         )
+
+
+@contextlib.contextmanager
+def alone(workdir: epath.Path) -> Iterator[None]:
+    """While in the block no other process can enter one for the same `workdir`.
+
+    Where it lies in an object store, or the file system has no locks, nothing is locked.
+
+    Raises:
+      ValueError: another process is in one. Nothing was changed.
+    """
+    with contextlib.ExitStack() as held:
+
+        def take() -> None:
+            from capsjax.training.locks import hold  # not of every system
+
+            try:
+                free = held.enter_context(hold(Path(os.fspath(workdir)) / LOCK, wait=False))
+            except OSError as error:
+                warnings.warn(
+                    f"{error}; nothing keeps a second process out of this run", stacklevel=2
+                )
+                return
+            if not free:
+                raise ValueError(
+                    f"another process is training in {workdir}: wait for it, or choose another "
+                    "directory. Nothing was changed"
+                )
+
+        if storage.is_local(workdir) and os.name == "posix":
+            hosts.from_first(take)
+        yield

@@ -25,11 +25,11 @@ import ml_collections
 import numpy as np
 
 from _reproduce.experiment import Experiment, Measured
-from _reproduce.locks import hold
 from _reproduce.measures import Finished
 from _reproduce.settings import key_of, run_config, run_name, slug, trainings
 from capsjax.training import checkpoints, ensembles
 from capsjax.training import config as configs
+from capsjax.training.locks import hold
 from capsjax.training.loop import train
 from capsjax.training.metrics import Diverged
 

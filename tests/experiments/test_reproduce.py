@@ -22,13 +22,13 @@ from _reproduce.experiment import (
     Scale,
     Variant,
 )
-from _reproduce.locks import hold
 from _reproduce.minutes import MINUTES
 from flax import nnx
 
 from capsjax import models
 from capsjax.training import checkpoints
 from capsjax.training.checkpoints import build_model
+from capsjax.training.locks import hold
 from tests.experiments.test_report import Page
 
 SHAPES = {
@@ -272,7 +272,7 @@ def test_a_lock_is_held_by_one_process_until_it_ends(tmp_path):
     file = tmp_path / "lock"
     code = (
         "import pathlib, sys\n"
-        "from _reproduce.locks import hold\n"
+        "from capsjax.training.locks import hold\n"
         "with hold(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"

@@ -74,3 +74,16 @@ def test_bad_registrations():
 def test_unknown_names_get_the_nearest(name, suggestion):
     with pytest.raises(ValueError, match=f"did you mean '{suggestion}'.*register"):
         models.create(name, (28, 28, 1), 10, rngs=nnx.Rngs(0))
+
+
+def test_lists_are_tuples():
+    model = models.create(
+        "sabour2017_capsnet",
+        (12, 12, 1),
+        3,
+        rngs=nnx.Rngs(0),
+        kernel_size=3,
+        width=1 / 32,
+        decoder_features=[128, 160],
+    )
+    assert [layer.out_features for layer in model.decoder.layers[:2]] == [4, 5]

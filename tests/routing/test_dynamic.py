@@ -55,3 +55,10 @@ def test_bad_arguments_are_refused():
         dynamic_routing(VOTES, logits=jnp.zeros((4, 5)))
     with pytest.raises(TypeError, match="votes must be an array"):
         dynamic_routing("votes")
+
+
+def test_a_traced_update_rate_is_like_a_number():
+    votes = jax.random.normal(jax.random.key(0), (6, 4, 3))
+    expected = dynamic_routing(votes, update_rate=0.3)
+    traced = jax.jit(lambda rate: dynamic_routing(votes, update_rate=rate))(0.3)
+    np.testing.assert_allclose(traced.poses, expected.poses, rtol=1e-5, atol=1e-6)

@@ -60,3 +60,10 @@ def test_bad_votes_are_refused():
         LinearVotes([1.0], kernel)
     with pytest.raises(ValueError, match=r"\[\.\.\., I, J, D\]"):
         DenseVotes(jnp.zeros((3, 4)))
+
+
+@pytest.mark.parametrize("a", [1, 2])
+def test_an_empty_batch_gives_empty_sums(a):
+    votes = LinearVotes(jnp.ones((0, 3, a, 2)), jnp.ones((3, 2, 4, 2)))
+    assert votes.combine(jnp.ones((0, 3, 4))).shape == (0, 4, 2 * a)
+    assert votes.agreement(jnp.ones((0, 4, 2 * a))).shape == (0, 3, 4)

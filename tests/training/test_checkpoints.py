@@ -90,3 +90,13 @@ def test_damage_is_found_before_anything_is_restored(run, tmp_path):
     metadata.unlink()
     with pytest.raises(ValueError, match=r"about/metadata is missing"):
         checkpoints.read(directory, 28)
+
+
+def test_a_network_that_is_not_registered_is_named(run, monkeypatch):
+    monkeypatch.setattr(checkpoints.models, "lookup", lambda name: unknown(name))
+
+    def unknown(name):
+        raise ValueError(f"unknown model {name}: register it")
+
+    with pytest.raises(ValueError, match=r"^unknown model .*: register it$"):
+        checkpoints.read(run[0])

@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_step(npz):
         return images[places]
 
     source = feed.for_training(stored_task(npz, read), Batches(180, 40, 1), KEY, jax.devices()[:1])
-    with pytest.raises(ValueError, match="image 7 is damaged"), source.running(0, 8) as at:
+    with pytest.raises(OSError, match="image 7 is damaged"), source.running(0, 8) as at:
         at(0)
 
 

@@ -9,8 +9,9 @@ import chex
 import jax
 import numpy as np
 import pytest
+from etils import epath
 
-from capsjax.training import feed, loop, signals
+from capsjax.training import feed, loop, signals, workdir
 from tests.tiny import tiny_config
 
 ONE = jax.devices()[:1]
@@ -232,3 +233,13 @@ def test_training_in_a_thread_listens_to_no_signals():
     thread.start()
     thread.join()
     assert seen == [[]]
+
+
+def test_two_processes_do_not_train_in_one_directory(finished, tmp_path):
+    config, directory, _ = finished
+    shutil.copytree(directory, tmp_path / "run")
+    with (
+        workdir.alone(epath.Path(tmp_path / "run")),
+        pytest.raises(ValueError, match="another process is training in"),
+    ):
+        loop.train(config, tmp_path / "run", devices=ONE)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from capsjax.models import parts
-from capsjax.training import checkpoints, loop, signals
+from capsjax.training import checkpoints, loop, seeds, signals
 from capsjax.training import step as step_module
 from capsjax.training.state import split
 from tests.tiny import quick_config, tiny_config
@@ -158,6 +158,13 @@ class TestFineTuning:
         assert history.records[0]["loss"] < there.records[2]["loss"]
         still = {path for path in before if np.array_equal(before[path], after[path])}
         assert still == {path for path in before if path.startswith("convs/")}
+
+    def test_several_seeds_begin_with_it(self, quick, tmp_path, quick_run):
+        quick.init_from = str(quick_run[0])
+        quick.training.epochs, quick.seeds = 1, 2
+        results = seeds.train(quick, tmp_path / "runs", together="no", devices=ONE).results
+        quick.seed, quick.seeds = 1, 1
+        same(results[1], loop.train(quick, tmp_path / "alone", devices=ONE))
 
     def test_resuming_does_not_read_it(self, quick, tmp_path, quick_run, monkeypatch):
         donor, run = tmp_path / "donor", tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Several processes on one results folder: each takes runs that no other is at."""
+"""Work that one process at a time does, though several may be started."""
 
 import fcntl
 from collections.abc import Iterator
@@ -26,6 +26,6 @@ def hold(file: Path, *, wait: bool = True) -> Iterator[bool]:
             return
         except OSError as error:
             raise OSError(
-                f"{file} cannot be locked ({error}): choose a --workdir on a file system with locks"
+                f"{file} cannot be locked ({error}): choose a directory on a file system with locks"
             ) from error
         yield True  # closing the file lets go
