@@ -72,7 +72,22 @@ def distance(poses: Array, kernel: Array, means: Array, precision: Array) -> Arr
 def _differentiate(form: str, wrt: str, operands: _Operands) -> Array:
     """The derivative of `form` by its operand `wrt`, given all others."""
     ordered = [operands[letter] for letter in _given(form, wrt)]
+    # Under `jax.shard_map` a kernel is the same on all devices and poses are not, which is a part
+    # of their types: all are to have one.
+    varying = [_varying(x) for x in ordered]
+    missing = [frozenset().union(*varying) - axes for axes in varying]
+    ordered = [
+        lax.pcast(x, tuple(axes), to="varying") if axes else x
+        for x, axes in zip(ordered, missing, strict=True)
+    ]
     return derivative_p.bind(*ordered, form=form, wrt=wrt)
+
+
+def _varying(x: Array) -> frozenset[str]:
+    """The axes of `jax.shard_map` over which `x` differs."""
+    aval: Any = jax.typeof(x)
+    manual = getattr(aval, "manual_axis_type", None)  # JAX before 0.10 had `vma` in its place
+    return getattr(aval, "vma", frozenset()) if manual is None else manual.varying
 
 
 def _given(form: str, wrt: str) -> list[str]:
@@ -86,12 +101,19 @@ derivative_p = Primitive("capsjax_vote_derivative")
 def _abstract(*avals: Any, form: str, wrt: str) -> jax.core.ShapedArray:
     sizes: dict[str, int] = {}
     batch: tuple[int, ...] = ()
+    divided: list[Any] = []  # of each batch axis, over which explicit axes of a mesh
     for letter, aval in zip(_given(form, wrt), avals, strict=True):
         axes = _AXES[letter]
         sizes |= zip(axes, aval.shape[-len(axes) :], strict=True)
-        batch = batch or aval.shape[: -len(axes)]
+        if letter in _KERNELS:
+            continue
+        batch, specs = aval.shape[: -len(axes)], aval.sharding.spec[: -len(axes)]
+        divided = [a or b for a, b in zip(divided or specs, specs, strict=True)]
     shape = tuple(sizes[axis] for axis in _AXES[wrt])
-    return jax.core.ShapedArray(shape if wrt in _KERNELS else batch + shape, avals[0].dtype)
+    if wrt in _KERNELS:
+        batch, divided = (), []
+    spec = jax.sharding.PartitionSpec(*divided, *(None,) * len(shape))
+    return avals[0].update(shape=batch + shape, sharding=avals[0].sharding.update(spec=spec))
 
 
 # Rules of differentiation and vectorisation.

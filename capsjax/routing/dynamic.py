@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import squash
+from capsjax.routing._carry import divided_like
 from capsjax.routing._checks import check_broadcast, check_count
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import Votes, as_votes, shape_of
@@ -89,12 +90,13 @@ def dynamic_routing(
     if logits is None:
         # Uniform coupling needs no votes: their sum is one matrix product.
         sums = votes.total() * uniform
-        coupling = jnp.full((*batch, children, parents), uniform, sums.dtype)
+        coupling = jnp.full((children, parents), uniform, sums.dtype)
         logits = jnp.zeros_like(coupling)
     else:
         logits = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
         coupling = update(logits, uniform)
         sums = votes.combine(coupling)
+    logits, coupling = divided_like(sums, logits), divided_like(sums, coupling)
     state = (hold(logits), coupling, activate(sums))
     if num_iterations > 1:
         # The last iteration stands outside the loop: under stop_gradient only it is differentiated.

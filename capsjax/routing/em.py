@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from capsjax.routing._carry import divided_like
 from capsjax.routing._checks import check_broadcast, check_count
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import DenseVotes, Votes, as_votes, shape_of
@@ -130,7 +131,9 @@ def em_routing(
         check_broadcast("coupling", coupling, full, "[..., I, J]")
         # A coupling of 0 is a log of −∞ with a NaN for a gradient: the smallest number stands in.
         log_coupling = jnp.log(jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny))
-    state = (jnp.broadcast_to(log_coupling, full), maximize(log_coupling, 0))
+    parents_now = maximize(log_coupling, 0)
+    log_coupling = divided_like(parents_now[0], jnp.broadcast_to(log_coupling, full))
+    state = (log_coupling, parents_now)
     (log_coupling, (means, _, activation_logits)), _ = lax.scan(
         iterate, state, jnp.arange(1, num_iterations)
     )

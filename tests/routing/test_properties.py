@@ -1,14 +1,15 @@
 """What must hold whatever the numbers: symmetries, sums, limits, and the same result every way."""
 
-import functools
 import os
 import subprocess
 import sys
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from capsjax.routing import (
     DenseVotes,
@@ -161,7 +162,7 @@ def test_every_way_of_calling_gives_the_same(procedure):
         return jnp.sum(jnp.sin(jnp.arange(poses.size)).reshape(poses.shape) * poses)
 
     def gradient(mapped):
-        return jax.jit(jax.grad(functools.partial(loss, mapped), (0, 1)))(votes.poses, votes.kernel)
+        return jax.jit(jax.grad(partial(loss, mapped), (0, 1)))(votes.poses, votes.kernel)
 
     batched = gradient(None)
     assert_same(gradient(jax.vmap), batched, 1e-4)
@@ -211,24 +212,51 @@ def test_forward_mode_agrees_with_reverse(float64):
     assert_same(forward, reverse, 1e-10)
 
 
-def test_routing_inside_shard_map():
+def even_linear():
+    """Of a batch that two devices can share."""
     votes = random_linear()
-    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    spec = jax.sharding.PartitionSpec("data")
+    return LinearVotes(votes.poses[:4], votes.kernel)
 
-    def loss(poses, kernel):
-        total = jnp.sum(inverted(LinearVotes(poses, kernel)).poses[..., 0])
-        return jax.lax.psum(total, "data")
 
+def kernel_gradient(procedure, poses, kernel):
+    def loss(kernel):
+        return jnp.sum(jnp.sin(procedure(LinearVotes(poses, kernel)).poses))
+
+    return jax.grad(loss)(kernel)
+
+
+on_two_devices = pytest.mark.parametrize(
+    "procedure", [dynamic, pytest.param(em, marks=pytest.mark.slow), inverted]
+)
+
+
+@on_two_devices
+def test_routing_inside_shard_map(procedure):
+    votes = even_linear()
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    # The kernel is one for all devices, and so its gradient is summed over them.
     mapped = jax.shard_map(
-        jax.grad(loss, 1),
+        partial(kernel_gradient, procedure),
         mesh=mesh,
-        in_specs=(spec, jax.sharding.PartitionSpec()),
-        out_specs=jax.sharding.PartitionSpec(),
-        check_vma=False,
+        in_specs=(PartitionSpec("data"), PartitionSpec()),
+        out_specs=PartitionSpec(),
     )
-    expected = jax.grad(lambda k: jnp.sum(inverted(LinearVotes(votes.poses, k)).poses[..., 0]))
-    assert_same(mapped(votes.poses, votes.kernel), expected(votes.kernel), 1e-4)
+    expected = kernel_gradient(procedure, votes.poses, votes.kernel)
+    assert_same(jax.jit(mapped)(votes.poses, votes.kernel), expected, 1e-4)
+
+
+@on_two_devices
+def test_routing_on_explicit_axes(procedure):
+    votes = even_linear()
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        poses = jax.device_put(votes.poses, NamedSharding(mesh, PartitionSpec("data")))
+        routed = jax.jit(procedure)(LinearVotes(poses, votes.kernel))
+        assert jax.typeof(routed.poses).sharding.spec[0] == "data"
+        gradient = jax.jit(partial(kernel_gradient, procedure))(poses, votes.kernel)
+    assert_same(jax.device_get(routed), procedure(votes), 1e-4)
+    expected = kernel_gradient(procedure, votes.poses, votes.kernel)
+    assert_same(jax.device_get(gradient), expected, 1e-4)
 
 
 def test_attention_over_output_channels():
