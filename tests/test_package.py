@@ -16,6 +16,7 @@ PACKAGE = ROOT / "capsjax"
 
 # What each room may import of the others (docs/architecture.md).
 MAY_IMPORT = {
+    "_lazy": set(),
     "_nearest": set(),
     "_version": set(),
     "functional": set(),
@@ -23,8 +24,9 @@ MAY_IMPORT = {
     "routing": {"functional"},
     "layers": {"functional", "routing"},
     "models": {"_nearest", "functional", "routing", "layers"},
-    "data": {"_nearest", "functional"},
+    "data": {"_lazy", "_nearest", "functional"},
     "training": {
+        "_lazy",
         "_nearest",
         "_version",
         "functional",
@@ -34,7 +36,16 @@ MAY_IMPORT = {
         "models",
         "data",
     },
-    "analysis": {"_nearest", "functional", "losses", "routing", "layers", "models", "data"},
+    "analysis": {
+        "_lazy",
+        "_nearest",
+        "functional",
+        "losses",
+        "routing",
+        "layers",
+        "models",
+        "data",
+    },
 }
 
 
@@ -83,6 +94,15 @@ def test_import_is_light():
         [sys.executable, "-c", program], text=True, capture_output=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_modules_are_there_without_an_import_of_their_own():
+    names = "capsjax.training.config", "capsjax.data.tasks.create", "capsjax.analysis.entropy"
+    program = f"import capsjax; print({', '.join(names)})"
+    subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    for room in (capsjax.training, capsjax.data, capsjax.analysis):
+        with pytest.raises(AttributeError, match="no attribute 'looop'"):
+            _ = room.looop
 
 
 def test_unknown_attribute():

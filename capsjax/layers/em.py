@@ -1,13 +1,13 @@
 """What EM routing learns, and its class capsules."""
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from capsjax.layers.bound import bound
 from capsjax.layers.transforms import kernel_shape, linear_votes, unit_votes
 from capsjax.routing import (
     Routed,
@@ -42,21 +42,22 @@ class EMRouting(nnx.Module):
         inverse_temperature: float = 0.01,
         normalize: Callable[[jax.Array], jax.Array] = softmax_over_parents,
     ):
-        def schedule(iteration: jax.Array | int) -> jax.Array:
-            return inverse_temperature / 0.01 * published_inverse_temperature(iteration)
-
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
         self.beta_activate = nnx.Param(jnp.zeros(num_parents, jnp.float32))
-        self.procedure = partial(
+        self.procedure = bound(
             em_routing,
             num_iterations=num_iterations,
-            inverse_temperature=schedule,
+            inverse_temperature=bound(_scaled_temperature, inverse_temperature / 0.01),
             normalize=normalize,
         )
 
     def __call__(self, votes: Votes | Array, activations: Float[Array, "*batch I"]) -> Routed:
         """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
         return self.procedure(votes, activations, self.beta_use[...], self.beta_activate[...])
+
+
+def _scaled_temperature(factor: float, iteration: jax.Array | int) -> jax.Array:
+    return factor * published_inverse_temperature(iteration)
 
 
 class EMClassCapsules(nnx.Module):

@@ -5,13 +5,13 @@ loss, is one of the training (`capsjax.training.objective`).
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from capsjax.functional import safe_norm, squash
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.layers.bound import bound
 from capsjax.models.inputs import Inputs, Normalization
 from capsjax.models.interface import Network, Output
 from capsjax.models.reconstruction import reconstruct
@@ -90,7 +90,7 @@ class CapsNet(nnx.Module):
         primary_channels = scaled(config.primary_channels, config.width)
         activation = squash if config.squash else _identity
         routing = (
-            partial(dynamic_routing, num_iterations=config.num_iterations)
+            bound(dynamic_routing, num_iterations=config.num_iterations)
             if config.routing == "dynamic"
             else uniform_routing
         )
@@ -113,7 +113,7 @@ class CapsNet(nnx.Module):
             num_classes,
             config.class_pose,
             shared=config.shared_transform,
-            routing=partial(routing, activation=activation),
+            routing=bound(routing, activation=activation),
             use_bias=config.routing_bias,
             kernel_init=nnx.initializers.truncated_normal(0.1),  # as in the released code
             rngs=rngs,

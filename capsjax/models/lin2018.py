@@ -7,13 +7,13 @@ between the image and the classes.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from capsjax.functional import safe_norm, to_unit
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.layers.bound import bound
 from capsjax.models.convnets import ConvNet, ConvNetConfig
 from capsjax.models.interface import Network, Output, check_images
 from capsjax.models.sizes import after_convolutions, check_positive, scaled
@@ -84,7 +84,7 @@ class DeepCapsNet(nnx.Module):
         height, width = after_convolutions(input_shape, [(k, 1), (k, 2)])
         features = scaled(config.features, config.width)
         primary_channels = scaled(config.primary_channels, config.width)
-        routing = partial(
+        routing = bound(
             dynamic_routing, num_iterations=config.num_iterations, update_rate=config.update_rate
         )
         self.input_shape = input_shape

@@ -1,13 +1,13 @@
 """The dynamic routing baselines of Tsai et al. 2020."""
 
 from dataclasses import dataclass
-from functools import partial
 
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
 from capsjax.models.grids import Window, grids
 from capsjax.models.inputs import Inputs, Normalization
@@ -89,7 +89,7 @@ class DynamicCapsNet(nnx.Module):
             ],
         )
         channels, pose_size = scaled(config.channels, config.width), config.primary_pose
-        routing = partial(dynamic_routing, num_iterations=config.num_iterations)
+        routing = bound(dynamic_routing, num_iterations=config.num_iterations)
         self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from capsjax.layers import (
     conv2d,
     unit_votes,
 )
+from capsjax.layers.bound import bound
 from capsjax.models.grids import Window, grids
 from capsjax.models.inputs import Inputs, Normalization
 from capsjax.models.interface import Network, Output
@@ -125,7 +125,7 @@ class EMCapsNet(nnx.Module):
             normalize = (
                 softmax_over_parents
                 if config.normalize_over == "position"
-                else partial(softmax_over_windows, grid=grid, window=3, stride=strides)
+                else bound(softmax_over_windows, grid=grid, window=3, stride=strides)
             )
             routing = EMRouting(channels, normalize=normalize, **em)
             conv_caps.append(

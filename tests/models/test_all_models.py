@@ -117,6 +117,21 @@ def check_step(model, dtype):
         assert np.any(grad), f"no gradient reaches {jax.tree_util.keystr(path)}"
 
 
+def graphdef(name):
+    def create():
+        return models.create(name, models.lookup(name).input_shape, 10, rngs=nnx.Rngs(0))
+
+    return nnx.graphdef(nnx.eval_shape(create))
+
+
+@pytest.mark.parametrize("name", {models.lookup(n).model: n for n in models.names()}.values())
+def test_equal_networks_have_equal_graphdefs(name):
+    """Else nnx.jit would compile each anew."""
+    one, other = graphdef(name), graphdef(name)
+    assert one == other
+    assert hash(one) == hash(other)
+
+
 @pytest.mark.parametrize(("name", "dtype"), [*names_and_types()])
 def test_forward_and_one_step(name, dtype):
     check_step(small(name), dtype)
