@@ -252,7 +252,7 @@ def _draw_curves(
 
 
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:
-    columns = min(panels, 4)
+    columns = panels if panels <= 4 else 3
     rows = -(-panels // columns)
     figure = Figure(figsize=(4.6 * columns, 3.5 * rows), layout="constrained")
     every = list(figure.subplots(rows, columns, squeeze=False).flat)
