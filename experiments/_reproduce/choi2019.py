@@ -104,6 +104,7 @@ TABLE_1 = Experiment(
             },
             tolerance=0.5,
         ),
+        Column("training_seconds", "Training, seconds", digits=0),
     ),
     claims=(
         Claim("AR CapsNet is more robust", "accuracy", "affNIST", "CapsNet, affNIST"),
@@ -136,7 +137,8 @@ TABLE_1 = Experiment(
     notes="MNIST+ is translated by 0.1, 3 px; affNIST's training images by up to 6 px on a canvas "
     "of 40, its validation set is affine. CapsNet is that of Sabour et al. with its own recipe "
     "and this paper's epochs; its network for CIFAR-10 (11.74M) is not described and not here. "
-    "Times are in the records of the runs.",
+    "Training on MNIST took 37.2 s an epoch in the paper, CapsNet 199.5 s (×0.19), on CIFAR-10 "
+    "×0.35; at small scale the two networks are not of the same width.",
 )
 
 TABLE_2 = Experiment(

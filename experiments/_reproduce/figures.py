@@ -146,7 +146,7 @@ def histograms(counts: Sequence[str], edges: str) -> Drawing:
                 if found:
                     total = np.sum([series[name] for series in found], axis=0)
                     axes.stairs(total, found[0][edges], fill=True, alpha=0.5, label=variant)
-            axes.set_title(name, fontsize=9)
+            axes.set_title(name.removesuffix(" counts"), fontsize=9)
             _finish(axes, "cosine", "images")
         return figure
 
