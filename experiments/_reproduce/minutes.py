@@ -31,11 +31,17 @@ SMOKE = {
 }
 SMALL = {
     "sabour2017/mnist": 6,
+    "sabour2017/perturbation": 0.3,
     "lin2018/figure2": 25,
     "lin2018/figure3": 20,
     "choi2019/table3": 11,
+    "choi2019/figure3": 0.4,
+    "choi2019/figure4": 3.8,
     "tsai2020/figure4": 40,
     "gu2021/table1": 69,
+    "gu2021/table2": 81,
+    "gu2021/table4": 63,
     "gu2021/table5": 8,
+    "gu2021/figure4": 0.8,
 }
 MINUTES = {"smoke": SMOKE, "small": SMALL, "full": {}}
