@@ -28,6 +28,7 @@ def test_rows_compare_the_textbook_with_the_library(monkeypatch):
         assert record[kind]["capsjax_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_a_step_of_a_network_is_measured(tmp_path, capsys):
     models.register("tiny_capsnet", models.CapsNet, TINY)
     output = tmp_path / "out.json"

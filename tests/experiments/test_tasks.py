@@ -28,7 +28,7 @@ def config(npz):
 
 
 # The others differ in how images are generated, which tests/data/test_tasks.py tests.
-QUICK = ("affnist_generated", "multimnist", "diverse_multimnist")
+QUICK = ("affnist_generated", "multimnist")
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     assert "training.epochs: 500 → 2" in refused.stderr
 
 
+@pytest.mark.slow
 def test_plain_lines_where_there_is_no_terminal(tmp_path):
     started = time.monotonic()
     done = run("--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY)

@@ -144,6 +144,7 @@ def test_em_scores_are_activations():
     chex.assert_shape(output.routed["conv_caps1"].coupling, (4, 3, 3, 18, 2))
 
 
+@pytest.mark.slow
 def test_votes_class_and_block_size_of_the_model():
     x = images()
     forward = nnx.jit(lambda model, x: model(x).scores)

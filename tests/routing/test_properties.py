@@ -225,12 +225,7 @@ def kernel_gradient(procedure, poses, kernel):
     return jax.grad(loss)(kernel)
 
 
-on_two_devices = pytest.mark.parametrize(
-    "procedure", [dynamic, pytest.param(em, marks=pytest.mark.slow), inverted]
-)
-
-
-@on_two_devices
+@pytest.mark.parametrize("procedure", [dynamic, inverted, pytest.param(em, marks=pytest.mark.slow)])
 def test_routing_inside_shard_map(procedure):
     votes = even_linear()
     mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
@@ -245,7 +240,9 @@ def test_routing_inside_shard_map(procedure):
     assert_same(jax.jit(mapped)(votes.poses, votes.kernel), expected, 1e-4)
 
 
-@on_two_devices
+@pytest.mark.parametrize(
+    "procedure", [inverted, *(pytest.param(f, marks=pytest.mark.slow) for f in (dynamic, em))]
+)
 def test_routing_on_explicit_axes(procedure):
     votes = even_linear()
     mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))

@@ -5,9 +5,8 @@ import pytest
 from tests.training import killing
 
 
-@pytest.mark.parametrize(
-    ("kills", "epochs"), [(2, 6), pytest.param(30, 200, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kills", "epochs"), [(2, 6), (30, 200)])
 def test_killed_runs_end_in_the_bits_of_the_uninterrupted(npz, tmp_path, kills, epochs):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     seconds = killing.uninterrupted(npz, whole, epochs)
