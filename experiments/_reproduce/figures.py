@@ -159,11 +159,14 @@ def sheets(comparison: Comparison) -> Figure:
     if not pictures:
         return _nothing()
     sheets = [(title, _sheet(array), len(array)) for title, array in pictures]
-    figure = Figure(figsize=(4.2 * len(sheets), 0.36 * sheets[0][2] + 0.8), layout="constrained")
+    size = (4.2 * len(sheets), 0.36 * sheets[0][2] + 0.8)
+    # Hundreds of small pictures: at a third of the pixels they are as clear.
+    figure = Figure(figsize=size, dpi=90, layout="constrained")
     for axes, (title, sheet, rows) in zip(
         figure.subplots(1, len(sheets), squeeze=False)[0], sheets, strict=True
     ):
-        axes.imshow(sheet, cmap="gray", vmin=0, vmax=255)
+        # In an SVG the pictures' own pixels, not enlarged ones.
+        axes.imshow(sheet, cmap="gray", vmin=0, vmax=255, interpolation="none")
         axes.set_title(title, fontsize=8)
         height = sheet.shape[0] / rows
         axes.set_yticks((np.arange(rows) + 0.5) * height, range(1, rows + 1), fontsize=6)
@@ -254,7 +257,7 @@ def _draw_curves(
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:
     columns = panels if panels <= 4 else 3
     rows = -(-panels // columns)
-    figure = Figure(figsize=(4.6 * columns, 3.5 * rows), layout="constrained")
+    figure = Figure(figsize=(4.6 * columns, 3.5 * rows), dpi=150, layout="constrained")
     every = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in every[panels:]:
         axes.set_visible(False)

@@ -89,4 +89,4 @@ def draw(comparison: Comparison, file: Path | BinaryIO, kind: str) -> None:
     metadata = {"Date": None} if kind == "svg" else None
     with matplotlib.rc_context({"svg.hashsalt": "capsjax", "font.size": 9}):
         figure = comparison.experiment.figure(comparison)
-        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+        figure.savefig(file, format=kind, metadata=metadata)
