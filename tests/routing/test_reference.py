@@ -21,7 +21,7 @@ from tests.routing import reference
 
 # Every size is a new compilation, which takes far longer than the arithmetic.
 few = settings(
-    max_examples=4,
+    max_examples=6,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
