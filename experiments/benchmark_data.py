@@ -115,12 +115,17 @@ def on_device(task: "Task", batch_size: int, examples: "EvaluationSet | None") -
     import jax.numpy as jnp
 
     if examples is None:
-        arrays = jax.device_put(task.train)
-        sample = jax.jit(task.sample, static_argnums=2)
-        return partial(sample, jax.random.key(0), arrays, batch_size)
-    arrays = jax.device_put(examples.arrays)
-    make = jax.jit(jax.vmap(examples.example, in_axes=(None, 0)))
-    return partial(make, arrays, jnp.arange(batch_size))
+        sample = jax.jit(task.sample, static_argnums=3)
+        return partial(sample, jax.random.key(0), *jax.device_put(task.train), batch_size)
+    images, labels = jax.device_put(examples.source)
+
+    @jax.jit
+    @jax.vmap
+    def make(number):
+        chosen = examples.numbered.choose(labels, number)
+        return examples.numbered.make(number, images[chosen], labels[chosen])
+
+    return partial(make, jnp.arange(batch_size))
 
 
 def on_host(task: "Task", batch_size: int, examples: "EvaluationSet | None") -> Callable[[], Any]:
@@ -133,11 +138,14 @@ def on_host(task: "Task", batch_size: int, examples: "EvaluationSet | None") -> 
     import numpy as np
     from scipy import ndimage
 
-    source = task.train if examples is None else examples.arrays
+    source = task.train if examples is None else examples.source
     recipe = task.recipe if examples is None else examples.recipe
     keys = jax.random.split(jax.random.key(0), batch_size)
-    draw = jax.jit(jax.vmap(recipe.draw, in_axes=(0, None, 0)))
-    drawn = jax.tree.map(np.asarray, draw(keys, jax.device_put(source), jnp.arange(batch_size)))
+    places = jnp.arange(batch_size)
+    choose = jax.jit(jax.vmap(recipe.choose, in_axes=(0, None, 0)))
+    chosen = np.asarray(choose(keys, source.labels, places))
+    draw = jax.jit(jax.vmap(recipe.draw))
+    drawn = jax.tree.map(np.asarray, draw(keys, places, source.images[chosen]))
     rows, columns, _ = recipe.image_shape(source.images.shape[1:])
 
     def padded(place: int) -> np.ndarray:
@@ -157,18 +165,18 @@ def on_host(task: "Task", batch_size: int, examples: "EvaluationSet | None") -> 
         inverse = np.linalg.inv(matrix)
         centre = np.array([(rows - 1) / 2, (columns - 1) / 2])
         offset = centre - inverse @ (centre + drawn.affine.translation[i])
-        canvas = padded(drawn.source[i])
+        canvas = padded(chosen[i, 0])
         return ndimage.affine_transform(canvas, inverse, offset, order=1, mode="grid-constant")
 
     def batch() -> np.ndarray:
         if hasattr(drawn, "affine"):
             return np.stack([transformed(i) for i in range(batch_size)])
-        if hasattr(drawn, "sources"):
-            pairs = zip(drawn.sources, drawn.offsets, drawn.present, strict=True)
+        if hasattr(drawn, "present"):
+            pairs = zip(chosen, drawn.offsets, drawn.present, strict=True)
             return np.stack(
                 [np.minimum(moved(s[0], o[0]) + moved(s[1], o[1]) * p[1], 1) for s, o, p in pairs]
             )
-        return np.stack([moved(s, o) for s, o in zip(drawn.source, drawn.offset, strict=True)])
+        return np.stack([moved(s, o) for s, o in zip(chosen[:, 0], drawn.offset, strict=True)])
 
     return batch
 
@@ -177,16 +185,19 @@ def step_time(task: "Task", batch_size: int) -> float:
     """Seconds of a training step of the paper's CapsNet on one device, drawing included."""
     import jax
     import numpy as np
-    from _benchmark.setup import training
 
     from capsjax.training import config as configs
     from capsjax.training.parallel import on_devices, replicate
+    from capsjax.training.setup import build
+    from capsjax.training.step import DeviceSource
 
     devices = jax.devices()[:1]
     config = configs.default("sabour2017_capsnet", "mnist")
-    setup = training(config, task, batch_size=batch_size, devices=devices)
-    run = on_devices(setup.run_steps, devices, 4)
-    arguments = replicate((setup.state, task.train, jax.random.key(0)), devices)
+    config.training.batch_size = batch_size
+    setup = build(config, task, devices)
+    run = on_devices(setup.run_steps, devices, (None, None, None, None))
+    source = DeviceSource(task.train.labels, task.train.images, np.int32(0))
+    arguments = replicate((setup.init_state(0), source, jax.random.key(0)), devices)
     return best(lambda: run(*arguments, np.int32(1)), 3)
 
 

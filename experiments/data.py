@@ -120,9 +120,9 @@ def _parse(key: str, text: str, kind: type) -> Any:
 
 def training_set(task: "Task") -> "EvaluationSet":
     """One training example of every source image."""
-    from capsjax.data.tasks import EvaluationSet
+    from capsjax.data.tasks import fixed_set
 
-    return EvaluationSet(task.train, task.recipe, len(task.train.labels))
+    return fixed_set(task.train, task.recipe)
 
 
 def sheet(task: "Task", examples: "EvaluationSet") -> "Image.Image":

@@ -26,9 +26,9 @@ from rich.table import Table
 if TYPE_CHECKING:
     import numpy as np
 
+    from capsjax.evaluation.scoring import EvaluationData
+    from capsjax.evaluation.summaries import MultiLabelSummary, Summary
     from capsjax.training.checkpoints import Checkpoint
-    from capsjax.training.evaluation import MultiLabelSummary, Summary
-    from capsjax.training.scoring import EvaluationData
 
 # A wider confusion matrix fits no terminal; the JSON file has it anyway.
 MAX_PRINTED_CLASSES = 20
@@ -61,14 +61,17 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
-    from capsjax.training import checkpoints, compilation, ensembles, evaluation, storage
+    from capsjax import _files
+    from capsjax.evaluation import ensemble, scoring, summaries
+    from capsjax.training import checkpoints
     from capsjax.training.display import console
-    from capsjax.training.state import split
+    from capsjax.training.setup import cache_programs
 
-    compilation.cache_on_disk()
+    cache_programs()
     terminal = console()
     members = [checkpoints.read(path, args.which) for path in args.checkpoint]
-    checkpoint = ensembles.join(members)
+    model = ensemble.join([m.model for m in members], [m.config for m in members])
+    checkpoint = members[0]._replace(model=model)
     data, scores = score(checkpoint, args, terminal)
     labels = data.examples.labels()
     for path, member in zip(args.checkpoint, members, strict=True):
@@ -78,17 +81,17 @@ def main(args: argparse.Namespace) -> None:
     terminal.print(f"on {len(labels):,} images: {data.name}, split {data.split}.", markup=False)
     summary: MultiLabelSummary | Summary
     if data.multi_label:
-        logits = evaluation.gives_logits(*split(checkpoint.model), data.image_shape)
-        summary = evaluation.summarize_multi_label(data.rule, scores, labels, logits=logits)
+        logits = scoring.gives_logits(model, data.image_shape)
+        summary = summaries.summarize_multi_label(data.rule, scores, labels, logits=logits)
         terminal.print(_per_present_class(summary, data.class_names))
         results = multi_label_to_json(summary, data.class_names)
     else:
-        summary = evaluation.summarize(scores, labels.argmax(-1))
+        summary = summaries.summarize(scores, labels.argmax(-1))
         terminal.print(_per_class(summary, data.class_names))
         terminal.print(_confusion(summary, data.class_names))
         results = to_json(summary, data.class_names)
     kind = "evaluation" if len(members) == 1 else f"ensemble_of_{len(members)}"
-    file = args.output or storage.place(args.checkpoint[0]) / default_file_name(data, kind)
+    file = args.output or _files.absolute(args.checkpoint[0]) / default_file_name(data, kind)
     file.parent.mkdir(parents=True, exist_ok=True)
     report = about(members, data) | results | {"versions": versions()}
     file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
@@ -106,7 +109,7 @@ def score(
     import jax
     from rich.progress import Progress
 
-    from capsjax.training import scoring
+    from capsjax.evaluation import scoring
 
     data = scoring.evaluation_data(
         checkpoint.config,
@@ -115,12 +118,13 @@ def score(
         args.data_dir,
         device_budget_mb=args.device_budget_mb,
     )
+    scoring.check_fits(checkpoint.config, data)
     devices = jax.local_devices()
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("evaluating", total=len(data.examples))
         scores = scoring.score(
-            checkpoint,
-            data,
+            checkpoint.model,
+            data.examples,
             batch_size=128 * len(devices) if args.batch_size is None else args.batch_size,
             devices=devices,
             progress=lambda done: bar.update(task, completed=done),

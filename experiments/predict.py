@@ -57,10 +57,12 @@ def main(args: argparse.Namespace) -> None:
     from flax import nnx
 
     from capsjax.data import read_image
-    from capsjax.training import checkpoints, compilation, export
+    from capsjax.evaluation import export
+    from capsjax.training import checkpoints
     from capsjax.training.display import console
+    from capsjax.training.setup import cache_programs
 
-    compilation.cache_on_disk()
+    cache_programs()
     terminal = console()
     checkpoint = checkpoints.read(args.checkpoint, args.which)
     task = checkpoint.config.task

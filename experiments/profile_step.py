@@ -33,18 +33,21 @@ def main(args: argparse.Namespace) -> None:
     import jax.numpy as jnp
     import numpy as np
     from _benchmark.measure import provenance
-    from _benchmark.setup import training
     from flax import nnx
 
     from capsjax.data import tasks
+    from capsjax.training.checkpoints import build_model
     from capsjax.training.parallel import on_devices, replicate
+    from capsjax.training.setup import build
+    from capsjax.training.step import DeviceSource
 
     config = runpy.run_path(args.config)["get_config"]()
     batch_size = args.batch_size or config.training.batch_size
+    config.training.batch_size = batch_size
     task = tasks.create(**config.data, data_dir=args.data_dir)
     devices = jax.devices()[:1]
-    setup = training(config, task, batch_size=batch_size, devices=devices)
-    model, optimizer, state = setup.model, setup.optimizer, setup.state
+    setup = build(config, task, devices)
+    model, optimizer, state = build_model(setup.config), setup.optimizer, setup.init_state(0)
 
     def best(run) -> float:
         """Seconds of the fastest of `repeats` calls, after one that compiles."""
@@ -80,9 +83,12 @@ def main(args: argparse.Namespace) -> None:
     poses = model.classes(children).poses
     mask = jax.nn.one_hot(jnp.arange(batch_size) % task.num_classes, task.num_classes)
 
-    dispatch = on_devices(setup.run_steps, devices, 4)
-    arguments = replicate((state, task.train, jax.random.key(0)), devices)
-    sample = partial(jax.jit(task.sample, static_argnums=2), key, arguments[1], batch_size)
+    dispatch = on_devices(setup.run_steps, devices, (None, None, None, None))
+    source = DeviceSource(task.train.labels, task.train.images, np.int32(0))
+    arguments = replicate((state, source, key), devices)
+    sample = partial(
+        jax.jit(task.sample, static_argnums=3), key, source.images, source.labels, batch_size
+    )
     grads = jax.tree.map(jnp.ones_like, state.params)
 
     parts = {

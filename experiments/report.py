@@ -94,10 +94,12 @@ def of_run(args: argparse.Namespace) -> None:
     from _report.results import Results
 
     from capsjax.data import Dataset, tasks
-    from capsjax.training import checkpoints, compilation, evaluation
+    from capsjax.evaluation import summaries
+    from capsjax.training import checkpoints
     from capsjax.training.display import console
+    from capsjax.training.setup import cache_programs
 
-    compilation.cache_on_disk()
+    cache_programs()
     terminal = console()
     checkpoint = checkpoints.read(args.run, args.which)
     # The checkpoint's own history ends where it was saved; the run may have gone on.
@@ -112,7 +114,7 @@ def of_run(args: argparse.Namespace) -> None:
     labels = rendered.labels.argmax(-1).astype("int32")
     dataset = Dataset(rendered.images, labels, data.class_names, data.name, data.split)
     results = Results(
-        checkpoint, history, dataset, scores, evaluation.summarize(scores, dataset.labels)
+        checkpoint, history, dataset, scores, summaries.summarize(scores, dataset.labels)
     )
     train = train_command(checkpoint.config, args.run)
     commands = [

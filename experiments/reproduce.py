@@ -116,7 +116,7 @@ def _run(
     from _reproduce import results, tables
     from _reproduce.runs import run
 
-    from capsjax.training import signals
+    from capsjax.training import process
     from capsjax.training.display import console
 
     terminal = console()
@@ -133,7 +133,7 @@ def _run(
                 terminal.print("waiting for the process that was at it", markup=False)
             try:
                 record = run(where, name, experiment, variant, number, wait=wait)
-            except signals.Interrupted as stop:
+            except process.Interrupted as stop:
                 print(f"{stop}. The same command goes on from there.")
                 sys.exit(128 + stop.signum)
             if record is None:

@@ -1,10 +1,10 @@
-"""Trains a network; run again with the same arguments, it goes on where it stopped.
+"""Trains a network; run again with the same arguments, it resumes.
 
   python experiments/train.py --config=configs/sabour2017_mnist.py --workdir=runs/mnist
   python experiments/train.py --config=configs/digits.py --workdir=runs/digits \\
       --config.training.epochs=3 --config.model.width=0.125
 
-Any value of the config can be set like that; an unknown one is an error. The work directory gets
+Any value of the config can be set this way; an unknown key is an error. The work directory gets
 config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits.
 
 --config.seeds=5 trains seed, seed + 1, … in one call, each in its own WORKDIR/seed_N.
@@ -51,7 +51,7 @@ COORDINATOR_ADDRESS = flags.DEFINE_string(
 NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "With it: how many there are.")
 PROCESS_ID = flags.DEFINE_integer("process_id", None, "With it: which this is, from 0.")
 STALL_SECONDS = flags.DEFINE_float(
-    "stall_seconds", 600.0, "End with an error when nothing happens for so long; 0: never."
+    "stall_seconds", 600.0, "End with an error when nothing happens for this long; 0: never."
 )
 SNAPSHOT_EVERY = flags.DEFINE_integer(
     "snapshot_every",
@@ -65,14 +65,12 @@ PROFILE = flags.DEFINE_string(
 MEMORY_PROFILE = flags.DEFINE_integer(
     "memory_profile",
     None,
-    "After so many steps, what is on the devices: WORKDIR/memory.prof, for pprof.",
+    "After this many steps, what is on the devices: WORKDIR/memory.prof, for pprof.",
 )
-SEEDS_TOGETHER = flags.DEFINE_enum(
-    "seeds_together",
-    "auto",
-    ["auto", "yes", "no"],
-    "With --config.seeds=N: all in one program (yes), one after another (no), or together where "
-    "the device's memory is known and suffices. The results are the same but for rounding.",
+HEARTBEAT_SECONDS = flags.DEFINE_float(
+    "heartbeat_seconds",
+    60.0,
+    "Of several hosts one that is silent for this long is taken for dead, and the others end.",
 )
 
 
@@ -81,29 +79,28 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
     # After the flags are read: JAX takes seconds to import, --help should not.
-    from capsjax.training import compilation, hosts, loop, seeds, signals
+    from capsjax.training import loop, parallel, process, seeds, setup
 
     address = (COORDINATOR_ADDRESS.value, NUM_PROCESSES.value, PROCESS_ID.value)
-    compilation.cache_on_disk()
+    setup.cache_programs()
     try:
         if DISTRIBUTED.value or address != (None, None, None):
-            hosts.start(*address)
+            parallel.connect(*address, heartbeat_seconds=HEARTBEAT_SECONDS.value)
         options = {
             "data_dir": DATA_DIR.value,
             "device_budget_mb": DEVICE_BUDGET_MB.value,
-            "stall_seconds": STALL_SECONDS.value,
-            "snapshot_every": SNAPSHOT_EVERY.value,
-            "profile": _start_stop(PROFILE.value),
-            "memory_profile": MEMORY_PROFILE.value,
+            "monitoring": loop.Monitoring(
+                stall_seconds=STALL_SECONDS.value,
+                snapshot_every=SNAPSHOT_EVERY.value,
+                profile=_start_stop(PROFILE.value),
+                memory_profile=MEMORY_PROFILE.value,
+            ),
         }
-        if CONFIG.value.seeds == 1:
-            loop.train(CONFIG.value, WORKDIR.value, **options)
-        else:
-            together = SEEDS_TOGETHER.value
-            seeds.train(CONFIG.value, WORKDIR.value, together=together, **options)
-    except signals.Interrupted as stop:
-        if hosts.is_first():
-            print(f"{stop}. The same command goes on from there.")
+        train = loop.train if CONFIG.value.seeds == 1 else seeds.train_seeds
+        train(CONFIG.value, WORKDIR.value, **options)
+    except process.Interrupted as stop:
+        if parallel.is_first_host():
+            print(f"{stop}. The same command resumes from there.")
         sys.exit(128 + stop.signum)
     except (ValueError, OSError, ArithmeticError) as error:
         sys.exit(f"error: {error}")

@@ -6,7 +6,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Num
 
-from capsjax.analysis.batches import in_batches, outline
+from capsjax.evaluation.batches import in_batches, outline
 from capsjax.routing.diagnostics import coupling_entropy
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Num
 from scipy.spatial import cKDTree
 
 from capsjax._nearest import nearest
-from capsjax.analysis.batches import in_batches, outline
+from capsjax.evaluation.batches import in_batches, outline
 
 # Where the paper looks: the capsules after the first routing ("Cap1"), and the dense layer in
 # their place ("Linear1").

@@ -9,8 +9,8 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from capsjax.analysis.batches import check_labels, in_batches, outline
 from capsjax.analysis.transformations import Motion, motions, move
+from capsjax.evaluation.batches import check_labels, in_batches, outline
 
 # Three times affNIST's ranges of rotation and shear, twice that of scale and gu2021's 8 pixels.
 AMOUNTS: dict[str, Float[np.ndarray, "13"]] = {

@@ -22,8 +22,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Num
 
 from capsjax._nearest import nearest
-from capsjax.analysis.batches import check_labels, in_batches, outline
 from capsjax.data.affine import affine_matrix, transform
+from capsjax.evaluation.batches import check_labels, in_batches, outline
 
 
 class Motion(NamedTuple):

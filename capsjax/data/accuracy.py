@@ -1,4 +1,4 @@
-"""When an answer is right: rules from scores to the set of classes that they name."""
+"""When an answer is correct: rules from scores to the set of predicted classes."""
 
 import math
 from typing import Protocol
@@ -47,7 +47,7 @@ def above(threshold: float) -> Rule:
     return rule
 
 
-def right(
+def is_correct(
     rule: Rule,
     scores: Float[Array, "classes"],
     label: Float[Array, "classes"],

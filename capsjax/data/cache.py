@@ -16,35 +16,31 @@ from pathlib import Path
 
 import numpy as np
 
+from capsjax._cache import cache_dir
 from capsjax.data.dataset import Examples
-from capsjax.data.stored import Stored
+from capsjax.data.lazy_images import LazyImages
 
 # Part of every fingerprint: raise it when the layout of entries or the decoding changes.
 VERSION = 1
 
 
-def cache_dir() -> Path:
-    """CAPSJAX_CACHE_DIR, by default ~/.cache/capsjax."""
-    return Path(os.environ.get("CAPSJAX_CACHE_DIR") or "~/.cache/capsjax").expanduser()
-
-
 def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Examples:
     """What `build()` returns, from the cache if it holds it and into the cache if not.
 
-    Trouble with the cache itself (a damaged entry, a directory that cannot be written) is
-    warned about and never fails the load.
+    A damaged entry, or a directory that cannot be written, gives a warning and never fails the
+    load.
 
     Args:
-      key: what is cached and where it lies; one key has one entry.
+      key: what is cached and where it was read; one key has one entry.
       fingerprint: the state of the source; an entry with another one is out of date.
-      build: makes the examples; `Stored` images stay where they are.
+      build: makes the examples; `LazyImages` images stay where they are.
     """
     fingerprint = f"{VERSION}; {fingerprint}"
     path = cache_dir() / "datasets" / _file_name(key)
     examples = _read(path, fingerprint)
     if examples is None:
         examples = build()
-        if not isinstance(examples.images, Stored):
+        if not isinstance(examples.images, LazyImages):
             _write(path, fingerprint, examples, examples.images)
     return examples
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int32
 
-from capsjax.data.stored import Images, Stored
+from capsjax.data.lazy_images import Images, LazyImages
 
 
 class Examples(NamedTuple):
@@ -20,7 +20,7 @@ class Dataset(NamedTuple):
     """One split of an image classification set.
 
     Attributes:
-      images: uint8 [N, H, W, C]; an array, or `Stored` if they were too many for it.
+      images: uint8 [N, H, W, C]; an array, or `LazyImages` if they were too many for it.
       labels: int32 [N], each in [0, num_classes).
       class_names: one name per class.
       name: the name it was asked for by, such as "mnist" or "folder:PATH".
@@ -39,7 +39,7 @@ class Dataset(NamedTuple):
 
 
 def checked(
-    images: np.ndarray | Stored, labels: np.ndarray, class_names: tuple[str, ...], where: str
+    images: np.ndarray | LazyImages, labels: np.ndarray, class_names: tuple[str, ...], where: str
 ) -> Examples:
     """`images` and `labels` as `Examples`, or a ValueError that says what is wrong with them.
 

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Int, UInt8
 
 from capsjax.data.dataset import Examples, checked
+from capsjax.data.lazy_images import LazyImages
 from capsjax.data.progress import track
-from capsjax.data.stored import Stored
 
 _NAME = re.compile(r"(?P<name>\w+)(/(?P<config>[\w.+-]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -121,7 +121,7 @@ class Prepared:
                 ]
                 return np.stack(images)
 
-        images = Stored(read, head.images.shape[1:], np.arange(len(head.labels)))
+        images = LazyImages(read, head.images.shape[1:], np.arange(len(head.labels)))
         checked(head.images, head.labels[:1], head.class_names, where)  # the kind of image
         return checked(images, head.labels, head.class_names, where)
 

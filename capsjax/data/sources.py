@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Protocol
 
 from capsjax.data import prepared
-from capsjax.data.affnist import AffNIST
+from capsjax.data.affnist_files import AffNISTFiles
 from capsjax.data.cache import cached
 from capsjax.data.dataset import Dataset, Examples
 from capsjax.data.digits import Digits
 from capsjax.data.folder import Folder
+from capsjax.data.lazy_images import exceeds, within
 from capsjax.data.npz import Npz
 from capsjax.data.preparing import prepare
-from capsjax.data.stored import exceeds, within
 
 BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
@@ -59,9 +59,9 @@ def load(
       data_dir: the directory that holds prepared TFDS datasets. None means the directories in
         the environment variable CAPSJAX_DATA_DIR (separated as in PATH), then TFDS's default.
         Only TFDS datasets are looked for there.
-      device_budget_mb: images that take more than so many MB (of 2**20 bytes) when decoded come
-        as `capsjax.data.stored.Stored`, which is fed to a device in batches. Those of a TFDS set
-        stay in their files, and only the labels are read. None: everything into memory.
+      device_budget_mb: images that take more than this many MB (of 2**20 bytes) when decoded come
+        as `capsjax.data.lazy_images.LazyImages`, which is fed to a device in batches. Those of a
+        TFDS set stay in their files, and only the labels are read. None: no limit.
 
     Returns:
       A `Dataset` of images uint8 [N, H, W, C] and labels int32 [N].
@@ -110,7 +110,7 @@ def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
     if kind == "npz":
         return Npz(Path(path).expanduser())
     if kind == "affnist":
-        return AffNIST(Path(path).expanduser())
+        return AffNISTFiles(Path(path).expanduser())
     directories = prepared.search_path(data_dir)
     found = prepared.find(name, directories)
     if found is None:

@@ -21,13 +21,11 @@ from capsjax.models import (
     tsai2020_em,
 )
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
-from capsjax.models.ensemble import Ensemble
 from capsjax.models.interface import Network, Output, ScoreKind, check_images
 
 __all__ = [
     "CapsNet",
     "CapsNetConfig",
-    "Ensemble",
     "Network",
     "Output",
     "ScoreKind",

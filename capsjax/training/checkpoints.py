@@ -6,6 +6,8 @@ state, the step and then the parameters and statistics themselves) and `about` (
 metrics history, JSON). Nothing else is needed to go on or to evaluate.
 """
 
+import hashlib
+import json
 import os
 import uuid
 import warnings
@@ -21,13 +23,16 @@ from etils import epath
 from flax import nnx
 from orbax.checkpoint import checkpoint_managers
 
-from capsjax import models
+from capsjax import _files, models
 from capsjax.training import config as configs
-from capsjax.training import hosts, integrity, storage
-from capsjax.training.metrics import History
+from capsjax.training import parallel
+from capsjax.training.history import History
 from capsjax.training.state import TrainState, split
 
 Which = Literal["best", "latest"] | int
+# Beside the files of a checkpoint: Orbax alone would restore a flipped bit in silence.
+SUMS = "sha256.json"
+BLOCK = 1 << 20
 
 
 class Checkpoint(NamedTuple):
@@ -60,7 +65,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
-                async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
+                async_options=ocp.AsyncOptions(post_finalization_callback=self._seal_saved),
                 preservation_policy=checkpoint_managers.AnyPreservationPolicy(
                     [
                         checkpoint_managers.LatestN(keep),
@@ -109,7 +114,7 @@ class Checkpoints:
     def restore(self, like: TrainState) -> tuple[TrainState, History]:
         """The newest good state, on the host, and the history up to it; `like` gives the shapes."""
         model, optimizer = _split(jax.tree.map(np.asarray, like))
-        step = hosts.from_first(self._newest_good)
+        step = parallel.from_first_host(self._newest_good)
         self._manager.reload()
         with _reading(self._directory / str(step)):
             items = self._manager.restore(
@@ -126,17 +131,17 @@ class Checkpoints:
         """Returns when no save is under way any more."""
         self._manager.wait_until_finished()
 
-    def _seal(self) -> None:
+    def _seal_saved(self) -> None:
         """Called by Orbax, in its own thread, when all is written, just before it commits.
 
         Until then the name of a local directory has an ending; an object store has no renaming,
         and there a file that Orbax writes last makes the checkpoint one.
         """
-        if storage.is_local(self._directory):
+        if _files.is_local(self._directory):
             for directory in self._directory.glob(f"{self._saving}.*"):
-                integrity.seal(directory)
+                _seal(directory)
         else:
-            integrity.seal(self._directory / str(self._saving))
+            _seal(self._directory / str(self._saving))
 
     def _newest_good(self) -> int:
         """Those after it are moved out of the way of the saves to come, but kept."""
@@ -144,7 +149,7 @@ class Checkpoints:
         good = _first_good(self._directory, steps)
         for step in (newer for newer in steps if newer > good):
             aside = self._workdir / "damaged" / f"{step}-{uuid.uuid4().hex[:8]}"
-            storage.move(self._directory / str(step), aside)
+            _files.move(self._directory / str(step), aside)
         return good
 
 
@@ -195,11 +200,11 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     """What `restore` returns, with the history and the step."""
     if which not in ("best", "latest") and not isinstance(which, int):
         raise ValueError(f'which must be "best", "latest" or a step number, got {which!r}')
-    workdir = storage.place(path)
+    workdir = _files.absolute(path)
     directory = workdir / "checkpoints"
     if not directory.is_dir():
         what = "has no checkpoints" if workdir.is_dir() else "does not exist"
-        seeds = sorted(p.name for p in workdir.glob("seed_*")) if storage.is_local(workdir) else []
+        seeds = sorted(p.name for p in workdir.glob("seed_*")) if _files.is_local(workdir) else []
         if seeds:
             raise FileNotFoundError(
                 f"{path} holds the runs of several seeds: choose one, such as {workdir / seeds[0]}"
@@ -260,7 +265,7 @@ def _first_good(directory: epath.Path, steps: Sequence[int]) -> int:
     """The first step whose files are as they were saved; those before it are warned about."""
     problems: list[str] = []
     for step in steps:
-        wrong = integrity.problem(directory / str(step))
+        wrong = _problem(directory / str(step))
         if wrong is None:
             for message in problems:
                 warnings.warn(f"{message}; going back to step {step}", RuntimeWarning, stacklevel=4)
@@ -289,3 +294,45 @@ def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
         num_classes=len(config.task.class_names),
         rngs=nnx.Rngs(config.seed),
     )
+
+
+def _seal(directory: epath.Path) -> None:
+    """Writes the checksums of all files in `directory` into it, and syncs all of it to disk."""
+    sums = {name: _sum(directory / name) for name in _items(directory)}
+    (directory / SUMS).write_text(json.dumps(sums, indent=1))
+    names = [*sums, SUMS]
+    folders = {parent for name in names for parent in epath.Path(name).parents}
+    for name in [*names, *folders]:
+        _files.sync(directory / name)
+
+
+def _problem(directory: epath.Path) -> str | None:
+    """What is wrong with a sealed directory; None if nothing changed since it was sealed."""
+    try:
+        sums = json.loads((directory / SUMS).read_text())
+    except FileNotFoundError:
+        return "it has no checksums: its save was interrupted, or it was not made by capsjax"
+    except (OSError, ValueError) as error:
+        return f"its checksums cannot be read ({error})"
+    files = set(_items(directory))
+    if missing := sorted(sums.keys() - files):
+        return f"{missing[0]} is missing"
+    if surplus := sorted(files - sums.keys()):
+        return f"{surplus[0]} does not belong to this checkpoint"
+    for name, expected in sums.items():
+        if _sum(directory / name) != expected:
+            return f"{name} is damaged: its contents are not what was saved"
+    return None
+
+
+def _items(directory: epath.Path) -> list[str]:
+    """The files of the items, which are in folders; the files beside them are Orbax's markers."""
+    return sorted(name for name in _files.files(directory) if "/" in name)
+
+
+def _sum(path: epath.Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,22 +1,32 @@
-"""What a person sees of a run."""
+"""What a person sees of a run: the terminal, metrics.jsonl, TensorBoard."""
 
+import contextlib
+import json
 import sys
+import tempfile
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import rich.progress
+from etils import epath
 from rich.console import Console
+from tensorboardX import SummaryWriter
 
-from capsjax.training import hosts
+from capsjax import _files
+from capsjax.training.history import History
+from capsjax.training.parallel import is_first_host
+from capsjax.training.snapshots import Snapshot
+
+SECONDS_BETWEEN_LINES = 60
+# An object of a store cannot be appended to, so files are uploaded whole and not at each dispatch.
+SECONDS_BETWEEN_UPLOADS = 60.0
 
 
 def console() -> Console:
     """The terminal; where there is none, plain lines of any length. Only host 0 prints."""
-    quiet = not hosts.is_first()
+    quiet = not is_first_host()
     return Console(file=sys.stdout, soft_wrap=True, highlight=False, quiet=quiet)
-
-
-SECONDS_BETWEEN_LINES = 60
 
 
 class Display:
@@ -67,12 +77,11 @@ class Display:
         epoch: int,
         train: dict[str, float],
         validation: float | None,
-        of: str = "",
     ) -> None:
-        """At the end of an epoch; `of` says of which run, where several are trained."""
+        """At the end of an epoch."""
         held_out = "" if validation is None else f"  validation {validation:.2%}"
         self._print(
-            f"{of}epoch {epoch:3d}  step {step}/{self._total}  loss {train['loss']:.4f}  "
+            f"epoch {epoch:3d}  step {step}/{self._total}  loss {train['loss']:.4f}  "
             f"accuracy {train['accuracy']:.2%}{held_out}  {self._speed(step):,.0f} images/s  "
             f"{self._left(step)} left"
         )
@@ -83,3 +92,73 @@ class Display:
     def _left(self, step: int) -> timedelta:
         seconds = (self._total - step) * self._batch_size / self._speed(step)
         return timedelta(seconds=round(seconds))
+
+
+class Writer:
+    """Keeps metrics.jsonl and TensorBoard's events equal to a growing history; host 0 alone writes.
+
+    A local `workdir` is written to directly. For an object store the files grow in a temporary
+    directory and are uploaded every minute and at the end: what a crash loses of them is in the
+    checkpoint's history, from which they are rewritten.
+    """
+
+    def __init__(self, workdir: epath.Path, history: History):
+        self._active = is_first_host()
+        if not self._active:
+            return
+        self._history, self._written = history, len(history.records)
+        self._workdir, self._closing = workdir, contextlib.ExitStack()
+        if _files.is_local(workdir):
+            self._local = Path(workdir)
+        else:
+            self._local = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
+            self._closing.callback(self._upload)
+        # Rewritten: it may hold records that are newer than the checkpoint we start from.
+        self._file = self._closing.enter_context((self._local / "metrics.jsonl").open("w"))
+        self._file.writelines(json.dumps(record) + "\n" for record in history.records)
+        self._file.flush()
+        last = history.records[-1]["step"] if history.records else 0
+        self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
+        self._closing.callback(self._events.close)
+        self._uploaded = time.monotonic()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._active:
+            self._closing.close()
+
+    def flush(self) -> None:
+        """Writes the records that are new."""
+        if not self._active:
+            return
+        for record in self._history.records[self._written :]:
+            self._file.write(json.dumps(record) + "\n")
+            for name in record.keys() - {"step", "epoch", "split", "steps"}:
+                self._events.add_scalar(f"{record['split']}/{name}", record[name], record["step"])
+        self._file.flush()
+        self._written = len(self._history.records)
+        if time.monotonic() - self._uploaded > SECONDS_BETWEEN_UPLOADS:
+            self._events.flush()
+            self._upload()
+
+    def add_speed(self, step: int, images_per_second: float) -> None:
+        """Only for TensorBoard: a time is no part of the history."""
+        if self._active:
+            self._events.add_scalar("train/images_per_second", images_per_second, step)
+
+    def add_snapshot(self, step: int, snapshot: Snapshot) -> None:
+        """Only for TensorBoard too: whether anybody looks is no part of the history."""
+        if not self._active:
+            return
+        for tag, value in snapshot.scalars.items():
+            self._events.add_scalar(tag, value, step)
+        for tag, picture in snapshot.pictures.items():
+            self._events.add_image(tag, picture, step, dataformats="HWC")
+
+    def _upload(self) -> None:
+        if _files.is_local(self._workdir):
+            return
+        _files.copy(epath.Path(self._local), self._workdir)
+        self._uploaded = time.monotonic()

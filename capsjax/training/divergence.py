@@ -1,4 +1,4 @@
-"""Where the first number comes from that is not finite: the step computed once more, in parts."""
+"""Where the first non-finite number comes from: the step is computed once more, in parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, PRNGKeyArray
 
-from capsjax.data.tasks import Arrays, Task
+from capsjax.data.tasks import Task
 from capsjax.models import Output
 from capsjax.training.objective import Objective
 from capsjax.training.state import TrainState
-from capsjax.training.step import DEVICES, Batches, Fed, drawing, forward
+from capsjax.training.step import DEVICES, Batches, DeviceSource, drawing, forward
 
 MOST_NAMES = 3
 
@@ -24,7 +24,7 @@ MOST_NAMES = 3
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Part:
-    """Something that a step reads or makes, and whether all its numbers are finite."""
+    """Something that a step reads or computes, and whether all its numbers are finite."""
 
     # Part of the structure: a dict would come out of jax.grad in the order of its keys.
     name: str = field(metadata={"static": True})
@@ -47,9 +47,8 @@ class Examined(NamedTuple):
 
 def examine(
     state: TrainState,
-    arrays: Arrays,
+    source: DeviceSource,
     key: PRNGKeyArray,
-    fed: Fed | None = None,
     *,
     task: Task,
     batches: Batches,
@@ -57,11 +56,11 @@ def examine(
     objective: Objective,
     compute_dtype: DTypeLike,
 ) -> Examined:
-    """Looks at the step that `state` is the state before, on the batch that `run_steps` gives it.
+    """The parts of the step after `state`, on the batch that `run_steps` would draw.
 
-    A pure function of one device, as those in `step`; a part is finite if it is on all devices.
+    A pure function of one device, like those in `step`; a part is finite if it is on all devices.
     """
-    draw = drawing(state.step, arrays, key, fed, task=task, batches=batches)
+    draw = drawing(state.step, source, key, task=task, batches=batches)
     batch, keys = draw(state.step)
     loss = partial(
         forward, graphdef=graphdef, objective=objective, compute_dtype=compute_dtype, capture=True
@@ -81,7 +80,7 @@ def examine(
 
 
 def describe(found: Examined) -> str:
-    """What is to be said of it, in one line."""
+    """One line that says where the first number that is not finite appeared."""
     variables, outputs, gradients = map(_not_finite, found)
     if outputs:
         text = f"the first output that is not finite is {outputs[0]}"
@@ -99,7 +98,7 @@ def describe(found: Examined) -> str:
 
 
 def _in_order(output: Output) -> dict[str, Any]:
-    """What the network made, first things first."""
+    """What the network computed, in that order."""
     made: dict[str, Any] = {}
     for name, features in output.features.items():
         routed = output.routed.get(name)

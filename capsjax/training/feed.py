@@ -1,7 +1,7 @@
-"""How source images come to the devices: all at once, or step by step from the host.
+"""How source images come to the devices: all at once, or batch by batch from the host.
 
 Both give the same examples. Which source images a step needs follows from the seed and the step's
-number alone; on the host the same functions find it out, with JAX on the CPU, ahead of the step.
+number alone; on the host the same functions compute it, with JAX on the CPU, ahead of the step.
 So a stream can begin at any step, and there is no position in it to save.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
-from capsjax.data.stored import Stored
-from capsjax.data.tasks import Arrays, EvaluationSet, Present, Task
+from capsjax.data.lazy_images import LazyImages
+from capsjax.data.tasks import Task
 from capsjax.training.parallel import Devices, divide, of_this_process, replicate
-from capsjax.training.step import Batches, Fed, example_keys
+from capsjax.training.step import Batches, DeviceSource, example_keys
 
 # A chunk is what is put on a device at once: so many steps, or fewer if their images take more
 # than so many bytes, but at least one. One is used, one waits on the device, one is being made.
@@ -26,18 +26,42 @@ CHUNK_STEPS = 32
 CHUNK_BYTES = 64 * 2**20
 READERS = 8  # threads
 
-# From a step's number: the indices of its examples, and the places of each one's source images.
-Plan = Callable[[int], tuple[Int[np.ndarray, "local"], Int[np.ndarray, "local k"]]]
-# From a step's number: what it is fed, and the first step that needs another.
-At = Callable[[int], tuple[Fed | None, int]]
+# From a step's number: what the devices need for it, and the first step that needs something else.
+SourceAt = Callable[[int], tuple[DeviceSource, int]]
 
 
-def for_training(
+@contextmanager
+def source_images(
+    task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices, first: int, last: int
+) -> Iterator[SourceAt]:
+    """The source images of the steps `first` … `last` − 1 that `key` leads to (`step.run_steps`).
+
+    The steps must be asked for in ascending order.
+    """
+    labels = replicate(task.train.labels, devices)
+    if not is_streamed(task):
+        images = replicate(task.train.images, devices)
+        yield lambda step: (DeviceSource(labels, images, np.asarray(0, np.int32)), last)
+        return
+    batch = _reader(task, batches, key, devices)
+    with _chunks(batch, devices, first, last) as chunk_at:
+
+        def source_at(step: int) -> tuple[DeviceSource, int]:
+            start, chunk, end = chunk_at(step)
+            return DeviceSource(labels, chunk, np.asarray(start, np.int32)), end
+
+        yield source_at
+
+
+def is_streamed(task: Task) -> bool:
+    """Whether the training images stay on the host, because they do not fit on a device."""
+    return isinstance(task.train.images, LazyImages)
+
+
+def _reader(
     task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices
-) -> "Resident | Streamed":
-    """The source images of the training steps that `key` leads to (`step.run_steps`)."""
-    if not isinstance(task.train.images, Stored):
-        return Resident(task.train, devices)
+) -> Callable[[int], UInt8[np.ndarray, "local k h w c"]]:
+    """A function from a step to the source images of this process's share of its examples."""
     key, labels = _on_host((key, task.train.labels))
     order_key, example_key = jax.random.split(key)
     slots = _slots(batches, devices)
@@ -48,116 +72,68 @@ def for_training(
         return np.asarray(make_order(order_key, epoch))
 
     @jax.jit
-    def sources(step, indices):
+    def choose(step: Int[Array, ""], indices: Int[Array, "local"]) -> Int[Array, "local k"]:
         for_data, _ = example_keys(example_key, step, jnp.asarray(slots))
-        return jax.vmap(task.recipe.sources, in_axes=(0, None, 0))(for_data, labels, indices)
+        return jax.vmap(task.recipe.choose, in_axes=(0, None, 0))(for_data, labels, indices)
 
-    def plan(step: int):
+    def read(step: int) -> UInt8[np.ndarray, "local k h w c"]:
         indices = order(step // batches.per_epoch)[batches.places(step, slots)]
-        return indices, np.asarray(sources(step, indices))
+        return task.train.images[np.asarray(choose(step, indices))]
 
-    return Streamed(task.train, plan, devices)
+    return read
 
 
-def for_evaluation(
-    examples: EvaluationSet, batches: Batches, devices: Devices
-) -> "Resident | Streamed":
-    """The source images of all examples in order, step after step (`step.evaluate_batch`)."""
-    if not isinstance(examples.arrays.images, Stored):
-        return Resident(examples.arrays, devices)
-    labels = _on_host(examples.arrays.labels)
-    slots = _slots(batches, devices)
+@contextmanager
+def _chunks(
+    read: Callable[[int], UInt8[np.ndarray, "local k h w c"]],
+    devices: Devices,
+    first: int,
+    last: int,
+) -> Iterator[Callable[[int], tuple[int, UInt8[Array, "devices steps local k h w c"], int]]]:
+    """Batches of consecutive steps on the devices: where a chunk starts, its images, where it ends.
 
-    @jax.jit
-    def planned(number):
-        indices = batches.in_order(number, jnp.asarray(slots))
-        return indices, jax.vmap(examples.sources, in_axes=(None, 0))(labels, indices)
+    Grain reads ahead while the devices compute. The size of a chunk does not depend on `first`:
+    another size would be another program, and a resumed run would round differently.
+    """
+    num_local = len(of_this_process(devices))
 
-    return Streamed(
-        examples.arrays, lambda number: jax.tree.map(np.asarray, planned(number)), devices
+    def put(batches: list[UInt8[np.ndarray, "local k h w c"]]) -> Array:
+        shares = [batch.reshape(num_local, -1, *batch.shape[1:]) for batch in batches]
+        return divide(np.stack(shares, axis=1), devices)
+
+    import grain
+
+    with _of_this_host():
+        size = read(first).nbytes
+    num_chunks = -(-last // min(CHUNK_STEPS, max(1, CHUNK_BYTES // size)))
+    steps = -(-last // num_chunks)
+    # The last chunk goes beyond `last`.
+    stop = first + -(-(last - first) // steps) * steps
+    dataset = (
+        grain.MapDataset.range(first, stop)
+        .map(read)
+        .to_iter_dataset(grain.ReadOptions(READERS, prefetch_buffer_size=READERS))
+        .batch(steps, batch_fn=put)
     )
+    chunks = iter(grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=1))
+    chunk, end = None, first
 
+    def chunk_at(step: int) -> tuple[int, Any, int]:
+        nonlocal chunk, end
+        while step >= end:
+            with _of_this_host():
+                chunk, end = next(chunks), end + steps
+        return end - steps, chunk, end
 
-class Resident:
-    """All source images lie on every device.
-
-    Attributes:
-      arrays: an argument of each call of the program.
-    """
-
-    def __init__(self, arrays: Arrays, devices: Devices) -> None:
-        self.arrays: Arrays = replicate(arrays, devices)
-
-    @contextmanager
-    def running(self, first: int, last: int) -> Iterator[At]:
-        """Nothing is fed in any step."""
-        yield lambda step: (None, last)
-
-
-class Streamed:
-    """Grain reads each step's images, this process's share alone, while devices compute.
-
-    Attributes:
-      arrays: an argument of each call of the program: labels, and no images.
-    """
-
-    def __init__(self, arrays: Arrays, plan: Plan, devices: Devices) -> None:
-        assert isinstance(arrays.images, Stored)
-        self.arrays: Arrays = replicate(Arrays(None, arrays.labels), devices)
-        self._images, self._plan, self._devices = arrays.images, plan, devices
-
-    @contextmanager
-    def running(self, first: int, last: int) -> Iterator[At]:
-        """Reads steps `first` … `last` − 1 ahead; they must be asked for in ascending order.
-
-        The size of a chunk does not depend on `first`: another size would be another program, and
-        a resumed run another rounding.
-        """
-        num_local = len(of_this_process(self._devices))
-
-        def read(step: int) -> Fed:
-            """With the devices as the first axis."""
-            indices, places = self._plan(step)
-            fed = Fed(np.full(len(indices), step), indices, Present(places, self._images[places]))
-            return jax.tree.map(lambda x: x.reshape(num_local, -1, *x.shape[1:]), fed)
-
-        def put(steps: list[Fed]) -> Fed:
-            chunk = jax.tree.map(lambda *xs: np.stack(xs, axis=1), *steps)
-            return divide(chunk._replace(first=chunk.first[:, 0, 0]), self._devices)
-
-        import grain
-
-        with _of_this_host():
-            size = sum(x.nbytes for x in jax.tree.leaves(read(first)))
-        num_chunks = -(-last // min(CHUNK_STEPS, max(1, CHUNK_BYTES // size)))
-        steps = -(-last // num_chunks)
-        # The last chunk goes beyond `last`.
-        stop = first + -(-(last - first) // steps) * steps
-        dataset = (
-            grain.MapDataset.range(first, stop)
-            .map(read)
-            .to_iter_dataset(grain.ReadOptions(READERS, prefetch_buffer_size=READERS))
-            .batch(steps, batch_fn=put)
-        )
-        chunks = iter(grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=1))
-        chunk, end = None, first
-
-        def at(step: int) -> tuple[Fed | None, int]:
-            nonlocal chunk, end
-            while step >= end:
-                with _of_this_host():
-                    chunk, end = next(chunks), end + steps
-            return chunk, end
-
-        try:
-            yield at
-        finally:
-            chunks.close()
+    try:
+        yield chunk_at
+    finally:
+        chunks.close()
 
 
 @contextmanager
 def _of_this_host() -> Iterator[None]:
-    """A damaged file may be damaged here alone; ValueErrors are what all hosts come to."""
+    """A file may be damaged on this host alone, while all hosts must raise the same ValueErrors."""
     try:
         yield
     except ValueError as error:
@@ -165,7 +141,7 @@ def _of_this_host() -> Iterator[None]:
 
 
 def _slots(batches: Batches, devices: Devices) -> Int[np.ndarray, "local"]:
-    """Of this process's devices, one after the other."""
+    """The places in the global batch that belong to this process's devices, in their order."""
     return np.concatenate([batches.slots_of(number) for number in of_this_process(devices)])
 
 

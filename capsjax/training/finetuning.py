@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array
 
-from capsjax.models import parts
+from capsjax.models import paths
 from capsjax.training import checkpoints
 from capsjax.training.state import split
 
 
-class Trained(NamedTuple):
+class Pretrained(NamedTuple):
     """What a checkpoint offers.
 
     Attributes:
@@ -24,7 +24,7 @@ class Trained(NamedTuple):
     variables: dict[str, Array]
 
 
-def read(path: str) -> Trained:
+def read(path: str) -> Pretrained:
     """The best checkpoint of the work directory `path`.
 
     Raises:
@@ -36,14 +36,14 @@ def read(path: str) -> Trained:
         raise ValueError(f"init_from: {error}") from error
     _, params, rest = split(checkpoint.model)
     source = f"{path}, step {checkpoint.step}"
-    return Trained(source, parts.by_path(params) | parts.by_path(rest))
+    return Pretrained(source, paths.by_path(params) | paths.by_path(rest))
 
 
-def start_from(trained: Trained, model: nnx.Module, layers: Collection[str] = ()) -> str:
-    """Puts into a fresh `model` what fits of `trained`; returns in words what was taken.
+def start_from(pretrained: Pretrained, model: nnx.Module, layers: Collection[str] = ()) -> str:
+    """Puts into a fresh `model` what fits of `pretrained`; returns in words what was taken.
 
     Args:
-      trained: of any network; a variable fits where name and shape are the same.
+      pretrained: of any network; a variable fits where name and shape are the same.
       model: changed in place. What does not fit, such as the class layer for another number of
         classes, stays fresh.
       layers: paths of attributes to take, such as "conv" or "capsules/0"; () for all that fit.
@@ -52,12 +52,12 @@ def start_from(trained: Trained, model: nnx.Module, layers: Collection[str] = ()
       ValueError: nothing fits, a layer is unknown, or one that was asked for does not fit.
     """
     _, params, rest = split(model)
-    parts.check_known(params, layers)
-    ours = parts.by_path(params) | parts.by_path(rest)
-    wanted = {path for path in ours if not layers or parts.is_in(path, layers)}
+    paths.check_known(params, layers)
+    ours = paths.by_path(params) | paths.by_path(rest)
+    wanted = {path for path in ours if not layers or paths.is_in(path, layers)}
     taken, fresh = {}, []
     for path, variable in ours.items():
-        there = trained.variables.get(path)
+        there = pretrained.variables.get(path)
         if path not in wanted:
             fresh.append(f"{path} (not in init_layers)")
         elif there is None:
@@ -69,17 +69,17 @@ def start_from(trained: Trained, model: nnx.Module, layers: Collection[str] = ()
             taken[path] = jnp.array(there)
     if layers and len(taken) < len(wanted):
         raise ValueError(
-            f"init_layers are to come from {trained.source}, but not all of it fits: "
+            f"init_layers are to come from {pretrained.source}, but not all of it fits: "
             f"{', '.join(line for line in fresh if not line.endswith('(not in init_layers)'))}"
         )
     if not taken:
         raise ValueError(
-            f"nothing of {trained.source} fits this network: no variable has the same name and "
+            f"nothing of {pretrained.source} fits this network: no variable has the same name and "
             f"shape. {_some(fresh)}"
         )
-    nnx.update(model, parts.replaced(params, taken), parts.replaced(rest, taken))
+    nnx.update(model, paths.replaced(params, taken), paths.replaced(rest, taken))
     return (
-        f"From {trained.source}: {len(taken)} of {len(ours)} variables, {_some(list(taken))}. "
+        f"From {pretrained.source}: {len(taken)} of {len(ours)} variables, {_some(list(taken))}. "
         f"Fresh: {_some(fresh)}."
     )
 

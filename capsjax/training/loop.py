@@ -3,37 +3,34 @@
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import ml_collections
 import numpy as np
 from etils import epath
+from flax import nnx
 
-from capsjax.data.stored import DEVICE_BUDGET_MB
-from capsjax.training import (
-    divergence,
-    evaluation,
-    feed,
-    hosts,
-    signals,
-    snapshots,
-    storage,
-    workdir,
-)
-from capsjax.training.display import Display
-from capsjax.training.metrics import Diverged, History
-from capsjax.training.parallel import on_devices, replicate
+from capsjax import _files
+from capsjax.data import tasks
+from capsjax.data.lazy_images import DEVICE_BUDGET_MB
+from capsjax.evaluation import scoring, summaries
+from capsjax.training import checkpoints, divergence, feed, finetuning, parallel, snapshots
+from capsjax.training.display import Display, console
+from capsjax.training.finetuning import Pretrained
+from capsjax.training.history import Diverged, History
+from capsjax.training.process import STALL_SECONDS, Deadline, Interrupted, catch_signals
 from capsjax.training.profiling import Profiler
-from capsjax.training.run import Run
-from capsjax.training.setup import MAX_STEPS_PER_DISPATCH, Setup, prepare
-from capsjax.training.state import TrainState, pick, stack
-from capsjax.training.watch import STALL_SECONDS, Watch
+from capsjax.training.run import Run, claim_directory
+from capsjax.training.setup import MAX_STEPS_PER_DISPATCH, Training, build
+from capsjax.training.state import TrainState
+from capsjax.training.step import DeviceSource
 
-# Dispatches are made as long as this: the host's work between them is nothing beside it, and a
-# person sees the bar move and Ctrl-C take effect.
+# How long a dispatch takes: long enough to make the host's work between dispatches negligible,
+# short enough for a person to see the bar move and Ctrl-C take effect.
 DISPATCH_SECONDS = 2.0
 
 
@@ -44,6 +41,35 @@ class Result(NamedTuple):
     history: History
 
 
+@dataclass(frozen=True)
+class Monitoring:
+    """What is done beside training; none of it changes a result.
+
+    Attributes:
+      stall_seconds: the process ends when nothing happens for so long; 0 for no limit.
+      snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
+      profile: (START, STOP), steps to trace into the run's profile/.
+      memory_profile: after this many steps, what is on the devices is written to memory.prof.
+
+    Raises:
+      ValueError: a value is out of range.
+    """
+
+    stall_seconds: float = STALL_SECONDS
+    snapshot_every: int = 0
+    profile: tuple[int, int] | None = None
+    memory_profile: int | None = None
+
+    def __post_init__(self) -> None:
+        Deadline(self.stall_seconds)
+        if self.snapshot_every < 0:
+            raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {self.snapshot_every}")
+
+    def profiler(self, directory: epath.Path, num_steps: int) -> Profiler:
+        """The profiler of a run; raises ValueError if the run has no such steps."""
+        return Profiler(directory, trace=self.profile, memory=self.memory_profile, total=num_steps)
+
+
 def train(
     config: ml_collections.ConfigDict,
     directory: str | os.PathLike[str],
@@ -51,238 +77,262 @@ def train(
     data_dir: str | None = None,
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
     devices: Sequence[jax.Device] | None = None,
-    stall_seconds: float = STALL_SECONDS,
-    snapshot_every: int = 0,
-    profile: tuple[int, int] | None = None,
-    memory_profile: int | None = None,
+    monitoring: Monitoring = Monitoring(),
 ) -> Result:
-    """Trains what `config` describes; goes on where an earlier call in `directory` stopped.
+    """Trains the network that `config` describes; resumes what an earlier call left unfinished.
 
     Args:
-      config: see `capsjax.training.config.default`; of one seed (`seeds.train` is for several).
+      config: see `capsjax.training.config.default`; of one seed (`seeds.train_seeds` trains
+        several).
       directory: for the config, metrics and checkpoints; local, or any address of etils.epath.
       data_dir: as for `capsjax.data.load`.
       device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
         on the host or in their files and are fed to the devices. The examples are the same.
       devices: those of all hosts by default; each batch is divided over them.
-      stall_seconds: the process ends when nothing happens for so long; 0 for no limit.
-      snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
-      profile: (START, STOP), steps to trace into `directory`/profile.
-      memory_profile: after so many steps, what is on the devices: `directory`/memory.prof.
+      monitoring: what is done beside training.
 
     Raises:
       ValueError: a config that does not fit itself, the data, the devices or the directory.
       Diverged: a loss or gradient is not finite. The last good checkpoint stays.
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
-    hosts.check_started()
+    parallel.check_connected()
     if config.seeds != 1:
         raise ValueError(
-            f"seeds must be 1 here, got {config.seeds}: capsjax.training.seeds.train trains several"
+            f"seeds must be 1 here, got {config.seeds}: capsjax.training.seeds.train_seeds trains "
+            "several"
         )
-    place = storage.place(directory)
-    setup = prepare(
-        config,
-        [place],
-        data_dir=data_dir,
-        device_budget_mb=device_budget_mb,
-        devices=list(devices or jax.devices()),
-    )
-    (result,) = train_runs(
-        setup,
-        {config.seed: place},
-        stall_seconds=stall_seconds,
-        snapshot_every=snapshot_every,
-        profile=profile,
-        memory_profile=memory_profile,
-    )
-    return result
+    workdir = _files.absolute(directory)
+    training = load(config, data_dir, device_budget_mb, devices)
+    monitoring.profiler(workdir, training.num_steps)  # raises before anything is written
+    pretrained = read_pretrained(training, [workdir])
+    return train_run(training, config.seed, workdir, pretrained, monitoring)
 
 
-def train_runs(
-    setup: Setup,
-    directories: Mapping[int, epath.Path],
-    *,
-    stall_seconds: float,
-    snapshot_every: int,
-    profile: tuple[int, int] | None,
-    memory_profile: int | None,
-) -> list[Result]:
-    """Trains the runs of some seeds to the end, side by side in one program if there are several.
+def load(
+    config: ml_collections.ConfigDict,
+    data_dir: str | None,
+    device_budget_mb: float | None,
+    devices: Sequence[jax.Device] | None,
+) -> Training:
+    """Loads the data of `config` and builds what is trained on it; the arguments are `train`'s."""
+    devices = list(devices or jax.devices())
+    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    training = build(config, task, devices)
+    terminal = console()
+    terminal.print(
+        f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "
+        f"{len(task.train.labels):,} images to train on, {len(task.validation):,} held out. "
+        f"{len(devices)} × {devices[0].device_kind}."
+    )
+    if feed.is_streamed(task):
+        terminal.print(
+            f"The images take {task.train.images.nbytes / 2**20:,.1f} MB, more than "
+            "device_budget_mb: they are fed from the host."
+        )
+    return training
+
+
+def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> Pretrained | None:
+    """What the runs begin with, None for fresh parameters.
+
+    It is not read if all of the runs in `directories` have begun already.
+    """
+    config = training.config
+    if not config.init_from:
+        return None
+
+    def all_begun() -> bool:
+        return all(checkpoints.latest_step(directory) is not None for directory in directories)
+
+    if parallel.from_first_host(all_begun):
+        return None
+    pretrained = finetuning.read(config.init_from)
+    model = checkpoints.build_model(config)
+    console().print(finetuning.start_from(pretrained, model, config.init_layers), markup=False)
+    return pretrained
+
+
+def train_run(
+    training: Training,
+    seed: int,
+    directory: epath.Path,
+    pretrained: Pretrained | None,
+    monitoring: Monitoring,
+) -> Result:
+    """Trains one run to the end.
 
     Args:
-      setup: of their config.
-      directories: of the runs, by seed.
-      stall_seconds, snapshot_every, profile, memory_profile: as for `train`; the profiles go to the
-        first directory.
-
-    Returns:
-      The result of each.
+      training: what `load` returned.
+      seed: of the run.
+      directory: of the run.
+      pretrained: what `read_pretrained` returned.
+      monitoring: what is done beside training.
     """
-    watch = Watch(stall_seconds)
-    snapshots.check_every(snapshot_every)
-    profiler = Profiler(
-        next(iter(directories.values())),
-        trace=profile,
-        memory=memory_profile,
-        total=setup.num_steps,
-    )
-    terminal, task, batches, devices = setup.terminal, setup.task, setup.batches, setup.devices
-    total, batch_size = setup.num_steps, batches.batch_size
-    runs = [Run(setup.of_seed(seed), directory, total) for seed, directory in directories.items()]
-    several = len(runs) > 1
-    fresh = [setup.first_state(seed) for seed in directories]
-    for run in runs:
-        hosts.from_first(partial(workdir.claim, run.directory, run.config))
-    with contextlib.ExitStack() as open_runs, watch:
-        for run in runs:
-            open_runs.enter_context(run)
-        states = [run.restore(state) for run, state in zip(runs, fresh, strict=True)]
-        for run in runs:
-            if run.finished:
-                terminal.print(f"{run.directory}: finished before, at step {run.step}.")
-            elif run.step:
-                terminal.print(f"{run.directory}: going on from step {run.step}.")
-        if all(run.finished for run in runs):
-            return [Result(state, run.history) for state, run in zip(states, runs, strict=True)]
-        first = min(run.step for run in runs if not run.finished)
-        if profile and first >= profile[1]:
+    run = Run(training.config_of(seed), directory, training.num_steps)
+    profiler = monitoring.profiler(directory, training.num_steps)
+    fresh = training.init_state(seed, pretrained)
+    parallel.from_first_host(partial(claim_directory, directory, run.config))
+    terminal = console()
+    with run, Deadline(monitoring.stall_seconds) as deadline:
+        state = run.restore(fresh)
+        if run.finished:
+            terminal.print(f"{directory}: finished before, at step {run.step}.")
+            return Result(state, run.history)
+        if run.step:
+            terminal.print(f"{directory}: resuming at step {run.step}.")
+        if monitoring.profile and run.step >= monitoring.profile[1]:
             terminal.print("The steps to profile were done before: there will be no trace.")
-        if memory_profile is not None and first > memory_profile:
+        if monitoring.memory_profile is not None and run.step > monitoring.memory_profile:
             terminal.print("The step of the memory profile was done before: there is none.")
-
-        dispatch, keys = setup.dispatch, [jax.random.key(seed) for seed in directories]
-        if several:
-            dispatch = side_by_side(setup)
-        source = feed.for_training(task, batches, keys[0], devices)
-        state = replicate(stack(states) if several else states[0], devices)
-        key = replicate(jax.numpy.stack(keys) if several else keys[0], devices)
-        validate = _validator(setup, fresh[0], watch)
-        take_snapshot = None
-        if snapshot_every and hosts.is_first():
-            take_snapshot = snapshots.taker(setup.eval_graphdef, task)
         with (
-            jax.default_matmul_precision(setup.config.training.matmul_precision),
-            contextlib.ExitStack() as writers,
-            Display(
-                terminal, first=first, total=total, batch_size=batch_size * len(runs)
-            ) as display,
-            signals.received() as received,
-            source.running(first, total) as at,
-            profiler,
+            jax.default_matmul_precision(run.config.training.matmul_precision),
+            contextlib.ExitStack() as resources,
         ):
-            for run in runs:
-                writers.enter_context(run.writer())
-            # No step at all: this compiles, which may take any time.
-            watch.doing("compiling", limited=False)
-            fed, _ = at(first)
-            none = np.zeros(len(runs), np.int32) if several else np.int32(0)
-            state, _ = jax.block_until_ready(dispatch(state, source.arrays, key, none, fed))
-            hosts.agree(0, 0)  # all have compiled
-            display.restart_clock()
-            count, stop = 1, 0
-            while active := [run for run in runs if not run.finished]:
-                # Those that are behind catch up: their last checkpoint was older.
-                step = min(run.step for run in active)
-                watch.doing(f"at step {step}")
-                profiler.at(step)
-                count = profiler.cut(step, count)
-                stop, count = hosts.agree(received[0] if received else 0, count)
-                if stop:
-                    break
-                epoch = step // batches.per_epoch + 1
-                began = time.monotonic()
-                fed, end = at(step)
-                ends = [run.step for run in active if run.step > step]
-                count = min(count, min(epoch * batches.per_epoch, end, *ends) - step)
-                behind = [n for n, run in enumerate(runs) if run in active and run.step == step]
-                counts = np.zeros(len(runs), np.int32)
-                counts[behind] = count
-                state, record = dispatch(
-                    state, source.arrays, key, counts if several else counts[0], fed
-                )
-                record = {name: np.asarray(values) for name, values in record.items()}
-                seconds = time.monotonic() - began
-                speed = count * batch_size / seconds
-                for n in behind:
-                    metrics = {k: (v[n] if several else v)[:count] for k, v in record.items()}
-                    try:
-                        runs[n].add_steps(metrics, epoch=epoch, images_per_second=speed)
-                    except Diverged as error:
-                        watch.doing("looking for what is not finite", limited=False)
-                        own = pick((state, key), n) if several else (state, key)
-                        found = setup.examine(own[0], source.arrays, own[1], fed)
-                        raise runs[n].diverged(error, divergence.describe(found)) from None
-                step += count
-                loss, accuracy = (
-                    float(np.mean(np.atleast_2d(record[name])[behind, count - 1]))
-                    for name in ("loss", "accuracy")
-                )
-                display.update(step, loss, accuracy)
-                if step == epoch * batches.per_epoch:
-                    for n in behind:
-                        run, of_run = runs[n], pick(state, n) if several else state
-                        accuracy = validate(of_run)
-                        run.end_epoch(epoch, accuracy)
-                        means = run.history.epoch_means(epoch)
-                        of = f"seed {run.config.seed}  " if several else ""
-                        display.epoch(step, epoch, means, accuracy, of)
-                        if take_snapshot and epoch % snapshot_every == 0:
-                            watch.doing("looking at a few images", limited=False)  # it compiles
-                            run.add_snapshot(take_snapshot(of_run))
-                        watch.doing(f"saving the checkpoint of step {step}")
-                        run.save(of_run)
-                for run in runs:
-                    run.flush()
-                count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
-            profiler.at(min(run.step for run in runs))
-            states = [pick(state, n) if several else state for n in range(len(runs))]
-            for run, of_run in zip(runs, states, strict=True):
-                watch.doing(f"saving the checkpoint of step {run.step}")
-                run.save(of_run)
-            for run in runs:
-                run.wait()
-            if stop:
-                raise signals.Interrupted(stop, min(run.step for run in runs))
-            for run in runs:
-                if run.stopped_early:
-                    terminal.print(
-                        f"{run.directory}: stopped early, at step {run.step} of {total}: the "
-                        "validation accuracy reached training.stop_at_accuracy, "
-                        f"{run.config.training.stop_at_accuracy:.2%}."
-                    )
-        return [
-            Result(jax.tree.map(np.asarray, of_run), run.history)
-            for of_run, run in zip(states, runs, strict=True)
-        ]
+            loop = _Loop(training, run, state, profiler, deadline, monitoring, resources)
+            signum = loop.run_to_the_end()
+            deadline.restart()
+            run.save(loop.state)
+            run.wait()
+        if signum:
+            raise Interrupted(signum, run.step)
+        if run.stopped_early:
+            terminal.print(
+                f"{directory}: stopped early, at step {run.step} of {training.num_steps}: the "
+                "validation accuracy reached training.stop_at_accuracy, "
+                f"{run.config.training.stop_at_accuracy:.2%}."
+            )
+        return Result(jax.tree.map(np.asarray, loop.state), run.history)
 
 
-def side_by_side(setup: Setup) -> partial:
-    """`setup.dispatch` of several states, keys and counts at once, along a leading axis.
+class _Loop:
+    """The dispatches of one run, from the step that it is at.
 
-    Each has its own count: a run that is ahead waits, with none, for the others.
+    Args:
+      state: at that step, on the host.
+      resources: closed when the loop is over.
+
+    Attributes:
+      state: after the last dispatch, on the devices.
     """
-    program = jax.vmap(setup.program, in_axes=(0, None, 0, 0, None))
-    return on_devices(program, setup.devices, 5, donate=(0,), divided=(4,))
+
+    def __init__(
+        self,
+        training: Training,
+        run: Run,
+        state: TrainState,
+        profiler: Profiler,
+        deadline: Deadline,
+        monitoring: Monitoring,
+        resources: contextlib.ExitStack,
+    ):
+        self._training, self._run = training, run
+        self._profiler, self._deadline = profiler, deadline
+        task, batches, devices = training.task, training.batches, training.devices
+        first, last = run.step, training.num_steps
+        key = jax.random.key(run.config.seed)
+        self._validate = _validator(training, deadline)
+        self._snapshot_every = monitoring.snapshot_every
+        self._take_snapshot: Callable[[TrainState], snapshots.Snapshot] | None = None
+        if self._snapshot_every and parallel.is_first_host():
+            self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
+        self._dispatch = training.dispatch()
+        self.state = parallel.replicate(state, devices)
+        self._key = parallel.replicate(key, devices)
+        self._display = resources.enter_context(
+            Display(console(), first=first, total=last, batch_size=batches.batch_size)
+        )
+        self._signals = resources.enter_context(catch_signals())
+        self._source_at = resources.enter_context(
+            feed.source_images(task, batches, key, devices, first, last)
+        )
+        resources.enter_context(profiler)
+        resources.enter_context(run.writer())
+
+    def run_to_the_end(self) -> int:
+        """Dispatches until the run is finished or a host is signalled; returns the signal, or 0."""
+        self._compile()
+        run, signum, count = self._run, 0, 1
+        while not run.finished:
+            self._deadline.restart()
+            self._profiler.at(run.step)
+            count = self._profiler.cut(run.step, count)
+            signum, count = parallel.agree(self._signals[0] if self._signals else 0, count)
+            if signum:
+                break
+            began = time.monotonic()
+            count = self._advance(count)
+            seconds = time.monotonic() - began
+            if run.step % self._training.batches.per_epoch == 0:
+                self._end_epoch(run.step // self._training.batches.per_epoch)
+            run.flush()
+            count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
+        self._profiler.at(run.step)
+        return signum
+
+    def _compile(self) -> None:
+        self._deadline.suspend()
+        source, _ = self._source_at(self._run.step)
+        # No step at all.
+        self.state, _ = jax.block_until_ready(
+            self._dispatch(self.state, source, self._key, np.int32(0))
+        )
+        parallel.agree(0, 0)  # all hosts have compiled
+        self._display.restart_clock()
+
+    def _advance(self, count: int) -> int:
+        """Does up to `count` steps, within the epoch and what is fed; returns how many."""
+        run, batches = self._run, self._training.batches
+        epoch = run.step // batches.per_epoch + 1
+        began = time.monotonic()
+        source, end = self._source_at(run.step)
+        count = min(count, min(epoch * batches.per_epoch, end) - run.step)
+        self.state, record = self._dispatch(self.state, source, self._key, np.int32(count))
+        metrics = {name: np.asarray(values)[:count] for name, values in record.items()}
+        speed = count * batches.batch_size / (time.monotonic() - began)
+        try:
+            run.add_steps(metrics, epoch=epoch, images_per_second=speed)
+        except Diverged as error:
+            raise self._explained(error, source) from None
+        last = {name: float(values[-1]) for name, values in metrics.items()}
+        self._display.update(run.step, last["loss"], last["accuracy"])
+        return count
+
+    def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
+        """`error` with the first number that was not finite."""
+        self._deadline.suspend()  # it compiles
+        found = self._training.examine()(self.state, source, self._key)
+        return self._run.diverged(error, divergence.describe(found))
+
+    def _end_epoch(self, epoch: int) -> None:
+        run = self._run
+        accuracy = self._validate(self.state)
+        run.end_epoch(epoch, accuracy)
+        self._display.epoch(run.step, epoch, run.history.epoch_means(epoch), accuracy)
+        if self._take_snapshot is not None and epoch % self._snapshot_every == 0:
+            self._deadline.suspend()  # it compiles
+            run.add_snapshot(self._take_snapshot(self.state))
+        self._deadline.restart()
+        run.save(self.state)
 
 
-def _validator(setup: Setup, like: TrainState, watch: Watch):
+def _validator(training: Training, deadline: Deadline) -> Callable[[TrainState], float | None]:
     """A function from a state to its validation accuracy; to None where nothing is held out."""
-    task = setup.task
+    task = training.task
     if not len(task.validation):
         return lambda state: None
     labels = task.validation.labels()
-    logits = evaluation.gives_logits(setup.eval_graphdef, *like.evaluated, task.input_shape)
-    score = evaluation.scorer(
-        setup.eval_graphdef,
-        task.validation,
-        batch_size=setup.batches.batch_size,
-        devices=setup.devices,
-        progress=lambda done: watch.doing(f"validating, {done} images done"),
-    )
 
-    def accuracy(state):
-        scores = score(*state.evaluated)
-        return evaluation.share_right(task.rule, scores, labels, logits=logits).accuracy
+    def accuracy(state: TrainState) -> float:
+        model: Any = nnx.merge(training.eval_graphdef, *state.evaluated)
+        scores = scoring.score(
+            model,
+            task.validation,
+            batch_size=training.batches.batch_size,
+            devices=training.devices,
+            progress=lambda done: deadline.restart(),
+        )
+        logits = scoring.gives_logits(model, task.input_shape)
+        return summaries.accuracy(task.rule, scores, labels, logits=logits).accuracy
 
     return accuracy

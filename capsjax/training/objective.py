@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from capsjax._nearest import nearest
-from capsjax.data.accuracy import Rule, right
+from capsjax.data.accuracy import Rule, is_correct
 from capsjax.data.tasks import Example
 from capsjax.losses import (
     cross_entropy,
@@ -31,7 +31,7 @@ ON_LOGITS: dict[str, Loss] = {
 }
 
 
-def create(
+def make_objective(
     *,
     rule: Rule,
     name: str = "margin",
@@ -70,7 +70,7 @@ def create(
         scores = presences(output) if name in ON_PRESENCES else logits(output)
         loss = jnp.mean(jax.vmap(losses[name])(scores, batch.label))
         is_logits = output.score_kind is ScoreKind.LOGITS
-        correct = jax.vmap(partial(right, rule, logits=is_logits))(output.scores, batch.label)
+        correct = jax.vmap(partial(is_correct, rule, logits=is_logits))(output.scores, batch.label)
         metrics = {name: loss, "accuracy": jnp.mean(correct.astype(jnp.float32))}
         if output.reconstruction is not None:
             errors = _squared_error(output.reconstruction, batch)

@@ -97,7 +97,7 @@ def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
     return _section("schedule", SCHEDULES, name, {"warmup_steps": 0}, overrides)
 
 
-def create(
+def make_optimizer(
     optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps_per_epoch: int
 ) -> optax.GradientTransformation:
     """The optimizer of these two config sections.

@@ -1,38 +1,36 @@
-"""The only file that knows that steps are driven by `jax.pmap` (jit of shard_map, since JAX 0.8).
+"""Many devices and many hosts, one run: what is replicated, what is divided, who must agree.
 
-State and data are replicated: ordinary arrays without a device axis, whole on every device, so a
+The only file that knows that steps are driven by `jax.pmap` (jit of shard_map, since JAX 0.8).
+State and labels are replicated: ordinary arrays without a device axis, whole on every device, so a
 checkpoint of one device is a checkpoint of any number of devices.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 from flax import nnx
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from capsjax.training.step import DEVICES
 
+T = TypeVar("T")
 Devices = Sequence[jax.Device]
 
-
-def check_batch_size(batch_size: int, num_devices: int) -> None:
-    """Raises ValueError unless the devices can share a batch evenly."""
-    if batch_size < 1 or batch_size % num_devices:
-        below = batch_size // num_devices * num_devices
-        near = " or ".join(str(n) for n in (below, below + num_devices) if n > 0)
-        raise ValueError(
-            f"batch_size must be a positive multiple of the number of devices, {num_devices}, "
-            f"got {batch_size}: use {near}, or fewer devices"
-        )
+# A host that is silent for this long is taken for dead.
+HEARTBEAT_SECONDS = 60.0
+# How long a host that failed waits for the others before it ends.
+SHUTDOWN_SECONDS = 30
 
 
-def replicate(tree: Any, devices: Sequence[jax.Device]) -> Any:
-    """`tree` with every array whole on every device, those of other hosts included.
+def replicate(tree: Any, devices: Devices) -> Any:
+    """`tree` with every array whole on every device, including those of other hosts.
 
-    With several hosts all must call it, and with the same values: JAX compares them.
+    With several hosts all must make the call, with the same values: JAX compares them.
     """
     sharding = NamedSharding(Mesh(np.asarray(devices), (DEVICES,)), PartitionSpec())
     if jax.process_count() == 1:
@@ -41,18 +39,18 @@ def replicate(tree: Any, devices: Sequence[jax.Device]) -> Any:
     def put(leaf: Any) -> jax.Array:
         if jax.dtypes.issubdtype(jax.numpy.asarray(leaf).dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf)))
-        # From the host's memory: JAX moves no array from one device to those of other hosts.
+        # From the host's memory: JAX does not move arrays to the devices of other hosts.
         return jax.device_put(np.asarray(leaf), sharding)
 
     return jax.tree.map(put, tree)
 
 
-def of_this_process(devices: Sequence[jax.Device]) -> list[int]:
-    """The numbers of those `devices` that belong to this process."""
+def of_this_process(devices: Devices) -> list[int]:
+    """Which of the `devices`, by number, belong to this process."""
     return [n for n, d in enumerate(devices) if d.process_index == jax.process_index()]
 
 
-def divide(tree: Any, devices: Sequence[jax.Device]) -> Any:
+def divide(tree: Any, devices: Devices) -> Any:
     """Puts `tree[n]` on the n-th of this process's `devices`, for every array in it."""
     local = [devices[n] for n in of_this_process(devices)]
     return jax.device_put(tree, NamedSharding(Mesh(local, (DEVICES,)), PartitionSpec(DEVICES)))
@@ -66,29 +64,28 @@ def set_training(model: nnx.Module) -> None:
 
 def on_devices(
     function: Callable[..., Any],
-    devices: Sequence[jax.Device],
-    num_args: int,
+    devices: Devices,
+    in_axes: Sequence[Any],
     *,
     donate: tuple[int, ...] = (),
-    divided: tuple[int, ...] = (),
 ) -> partial:
     """`function`, which may use collectives over `DEVICES`, compiled to run on all `devices`.
 
     Its outputs must be the same on all of them.
 
     Args:
-      function: of `num_args` arguments, replicated but for those in `divided`.
+      function: what each device computes.
       devices: where to run.
-      num_args: number of arguments.
-      donate: arguments whose memory the result may take.
-      divided: arguments that `divide` made; the function sees its device's part.
+      in_axes: for each argument None if it is replicated, 0 if `divide` made it (the function sees
+        its device's part), or a tree of these.
+      donate: the arguments whose memory the result may take.
     """
     mapped = jax.pmap(
         # pmap wants one mapped argument; the place of a device is lax.axis_index.
         lambda _, *args: function(*args),
         axis_name=DEVICES,
         # A tuple, because pmap mistakes flat axes for those of leaves where as many leaves come.
-        in_axes=((0,), *(0 if n in divided else None for n in range(num_args))),
+        in_axes=((0,), *in_axes),
         out_axes=None,
         devices=devices,
         donate_argnums=tuple(n + 1 for n in donate),
@@ -98,9 +95,9 @@ def on_devices(
 
 
 def memory_needed(program: partial, *args: Any) -> int:
-    """The bytes that `program` of `on_devices` takes on a device, by its compiled form.
+    """The bytes that a `program` of `on_devices` takes on a device, as the compiler plans it.
 
-    `args` may be `jax.ShapeDtypeStruct`s: nothing is run.
+    Nothing is run: `args` may be `jax.ShapeDtypeStruct`s.
     """
     sizes = cast(Any, program.func).lower(*program.args, *args).compile().memory_analysis()
     return (
@@ -111,7 +108,130 @@ def memory_needed(program: partial, *args: Any) -> int:
     )
 
 
-def memory_limit(devices: Devices) -> int | None:
-    """The bytes that a device offers, None where the backend does not say (CPUs)."""
-    local = devices[of_this_process(devices)[0]]
-    return (local.memory_stats() or {}).get("bytes_limit")
+def connect(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+) -> None:
+    """Connects the processes of a run; to be called before JAX touches a device.
+
+    Without addresses JAX finds the others by itself on Cloud TPU, SLURM, Open MPI and Kubernetes.
+
+    Args:
+      coordinator_address: "HOST:PORT" of process 0, with a port that is free there.
+      num_processes: of the run.
+      process_id: of this process, from 0.
+      heartbeat_seconds: JAX takes a host that is silent for this long for dead, and ends the
+        others with a message that names it.
+
+    Raises:
+      ValueError: the arguments are incomplete or out of range, or nothing was detected.
+    """
+    given = {
+        "coordinator_address": coordinator_address,
+        "num_processes": num_processes,
+        "process_id": process_id,
+    }
+    missing = [name for name, value in given.items() if value is None]
+    if missing and len(missing) < len(given):
+        raise ValueError(
+            f"{', '.join(missing)} must be given too: coordinator_address, num_processes and "
+            "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
+            "Open MPI, Kubernetes)"
+        )
+    if coordinator_address is not None and not coordinator_address.rpartition(":")[2].isdigit():
+        raise ValueError(
+            f"coordinator_address must be HOST:PORT of process 0, got {coordinator_address!r}"
+        )
+    if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
+        raise ValueError(
+            f"process_id must be in [0, num_processes), got {process_id} of {num_processes}"
+        )
+    if heartbeat_seconds < 1:
+        raise ValueError(f"heartbeat_seconds must be at least 1, got {heartbeat_seconds}")
+    # JAX's own handler of SIGTERM would swallow signals that arrive before the loop listens; the
+    # loop itself agrees on where to stop, at the end of a dispatch.
+    jax.config.update("jax_enable_preemption_service", False)
+    try:
+        jax.distributed.initialize(
+            coordinator_address=coordinator_address,
+            num_processes=num_processes,
+            process_id=process_id,
+            heartbeat_timeout_seconds=round(heartbeat_seconds),
+            shutdown_timeout_seconds=SHUTDOWN_SECONDS,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"the other processes of the run cannot be found ({error}): give "
+            "coordinator_address=HOST:PORT of process 0, num_processes and process_id"
+        ) from error
+
+
+def check_connected() -> None:
+    """Raises ValueError where JAX sees several hosts but nothing connects them."""
+    if jax.process_count() > 1 and not jax.distributed.is_initialized():
+        raise ValueError(
+            f"this is one of {jax.process_count()} processes, which are not connected: start "
+            "experiments/train.py with --distributed, or call capsjax.training.parallel.connect "
+            "first"
+        )
+
+
+def is_first_host() -> bool:
+    """Whether this process writes logs, metrics and the config."""
+    return jax.process_index() == 0
+
+
+def from_first_host(function: Callable[[], T]) -> T:
+    """The result of `function`, which is called on host 0 alone, on all hosts.
+
+    Args:
+      function: its result must be something that JSON can hold.
+
+    Raises:
+      ValueError: it raised a ValueError or OSError on host 0 (which raises that error itself).
+    """
+    if jax.process_count() == 1:
+        return function()
+    failure: Exception | None = None
+    answer: dict[str, Any] = {}
+    if is_first_host():
+        try:
+            answer = {"result": function()}
+        except (ValueError, OSError) as error:
+            failure, answer = error, {"error": str(error)}
+    answer = json.loads(_broadcast(json.dumps(answer).encode()))
+    if failure is not None:
+        raise failure
+    if "error" in answer:
+        raise ValueError(f"host 0: {answer['error']}")
+    return answer["result"]
+
+
+def _broadcast(message: bytes) -> bytes:
+    """The message of host 0, on all hosts."""
+    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(message))))
+    buffer = np.zeros(size, np.uint8)
+    if is_first_host():
+        buffer[:] = np.frombuffer(message, np.uint8)
+    return np.asarray(multihost_utils.broadcast_one_to_all(buffer)).tobytes()
+
+
+def agree(signum: int, count: int) -> tuple[int, int]:
+    """The signal and the number of steps that all hosts agree on.
+
+    Args:
+      signum: the signal that this host received, 0 for none.
+      count: how many steps this host would do next.
+
+    Returns:
+      A signal that any host received (0 for none), and the count of host 0: clocks differ.
+    """
+    if jax.process_count() == 1:
+        return signum, count
+    signums, counts = np.asarray(
+        multihost_utils.process_allgather(np.asarray([signum, count], np.int32))
+    ).T
+    return int(signums.max()), int(counts[0])

@@ -6,7 +6,8 @@ from pathlib import Path
 import jax
 from etils import epath
 
-from capsjax.training import hosts, storage
+from capsjax import _files
+from capsjax.training.parallel import is_first_host
 
 
 class Profiler:
@@ -59,7 +60,7 @@ class Profiler:
 
     def at(self, step: int) -> None:
         """To be called between dispatches, when so many steps are done."""
-        if not hosts.is_first():
+        if not is_first_host():
             return
         if step == self._memory:
             with tempfile.TemporaryDirectory() as directory:
@@ -78,6 +79,6 @@ class Profiler:
         if self._tracing is None:
             return
         jax.profiler.stop_trace()
-        storage.copy(epath.Path(self._tracing.name), self._workdir / "profile")
+        _files.copy(epath.Path(self._tracing.name), self._workdir / "profile")
         self._tracing.cleanup()
         self._tracing = None

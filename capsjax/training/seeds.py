@@ -4,121 +4,79 @@ import json
 import os
 import statistics
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import ml_collections
 
-from capsjax.data.stored import DEVICE_BUDGET_MB, Stored
-from capsjax.training import hosts, snapshots, storage, workdir
-from capsjax.training.loop import Result, side_by_side, train_runs
-from capsjax.training.metrics import History
-from capsjax.training.parallel import memory_limit, memory_needed
-from capsjax.training.profiling import Profiler
-from capsjax.training.setup import Setup, prepare
-from capsjax.training.state import stack
-from capsjax.training.watch import STALL_SECONDS, Watch
-
-Together = Literal["auto", "yes", "no"]
-# Of a device's memory, so that validation and the images have room beside the steps.
-SHARE_OF_MEMORY = 0.7
+from capsjax import _files
+from capsjax.data.lazy_images import DEVICE_BUDGET_MB
+from capsjax.training import parallel
+from capsjax.training.display import console
+from capsjax.training.history import History
+from capsjax.training.loop import Monitoring, Result, load, read_pretrained, train_run
+from capsjax.training.run import claim_directory
 
 
-class Several(NamedTuple):
+class SeedResults(NamedTuple):
     """The end of the runs of several seeds.
 
     Attributes:
       results: by seed.
-      summary: what is in seeds.json.
+      summary: the contents of seeds.json.
     """
 
     results: dict[int, Result]
     summary: dict[str, Any]
 
 
-def train(
+def train_seeds(
     config: ml_collections.ConfigDict,
     directory: str | os.PathLike[str],
     *,
-    together: Together = "auto",
     data_dir: str | None = None,
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
     devices: Sequence[jax.Device] | None = None,
-    stall_seconds: float = STALL_SECONDS,
-    snapshot_every: int = 0,
-    profile: tuple[int, int] | None = None,
-    memory_profile: int | None = None,
-) -> Several:
-    """Trains the seeds `config.seed`, `config.seed` + 1, …, `config.seeds` of them.
+    monitoring: Monitoring = Monitoring(),
+) -> SeedResults:
+    """Trains `config.seeds` seeds, `config.seed`, `config.seed` + 1, …, one after another.
 
     Each gets its own complete run in `directory`/seed_N, which is that of the same config with
-    that seed; the accuracies of all go to `directory`/seeds.json. A second call goes on.
+    that seed; the accuracies of all go to `directory`/seeds.json. A second call resumes.
 
     Args:
       config: see `capsjax.training.config.default`.
-      directory: as for `loop.train`.
-      together: "yes" trains all in one program, `jax.vmap` over the seeds; "no" one after the
-        other; "auto" together where the device's memory is known and suffices (not on CPUs, which
-        gain nothing). The results are the same but for rounding.
-      data_dir, device_budget_mb, devices, stall_seconds, snapshot_every, profile, memory_profile:
-        as for `loop.train`; side by side, the profiles go to the first seed's directory.
+      directory, data_dir, device_budget_mb, devices, monitoring: as for `loop.train`.
 
     Raises:
-      ValueError: what `loop.train` raises it for; together where that cannot be.
+      ValueError: the same as for `loop.train`, and `config.seeds` < 1.
       Diverged, Interrupted: as `loop.train`.
     """
-    hosts.check_started()
-    Watch(stall_seconds)  # raises before anything is written
-    if together not in ("auto", "yes", "no"):
-        raise ValueError(f'together must be "auto", "yes" or "no", got {together!r}')
+    parallel.check_connected()
     if config.seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {config.seeds}")
-    place = storage.place(directory)
+    workdir = _files.absolute(directory)
     seeds = range(config.seed, config.seed + config.seeds)
-    places = {seed: place / f"seed_{seed}" for seed in seeds}
-    setup = prepare(
-        config,
-        list(places.values()),
-        data_dir=data_dir,
-        device_budget_mb=device_budget_mb,
-        devices=list(devices or jax.devices()),
-    )
-    # Raise before anything is written.
-    snapshots.check_every(snapshot_every)
-    Profiler(place, trace=profile, memory=memory_profile, total=setup.num_steps)
-    side = _side_by_side(setup, list(seeds), together)
-    hosts.from_first(lambda: workdir.claim(place, setup.config))
-    setup.terminal.print(
-        f"Seeds {seeds[0]} to {seeds[-1]}, {'side by side' if side else 'one after another'}."
-    )
-    groups = [places] if side else [{seed: path} for seed, path in places.items()]
+    directories = {seed: workdir / f"seed_{seed}" for seed in seeds}
+    training = load(config, data_dir, device_budget_mb, devices)
+    monitoring.profiler(workdir, training.num_steps)  # raises before anything is written
+    pretrained = read_pretrained(training, list(directories.values()))
+    parallel.from_first_host(lambda: claim_directory(workdir, training.config))
+    console().print(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
     results = {
-        seed: result
-        for group in groups
-        for seed, result in zip(
-            group,
-            train_runs(
-                setup,
-                group,
-                stall_seconds=stall_seconds,
-                snapshot_every=snapshot_every,
-                profile=profile,
-                memory_profile=memory_profile,
-            ),
-            strict=True,
-        )
+        seed: train_run(training, seed, path, pretrained, monitoring)
+        for seed, path in directories.items()
     }
     summary = summarize({seed: result.history for seed, result in results.items()})
     text = json.dumps(summary, indent=2) + "\n"
-    hosts.from_first(lambda: storage.write_whole(place / "seeds.json", text))
+    parallel.from_first_host(lambda: _files.write_atomically(workdir / "seeds.json", text))
     if "best" in summary:
         best, last = (_in_words(summary[which]) for which in ("best", "last"))
-        setup.terminal.print(
+        console().print(
             f"Validation accuracy of {len(seeds)} seeds: best {best}, last {last} (mean ± standard "
-            f"deviation). Written to {place / 'seeds.json'}."
+            f"deviation). Written to {workdir / 'seeds.json'}."
         )
-    return Several(results, summary)
+    return SeedResults(results, summary)
 
 
 def summarize(histories: dict[int, History]) -> dict[str, Any]:
@@ -140,37 +98,6 @@ def _statistics(values: list[float]) -> dict[str, Any]:
     return {"by_seed": values, "mean": statistics.fmean(values), "std": deviation}
 
 
-def _in_words(of: dict[str, Any]) -> str:
-    deviation = "" if of["std"] is None else f" ± {100 * of['std']:.2f}"
-    return f"{100 * of['mean']:.2f}{deviation} %"
-
-
-def _side_by_side(setup: Setup, seeds: list[int], together: Together) -> bool:
-    """Whether to train all in one program."""
-    if len(seeds) == 1 or together == "no":
-        return False
-    obstacle = None
-    if isinstance(setup.task.train.images, Stored):
-        obstacle = "the images are fed from the host (device_budget_mb), in each run's own order"
-    elif setup.config.training.stop_at_accuracy:
-        obstacle = "training.stop_at_accuracy ends each run at its own step"
-    if together == "yes":
-        if obstacle:
-            raise ValueError(f"the seeds cannot be trained together: {obstacle}")
-        return True
-    limit = memory_limit(setup.devices)
-    if obstacle or limit is None:
-        return False
-    needed = memory_needed(side_by_side(setup), *_arguments(setup, seeds))
-    return hosts.from_first(lambda: needed <= SHARE_OF_MEMORY * limit)
-
-
-def _arguments(setup: Setup, seeds: list[int]) -> Any:
-    """Of the program that trains all; shapes alone."""
-
-    def arguments():
-        states = stack([setup.first_state(seed) for seed in seeds])
-        keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-        return states, setup.task.train, keys, jnp.zeros(len(seeds), jnp.int32), None
-
-    return jax.eval_shape(arguments)
+def _in_words(numbers: dict[str, Any]) -> str:
+    deviation = "" if numbers["std"] is None else f" ± {100 * numbers['std']:.2f}"
+    return f"{100 * numbers['mean']:.2f}{deviation} %"

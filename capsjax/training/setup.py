@@ -1,107 +1,142 @@
-"""What a config leads to, before its first step."""
+"""From a config and a task to the programs of a run, before its first step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import ml_collections
 import optax
-from etils import epath
 from flax import nnx
-from rich.console import Console
 
-from capsjax.data import tasks
-from capsjax.data.stored import Stored
+from capsjax._cache import cache_dir
 from capsjax.data.tasks import Task
-from capsjax.models import parts
-from capsjax.training import checkpoints, divergence, finetuning, hosts, objective, optimizers
+from capsjax.evaluation.batches import check_batch_size
+from capsjax.models import paths
 from capsjax.training import config as configs
+from capsjax.training import divergence, finetuning
 from capsjax.training.checkpoints import build_model
-from capsjax.training.display import console
-from capsjax.training.finetuning import Trained
-from capsjax.training.objective import Objective
-from capsjax.training.parallel import check_batch_size, on_devices, set_training
+from capsjax.training.feed import is_streamed
+from capsjax.training.finetuning import Pretrained
+from capsjax.training.objective import Objective, make_objective
+from capsjax.training.optimizers import make_optimizer
+from capsjax.training.parallel import Devices, on_devices, set_training
 from capsjax.training.state import TrainState, init_state, num_parameters, split
-from capsjax.training.step import Batches, run_steps, update
+from capsjax.training.step import Batches, DeviceSource, run_steps, update
 
 MAX_STEPS_PER_DISPATCH = 256
+# A few large programs take most of a start; the many small ones are not worth their files.
+MIN_COMPILE_SECONDS = 0.2
 
 
-class Setup(NamedTuple):
-    """All that runs of one config have in common, whatever their seeds.
+@dataclass(frozen=True)
+class Training:
+    """What all runs of one config have in common, whatever their seeds.
 
     Attributes:
       config: complete, with the input shape and the class names.
       task: what to train on.
       batches: how an epoch is divided.
       devices: of all hosts.
-      optimizer: frozen layers left alone.
+      optimizer: leaves frozen layers alone.
+      objective: what is minimised.
       graphdef: of the network in training.
       eval_graphdef: of the network in evaluation.
-      program: `step.run_steps` of one state, key and count.
-      dispatch: `program` on the devices.
-      examine: `divergence.examine` of one state, on the devices.
-      trained: what the network begins with, None for fresh parameters.
-      terminal: for a person.
+      num_parameters: trainable numbers of the network.
     """
 
     config: ml_collections.ConfigDict
     task: Task
     batches: Batches
-    devices: Sequence[jax.Device]
+    devices: Devices
     optimizer: optax.GradientTransformation
+    objective: Objective
     graphdef: nnx.GraphDef
     eval_graphdef: nnx.GraphDef
-    program: Callable[..., Any]
-    dispatch: Callable[..., Any]
-    examine: Callable[..., Any]
-    trained: Trained | None
-    terminal: Console
+    num_parameters: int
 
     @property
     def num_steps(self) -> int:
-        """Of the whole run, if nothing stops it early."""
+        """The steps of a whole run, if nothing stops it early."""
         return self.config.training.epochs * self.batches.per_epoch
 
-    def of_seed(self, seed: int) -> ml_collections.ConfigDict:
+    def config_of(self, seed: int) -> ml_collections.ConfigDict:
         """The complete config of one run."""
         config = self.config.copy_and_resolve_references()
         config.seed, config.seeds = seed, 1
         return config
 
-    def first_state(self, seed: int) -> TrainState:
-        """Before the first step."""
-        model = build_model(self.of_seed(seed))
-        if self.trained is not None:
-            finetuning.start_from(self.trained, model, self.config.init_layers)
+    def init_state(self, seed: int, pretrained: Pretrained | None = None) -> TrainState:
+        """The state before the first step; abstract inside `jax.eval_shape`."""
+        model = build_model(self.config_of(seed))
+        if pretrained is not None:
+            finetuning.start_from(pretrained, model, self.config.init_layers)
         set_training(model)
         averaged = self.config.training.ema_decay > 0
         return init_state(model, self.optimizer, averaged=averaged)[1]
 
+    @property
+    def update(self) -> Callable[..., Any]:
+        """`step.update` of a state, a batch and the model's keys."""
+        return partial(
+            update,
+            optimizer=self.optimizer,
+            ema_decay=self.config.training.ema_decay,
+            **self._forward,
+        )
 
-def prepare(
-    config: ml_collections.ConfigDict,
-    directories: Sequence[epath.Path],
-    *,
-    data_dir: str | None,
-    device_budget_mb: float | None,
-    devices: Sequence[jax.Device],
-) -> Setup:
-    """Checks `config` and loads its data; writes nothing.
+    @property
+    def run_steps(self) -> Callable[..., Any]:
+        """`step.run_steps` of a state, a source, a key and a count."""
+        return partial(
+            run_steps,
+            task=self.task,
+            batches=self.batches,
+            update=self.update,
+            capacity=MAX_STEPS_PER_DISPATCH,
+        )
+
+    def dispatch(self) -> partial:
+        """`run_steps` on the devices; the state that it is given is consumed."""
+        return on_devices(
+            self.run_steps, self.devices, (None, self._source_axes, None, None), donate=(0,)
+        )
+
+    def examine(self) -> partial:
+        """`divergence.examine` of a state, a source and a key, on the devices."""
+        function = partial(
+            divergence.examine, task=self.task, batches=self.batches, **self._forward
+        )
+        return on_devices(function, self.devices, (None, self._source_axes, None))
+
+    @property
+    def _forward(self) -> dict[str, Any]:
+        return {
+            "graphdef": self.graphdef,
+            "objective": self.objective,
+            "compute_dtype": self.config.training.compute_dtype,
+        }
+
+    @property
+    def _source_axes(self) -> Any:
+        return DeviceSource(None, 0 if is_streamed(self.task) else None, None)  # type: ignore[arg-type]
+
+
+def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Training:
+    """The network, optimizer, objective and step that `config` describes, without parameters.
 
     Args:
       config: see `capsjax.training.config.default`.
-      directories: of the runs; `config.init_from` is not read if all of them have a checkpoint.
-      data_dir, device_budget_mb, devices: as for `capsjax.training.loop.train`.
+      task: what to train on.
+      devices: of all hosts; nothing runs on them before a program is called, so they may be those
+        of a topology that is only compiled for.
 
     Raises:
-      ValueError: it does not fit itself, the data or the devices.
+      ValueError: the config does not fit itself, the task or the devices.
     """
-    terminal = console()
-    check_batch_size(config.training.batch_size, len(devices))
     _check(config)
-    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    check_batch_size(config.training.batch_size, len(devices))
     batches = Batches(len(task.train.labels), config.training.batch_size, len(devices))
     if not batches.per_epoch:
         raise ValueError(
@@ -114,91 +149,45 @@ def prepare(
             "out to measure it: raise data.validation_fraction, or set it to 0"
         )
     config = configs.resolve(config, task.input_shape, task.class_names)
-    optimizer = optimizers.create(
-        config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch
-    )
-    goal = objective.create(**config.loss, rule=task.rule)
-    model = build_model(config)
+    optimizer = make_optimizer(config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch)
+    objective = make_objective(**config.loss, rule=task.rule)
+    model = nnx.eval_shape(lambda: build_model(config))
     model.eval()
     eval_graphdef, params, _ = split(model)
     set_training(model)
     graphdef, _, _ = split(model)
-    terminal.print(
-        f"{config.model.name}: {num_parameters(params):,} parameters. {task.name}: "
-        f"{batches.num_examples:,} images to train on, {len(task.validation):,} held out. "
-        f"{len(devices)} × {devices[0].device_kind}."
-    )
-    if isinstance(task.train.images, Stored):
-        terminal.print(
-            f"The images take {task.train.images.nbytes / 2**20:,.1f} MB, more than "
-            "device_budget_mb: they are fed from the host."
-        )
+    _named("init_layers", paths.check_known, params, config.init_layers)
     if config.frozen_layers:
-        frozen = _named("frozen_layers", parts.within, params, config.frozen_layers)
+        frozen = _named("frozen_layers", paths.within, params, config.frozen_layers)
         if all(jax.tree.leaves(frozen)):
             raise ValueError(
                 f"frozen_layers {config.frozen_layers} is the whole network: nothing is left to "
                 "train"
             )
-        optimizer = parts.freeze(optimizer, frozen)
-    _named("init_layers", parts.check_known, params, config.init_layers)
-    trained = None
-    if config.init_from and not hosts.from_first(lambda: _all_started(directories)):
-        trained = finetuning.read(config.init_from)
-        terminal.print(finetuning.start_from(trained, model, config.init_layers), markup=False)
-    program = partial(
-        run_steps,
-        task=task,
-        batches=batches,
-        update=one_step(config, graphdef, goal, optimizer),
-        capacity=MAX_STEPS_PER_DISPATCH,
-    )
-    dispatch = on_devices(program, devices, 5, donate=(0,), divided=(4,))
-    examine = on_devices(
-        partial(divergence.examine, task=task, batches=batches, **_forward(config, graphdef, goal)),
-        devices,
-        4,
-        divided=(3,),
-    )
-    return Setup(
+        optimizer = paths.freeze(optimizer, frozen)
+    return Training(
         config,
         task,
         batches,
         devices,
         optimizer,
+        objective,
         graphdef,
         eval_graphdef,
-        program,
-        dispatch,
-        examine,
-        trained,
-        terminal,
+        num_parameters(params),
     )
 
 
-def one_step(
-    config: ml_collections.ConfigDict,
-    graphdef: nnx.GraphDef,
-    goal: Objective,
-    optimizer: optax.GradientTransformation,
-) -> Callable[..., Any]:
-    """`step.update` of one network as a complete `config` has it: of a state, a batch and keys."""
-    return partial(
-        update,
-        optimizer=optimizer,
-        ema_decay=config.training.ema_decay,
-        **_forward(config, graphdef, goal),
-    )
+def cache_programs() -> None:
+    """Turns on JAX's persistent compilation cache, so that a second start compiles nothing.
 
-
-def _forward(
-    config: ml_collections.ConfigDict, graphdef: nnx.GraphDef, goal: Objective
-) -> dict[str, Any]:
-    return {
-        "graphdef": graphdef,
-        "objective": goal,
-        "compute_dtype": config.training.compute_dtype,
-    }
+    JAX's own settings take precedence: JAX_COMPILATION_CACHE_DIR is another place (which may be an
+    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off. By
+    default programs are kept beside decoded data, in CAPSJAX_CACHE_DIR/compiled.
+    """
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
 
 
 def _check(config: ml_collections.ConfigDict) -> None:
@@ -219,7 +208,7 @@ def _check(config: ml_collections.ConfigDict) -> None:
             )
     if not 0 <= config.training.stop_at_accuracy <= 1:
         raise ValueError(
-            "training.stop_at_accuracy must be a share in [0, 1] such as 0.9922 (0: do not stop "
+            "training.stop_at_accuracy must be a fraction in [0, 1] such as 0.9922 (0: do not stop "
             f"early), got {config.training.stop_at_accuracy}"
         )
     if not 0 <= config.training.ema_decay < 1:
@@ -242,7 +231,3 @@ def _named(key: str, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from None
-
-
-def _all_started(directories: Sequence[epath.Path]) -> bool:
-    return all(checkpoints.latest_step(directory) is not None for directory in directories)

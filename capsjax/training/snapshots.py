@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, UInt8
 
-from capsjax.data.tasks import EACH, Arrays, EvaluationSet, Example, Present, Task
+from capsjax.data.tasks import EvaluationSet, Example, Task, fixed_set
 from capsjax.models import Output
 from capsjax.routing.diagnostics import coupling_entropy
 from capsjax.training.state import TrainState
@@ -34,12 +34,6 @@ class Snapshot(NamedTuple):
     pictures: dict[str, UInt8[np.ndarray, "height width channels"]]
 
 
-def check_every(epochs: int) -> None:
-    """Raises ValueError unless snapshots can be taken every so many epochs."""
-    if epochs < 0:
-        raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {epochs}")
-
-
 def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot]:
     """A function from a state to its snapshot, always of the same images.
 
@@ -52,7 +46,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
     """
     examples = task.validation
     if not len(examples):
-        examples = EvaluationSet(task.train, task.recipe, len(task.train.labels))
+        examples = fixed_set(task.train, task.recipe)
     batch = _first(examples)
 
     @jax.jit
@@ -75,13 +69,11 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
 
 
 def _first(examples: EvaluationSet) -> Example:
-    """A batch of the first examples; no more of the source is put on the device than they need."""
-    indices = jnp.arange(min(NUM_IMAGES, len(examples)))
-    arrays = examples.arrays
-    labels = jnp.asarray(arrays.labels)
-    places = np.asarray(jax.vmap(examples.sources, in_axes=(None, 0))(labels, indices))
-    present = Arrays(Present(places, arrays.images[places]), labels)
-    return jax.jit(jax.vmap(examples.example, in_axes=(EACH, 0)))(present, indices)
+    """A batch of the first examples; only their own images are put on the device."""
+    numbers = np.arange(min(NUM_IMAGES, len(examples)))
+    chosen = examples.chosen[numbers]
+    images, labels = (of_sources[chosen] for of_sources in examples.source)
+    return jax.jit(jax.vmap(examples.numbered.make))(numbers, images, labels)
 
 
 def _entropies(output: Output) -> dict[str, Float[Array, ""]]:

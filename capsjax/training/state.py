@@ -28,7 +28,7 @@ class TrainState(NamedTuple):
 
     @property
     def evaluated(self) -> tuple[nnx.State, nnx.State]:
-        """The (params, rest) that are validated, and kept for use: the averages if there are."""
+        """The (params, rest) that are validated and kept: the averages, if there are any."""
         return self.average or (self.params, self.rest)
 
 
@@ -40,17 +40,6 @@ def init_state(
     # Copies: a step's arguments are donated, and a buffer can be given away only once.
     average = jax.tree.map(jnp.copy, (params, rest)) if averaged else None
     return graphdef, TrainState(jnp.int32(0), params, rest, optimizer.init(params), average)
-
-
-def stack(states: list[TrainState]) -> TrainState:
-    """Several states as one, whose arrays have a leading axis."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-
-
-@jax.jit
-def pick(states: TrainState, n: Int[Array, ""] | int) -> TrainState:
-    """Number `n` of those that `stack` made one of."""
-    return jax.tree.map(lambda leaf: leaf[n], states)
 
 
 def split(model: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:

@@ -14,9 +14,9 @@ import optax
 from flax import nnx
 from jax import lax
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
-from capsjax.data.tasks import EACH, Arrays, EvaluationSet, Example, Present, Task
+from capsjax.data.tasks import Example, Task, make_example
 from capsjax.models import Output
 from capsjax.training.objective import Metrics, Objective
 from capsjax.training.state import TrainState
@@ -126,10 +126,6 @@ class Batches(NamedTuple):
         """Where in the order of its epoch the examples of a step are; of arrays of any kind."""
         return step % self.per_epoch * self.batch_size + slots
 
-    def in_order(self, number: Int[Array, ""], slots: Int[Array, "*local"]) -> Int[Array, "*local"]:
-        """The examples of batch `number` without an order, the last one repeated at the end."""
-        return jnp.minimum(number * self.batch_size + slots, self.num_examples - 1)
-
     def slots(self) -> Int[Array, "local"]:
         """The places in the global batch that belong to this device."""
         return self.slots_of(lax.axis_index(DEVICES))
@@ -140,24 +136,25 @@ class Batches(NamedTuple):
         return device * local + jnp.arange(local)
 
 
-class Fed(NamedTuple):
-    """The source images of some consecutive steps, as they lie on a device: its share alone.
+class DeviceSource(NamedTuple):
+    """The source images as they lie on a device.
 
     Attributes:
-      first: the number of the first of the steps.
-      indices: of each step's examples, from the order of the epoch.
-      images: of each step and example.
+      labels: of all source images.
+      images: all of them; or, where they would not fit, those of each example in this device's
+        share of some consecutive steps.
+      first: the number of the first of those steps.
     """
 
+    labels: Int[Array, "n"]
+    images: UInt8[Array, "n h w c"] | UInt8[Array, "steps local k h w c"]
     first: Int[Array, ""] | Int[np.ndarray, ""]
-    indices: Int[Array, "steps local"] | Int[np.ndarray, "steps local"]
-    images: Present
 
-    def at(self, step: Int[Array, ""], arrays: Arrays) -> tuple[Int[Array, "local"], Arrays]:
-        """The indices of the examples of one step, and source arrays for vmap over `EACH`."""
-        i = step - self.first
-        indices, images = jax.tree.map(lambda x: x[i], (self.indices, self.images))
-        return indices, Arrays(images, arrays.labels)
+    def images_of(
+        self, step: Int[Array, ""], chosen: Int[Array, "local k"]
+    ) -> UInt8[Array, "local k h w c"]:
+        """The chosen images of a step's examples."""
+        return self.images[chosen] if self.images.ndim == 4 else self.images[step - self.first]
 
 
 def example_keys(
@@ -175,38 +172,35 @@ def example_keys(
 
 def drawing(
     first: Int[Array, ""],
-    arrays: Arrays,
+    source: DeviceSource,
     key: PRNGKeyArray,
-    fed: Fed | None = None,
     *,
     task: Task,
     batches: Batches,
 ) -> Callable[[Int[Array, ""]], tuple[Example, PRNGKeyArray]]:
     """A function from a step of the epoch of step `first` to its examples and the model's keys."""
     order_key, example_key = jax.random.split(key)
+    order = batches.order(order_key, first // batches.per_epoch)
     slots = batches.slots()
-    if fed is None:
-        order = batches.order(order_key, first // batches.per_epoch)
 
-    def draw(step):
+    def draw(step: Int[Array, ""]) -> tuple[Example, PRNGKeyArray]:
         for_data, for_model = example_keys(example_key, step, slots)
-        if fed is None:
-            indices = order[batches.places(step, slots)]
-            example = jax.vmap(task.training_example, in_axes=(0, None, 0))
-            return example(for_data, arrays, indices), for_model
-        indices, each = fed.at(step, arrays)
-        example = jax.vmap(task.training_example, in_axes=(0, EACH, 0))
-        return example(for_data, each, indices), for_model
+        indices = order[batches.places(step, slots)]
+        chosen = jax.vmap(task.recipe.choose, in_axes=(0, None, 0))(
+            for_data, source.labels, indices
+        )
+        make = jax.vmap(partial(make_example, task.recipe))
+        images = source.images_of(step, chosen)
+        return make(for_data, indices, images, source.labels[chosen]), for_model
 
     return draw
 
 
 def run_steps(
     state: TrainState,
-    arrays: Arrays,
+    source: DeviceSource,
     key: PRNGKeyArray,
     count: Int[Array, ""],
-    fed: Fed | None = None,
     *,
     task: Task,
     batches: Batches,
@@ -222,9 +216,17 @@ def run_steps(
 
     A step whose metrics are not all finite is not taken: the state stays that before it.
 
-    With `fed`, which must hold these steps, only the labels of `arrays` are used.
+    Args:
+      state: before the first of the steps.
+      source: holds the images of these steps.
+      key: of the run.
+      count: at most `capacity`.
+      task: makes the examples.
+      batches: the examples of each step.
+      update: of the state, with a batch and the model's keys.
+      capacity: length of the metrics that are returned.
     """
-    draw = drawing(state.step, arrays, key, fed, task=task, batches=batches)
+    draw = drawing(state.step, source, key, task=task, batches=batches)
 
     def body(i, carry):
         state, record = carry
@@ -237,30 +239,3 @@ def run_steps(
     _, metrics = jax.eval_shape(lambda s: update(s, *draw(s.step)), state)
     record = jax.tree.map(lambda m: jnp.zeros((capacity, *m.shape), m.dtype), metrics)
     return lax.fori_loop(0, count, body, (state, record))
-
-
-def evaluate_batch(
-    params: nnx.State,
-    rest: nnx.State,
-    arrays: Arrays,
-    number: Int[Array, ""],
-    fed: Fed | None = None,
-    *,
-    graphdef: nnx.GraphDef,
-    examples: EvaluationSet,
-    batches: Batches,
-) -> Float[Array, "batch classes"]:
-    """The class scores of batch `number`, each device doing its part.
-
-    Beyond the end the last example is repeated; the caller drops those rows.
-
-    With `fed`, which must hold this batch, only the labels of `arrays` are used.
-    """
-    if fed is None:
-        indices = batches.in_order(number, batches.slots())
-        batch = jax.vmap(examples.example, in_axes=(None, 0))(arrays, indices)
-    else:
-        indices, each = fed.at(number, arrays)
-        batch = jax.vmap(examples.example, in_axes=(EACH, 0))(each, indices)
-    output: Output = nnx.merge(graphdef, params, rest)(batch.image)
-    return lax.all_gather(output.scores, DEVICES, tiled=True)

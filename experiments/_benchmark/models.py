@@ -74,7 +74,7 @@ def step_of(
     set_training(model)
     optimizer = optax.adam(1e-3)
     graphdef, state = init_state(model, optimizer)
-    goal = objective.create(rule=top(1))
+    goal = objective.make_objective(rule=top(1))
     step = partial(update, graphdef=graphdef, objective=goal, optimizer=optimizer)
     # One device, as the steps' collectives want a named axis.
     mesh = Mesh(np.asarray(jax.devices()[:1]), (DEVICES,))

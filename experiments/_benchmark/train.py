@@ -31,17 +31,17 @@ from rich.markup import escape
 
 from _benchmark.measure import machine_rates, provenance
 from _benchmark.operations import collectives, operations
-from _benchmark.setup import Training, training
 from capsjax._nearest import nearest
 from capsjax.data.dataset import Dataset
-from capsjax.data.tasks import Arrays, Task
+from capsjax.data.tasks import Task
 from capsjax.data.tasks.classification import Classification
+from capsjax.evaluation.batches import check_batch_size
 from capsjax.training.checkpoints import Checkpoints
-from capsjax.training.metrics import History
-from capsjax.training.parallel import check_batch_size, divide, on_devices, replicate
-from capsjax.training.state import num_parameters
-from capsjax.training.step import DEVICES, drawing
-from capsjax.training.writer import Writer
+from capsjax.training.display import Writer
+from capsjax.training.history import History
+from capsjax.training.parallel import divide, on_devices, replicate
+from capsjax.training.setup import Training, build
+from capsjax.training.step import DEVICES, DeviceSource, drawing
 
 MNIST, CIFAR = (60_000, 28, 28, 1), (50_000, 32, 32, 3)
 # In training a dispatch takes about so long: `capsjax.training.loop.DISPATCH_SECONDS`.
@@ -136,20 +136,19 @@ def random_task(config: ml_collections.ConfigDict, shape: tuple[int, ...]) -> Ta
     )
 
 
-def prepare(name: str, batch_size: int, devices: list[jax.Device]) -> tuple[Training, Task]:
+def setup_of(name: str, batch_size: int, devices: list[jax.Device]) -> Training:
     make, shape = NETWORKS[name]
     config = make()
-    task = random_task(config, shape)
-    return training(config, task, batch_size=batch_size, devices=devices, capacity=256), task
+    config.training.batch_size = batch_size
+    return build(config, random_task(config, shape), devices)
 
 
 def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[str, Any]:
     """Seconds of a step as the loop runs it, and of its parts alone."""
     devices = jax.devices()[:num_devices]
-    setup, task = prepare(name, batch_size, devices)
-    key = jax.random.key(0)
-    arrays, key = replicate((task.train, key), devices)
-    state = replicate(_copy(setup.state), devices)
+    setup = setup_of(name, batch_size, devices)
+    source, key = replicate((_source(setup.task), jax.random.key(0)), devices)
+    state = replicate(setup.init_state(0), devices)
     with tempfile.TemporaryDirectory() as directory:
         workdir = epath.Path(directory)
         history = History()
@@ -157,9 +156,9 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
             Checkpoints(workdir / "run", keep=1) as saver,
             Writer(workdir, history) as writer,
         ):
-            dispatch = on_devices(setup.run_steps, devices, 4, donate=(0,))
+            dispatch = setup.dispatch()
             began = time.perf_counter()
-            state, _ = jax.block_until_ready(dispatch(state, arrays, key, np.int32(0)))
+            state, _ = jax.block_until_ready(dispatch(state, source, key, np.int32(0)))
             compile_seconds = time.perf_counter() - began
 
             def note(step: int, record: Any, count: int, seconds: float) -> None:
@@ -170,15 +169,15 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
                 writer.flush()
 
             # One step, which does not count, tells how many make a dispatch.
-            state, _ = jax.block_until_ready(dispatch(state, arrays, key, np.int32(1)))
+            state, _ = jax.block_until_ready(dispatch(state, source, key, np.int32(1)))
             began = time.perf_counter()
-            state, record = jax.block_until_ready(dispatch(state, arrays, key, np.int32(1)))
+            state, record = jax.block_until_ready(dispatch(state, source, key, np.int32(1)))
             seconds = time.perf_counter() - began
             count = max(1, min(256, round(DISPATCH_SECONDS / seconds)))
             step, times, host_times = 2, [], []
             for _ in range(repeats):
                 began = time.perf_counter()
-                state, record = jax.block_until_ready(dispatch(state, arrays, key, np.int32(count)))
+                state, record = jax.block_until_ready(dispatch(state, source, key, np.int32(count)))
                 host_began = time.perf_counter()
                 note(step, record, count, host_began - began)
                 ended = time.perf_counter()
@@ -197,10 +196,10 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
         "devices": num_devices,
         "batch_size": batch_size,
         "steps_per_dispatch": count,
-        "parameters": num_parameters(setup.state.params),
+        "parameters": setup.num_parameters,
         "seconds": statistics.median(times) + save_seconds / setup.batches.per_epoch,
-        "model_seconds": _model_seconds(setup, task, devices, count, repeats),
-        "input_seconds": _input_seconds(setup, task, devices, count, repeats),
+        "model_seconds": _model_seconds(setup, devices, count, repeats),
+        "input_seconds": _input_seconds(setup, devices, count, repeats),
         "checkpoint_seconds": save_seconds / setup.batches.per_epoch,
         "host_seconds": statistics.median(host_times),
         "save_seconds": save_seconds,
@@ -210,9 +209,7 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
     }
 
 
-def _model_seconds(
-    setup: Training, task: Task, devices: list[jax.Device], count: int, repeats: int
-) -> float:
+def _model_seconds(setup: Training, devices: list[jax.Device], count: int, repeats: int) -> float:
     """A step on a batch that is there: forward, backward, optimizer."""
 
     def steps(state, batch, keys, count):
@@ -226,20 +223,20 @@ def _model_seconds(
         return lax.fori_loop(0, count, body, (state, zeros))
 
     size = setup.batches.batch_size
-    batch = jax.jit(task.sample, static_argnums=2)(jax.random.key(0), task.train, size)
+    sample = jax.jit(setup.task.sample, static_argnums=3)
+    batch = sample(jax.random.key(0), *setup.task.train, size)
     keys = jax.random.key_data(jax.random.split(jax.random.key(1), size))
     run = on_devices(
         lambda state, batch, keys, count: steps(
             state, batch, jax.random.wrap_key_data(keys), count
         ),
         devices,
-        4,
+        (None, 0, 0, None),
         donate=(0,),
-        divided=(1, 2),
     )
     shares = jax.tree.map(lambda x: x.reshape(len(devices), -1, *x.shape[1:]), (batch, keys))
     batch, keys = divide(shares, devices)
-    state = replicate(_copy(setup.state), devices)
+    state = replicate(setup.init_state(0), devices)
 
     def dispatch():
         nonlocal state
@@ -249,13 +246,11 @@ def _model_seconds(
     return _seconds(dispatch, repeats) / count
 
 
-def _input_seconds(
-    setup: Training, task: Task, devices: list[jax.Device], count: int, repeats: int
-) -> float:
+def _input_seconds(setup: Training, devices: list[jax.Device], count: int, repeats: int) -> float:
     """Making the examples of a step, the order of the epoch included."""
 
-    def steps(arrays, key, count):
-        draw = drawing(jnp.int32(0), arrays, key, task=task, batches=setup.batches)
+    def steps(source, key, count):
+        draw = drawing(jnp.int32(0), source, key, task=setup.task, batches=setup.batches)
 
         def body(step, total):
             made = jax.tree.map(_as_number, draw(step))
@@ -263,14 +258,13 @@ def _input_seconds(
 
         return lax.pmean(lax.fori_loop(0, count, body, jnp.float32(0)), DEVICES)
 
-    run = on_devices(steps, devices, 3)
-    arguments = replicate((task.train, jax.random.key(0)), devices)
+    run = on_devices(steps, devices, (None, None, None))
+    arguments = replicate((_source(setup.task), jax.random.key(0)), devices)
     return _seconds(lambda: run(*arguments, np.int32(count)), repeats) / count
 
 
-def _copy(tree: Any) -> Any:
-    """What is donated is gone."""
-    return jax.tree.map(lambda x: np.array(x, copy=True), tree)
+def _source(task: Task) -> DeviceSource:
+    return DeviceSource(task.train.labels, task.train.images, np.int32(0))
 
 
 def _as_number(x: jax.Array) -> jax.Array:
@@ -295,17 +289,17 @@ def count(name: str, num_devices: int) -> dict[str, Any]:
     """Operations of a step of the paper's batch, and what devices tell one another in it."""
     config = NETWORKS[name][0]()
     batch_size, devices = config.training.batch_size, jax.devices()[:num_devices]
-    setup, task = prepare(name, batch_size, devices)
+    setup = setup_of(name, batch_size, devices)
     whole = _mapped(setup, devices[:1])
-    arguments = _arguments(setup, task, batch_size)
+    arguments = _arguments(setup, batch_size)
     done = operations(jax.make_jaxpr(whole)(*arguments).jaxpr)
     # The bytes do not depend on the batch: one example on each device is soonest compiled.
-    few = _arguments(setup, task, num_devices)
+    few = _arguments(setup, num_devices)
     compiled = jax.jit(_mapped(setup, devices)).lower(*few).compile()
     return {
         "name": name,
         "batch_size": batch_size,
-        "parameters": num_parameters(setup.state.params),
+        "parameters": setup.num_parameters,
         "product_operations": done.products,
         "other_operations": done.others,
         "bytes": done.bytes,
@@ -322,11 +316,11 @@ def _mapped(setup: Training, devices: list[jax.Device]) -> Callable[..., Any]:
     )
 
 
-def _arguments(setup: Training, task: Task, batch_size: int) -> tuple[Any, ...]:
-    sample = partial(task.sample, count=batch_size)
-    batch = jax.eval_shape(sample, jax.random.key(0), Arrays(*map(jnp.asarray, task.train)))
+def _arguments(setup: Training, batch_size: int) -> tuple[Any, ...]:
+    sample = partial(setup.task.sample, count=batch_size)
+    batch = jax.eval_shape(sample, jax.random.key(0), *map(jnp.asarray, setup.task.train))
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch_size))
-    return setup.state, batch, keys
+    return jax.eval_shape(lambda: setup.init_state(0)), batch, keys
 
 
 def _print(

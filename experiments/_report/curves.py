@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from _report.pictures import data_uri
-from capsjax.training.metrics import History
+from capsjax.training.history import History
 
 
 class Colours(NamedTuple):

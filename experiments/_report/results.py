@@ -8,10 +8,10 @@ from flax import nnx
 from jaxtyping import Bool, Float, Int
 
 from capsjax.data import Dataset
+from capsjax.evaluation.summaries import Summary
 from capsjax.models import Output
 from capsjax.training.checkpoints import Checkpoint
-from capsjax.training.evaluation import Summary
-from capsjax.training.metrics import History
+from capsjax.training.history import History
 
 # Enough to see what the network does; a page of a set with a hundred classes stays small too.
 MAX_CLASSES = 20

@@ -51,16 +51,17 @@ def percent_right(run: Finished, chosen: str | tuple[str, str]) -> float:
     """The share of right answers by the task's own rule, in per cent."""
     import jax
 
-    from capsjax.training import evaluation, scoring
-    from capsjax.training.state import split
+    from capsjax.evaluation import scoring, summaries
 
     name, part = (None, chosen) if isinstance(chosen, str) else chosen
     data = scoring.evaluation_data(run.checkpoint.config, name, part, run.data_dir)
     devices = jax.local_devices()
-    scores = scoring.score(run.checkpoint, data, batch_size=128 * len(devices), devices=devices)
-    logits = evaluation.gives_logits(*split(run.checkpoint.model), data.image_shape)
-    right = evaluation.share_right(data.rule, scores, data.examples.labels(), logits=logits)
-    return 100 * right.accuracy
+    scoring.check_fits(run.checkpoint.config, data)
+    model = run.checkpoint.model
+    scores = scoring.score(model, data.examples, batch_size=128 * len(devices), devices=devices)
+    logits = scoring.gives_logits(model, data.image_shape)
+    found = summaries.accuracy(data.rule, scores, data.examples.labels(), logits=logits)
+    return 100 * found.accuracy
 
 
 def error(chosen: str | tuple[str, str] = "test") -> Measure:
@@ -107,7 +108,7 @@ def several(*measures: Measure) -> Measure:
 def first_images(run: Finished) -> tuple[np.ndarray, np.ndarray]:
     """The first test images of the run's task, and their classes."""
     from capsjax.data import tasks
-    from capsjax.training import scoring
+    from capsjax.evaluation import scoring
 
     data = scoring.evaluation_data(run.checkpoint.config, None, "test", run.data_dir)
     num = min(run.images, len(data.examples))
@@ -255,7 +256,7 @@ def grid_distances() -> Measure:
             shift_grid,
         )
         from capsjax.data import tasks
-        from capsjax.training import scoring
+        from capsjax.evaluation import scoring
 
         config = run.checkpoint.config
         data = scoring.evaluation_data(config, None, "shift_grid", run.data_dir)

@@ -6,16 +6,10 @@ from typing import NamedTuple
 
 import jax
 import ml_collections
-import numpy as np
-from flax import nnx
 
 from capsjax.data import load, prepared, tasks
-from capsjax.training import config as configs
-from capsjax.training import objective, optimizers
-from capsjax.training.checkpoints import build_model
-from capsjax.training.parallel import memory_needed, on_devices, set_training
-from capsjax.training.setup import one_step
-from capsjax.training.state import TrainState, split
+from capsjax.training.parallel import memory_needed, on_devices
+from capsjax.training.setup import build
 
 
 def missing(source: str, data_dir: str | None) -> str | None:
@@ -54,21 +48,15 @@ class Memory(NamedTuple):
 def memory(config: ml_collections.ConfigDict, data_dir: str | None) -> Memory:
     """The memory that training on `config` takes on a device, nothing being trained."""
     task = tasks.create(**config.data, data_dir=data_dir)
-    config = configs.resolve(config, task.input_shape, task.class_names)
     devices = jax.devices()
-    model = nnx.eval_shape(lambda: build_model(config))
-    set_training(model)
-    graphdef, params, rest = split(model)
-    optimizer = optimizers.create(config.optimizer, config.schedule, steps_per_epoch=100)
-    step = jax.ShapeDtypeStruct((), np.int32)
-    state = TrainState(step, params, rest, jax.eval_shape(optimizer.init, params))
+    training = build(config, task, devices)
+    state = jax.eval_shape(lambda: training.init_state(config.seed))
     local = max(1, config.training.batch_size // len(devices))
     key = jax.eval_shape(lambda: jax.random.key(0))
-    arrays = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), task.train)
-    batch = jax.eval_shape(lambda key, arrays: task.sample(key, arrays, local), key, arrays)
+    source = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), task.train)
+    batch = jax.eval_shape(lambda key, source: task.sample(key, *source, local), key, source)
     keys = jax.eval_shape(lambda key: jax.random.split(key, local), key)
-    goal = objective.create(**config.loss, rule=task.rule)
-    program = on_devices(one_step(config, graphdef, goal, optimizer), devices[:1], 3)
+    program = on_devices(training.update, devices[:1], (None, None, None))
     copies = _bytes(state) + task.train.images.nbytes
     needed = memory_needed(program, state, batch, keys) + copies
     return Memory(needed / 2**30, free_memory(devices[0]))

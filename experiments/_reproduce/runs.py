@@ -27,11 +27,12 @@ import numpy as np
 from _reproduce.experiment import Experiment, Measured
 from _reproduce.measures import Finished
 from _reproduce.settings import key_of, run_config, run_name, slug, trainings
-from capsjax.training import checkpoints, ensembles
+from capsjax._files import lock as hold
+from capsjax.evaluation import ensemble
+from capsjax.training import checkpoints
 from capsjax.training import config as configs
-from capsjax.training.locks import hold
+from capsjax.training.history import Diverged
 from capsjax.training.loop import train
-from capsjax.training.metrics import Diverged
 
 # Of the files here, and of what the measurements mean.
 FORMAT = 1
@@ -191,7 +192,8 @@ def _run(
     began = time.monotonic()
     if record["failed"] is None:
         read = [checkpoints.read(directory) for directory in directories]
-        joined = ensembles.join(read)
+        model = ensemble.join([c.model for c in read], [c.config for c in read])
+        joined = read[0]._replace(model=model)
         config = joined.config
         history = checkpoints.read(directories[0], "latest").history
         scale = experiment.scales[where.scale]

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.data.accuracy import above, right, top
+from capsjax.data.accuracy import above, is_correct, top
 
 SCORES = jnp.array([0.2, 0.9, 0.6, 0.7])
 
@@ -37,11 +37,11 @@ def test_of_equal_scores_the_first_is_named():
     ],
 )
 def test_right_names_no_more_and_no_fewer(rule, label, expected):
-    assert bool(right(rule, SCORES, jnp.array(label, jnp.float32))) is expected
+    assert bool(is_correct(rule, SCORES, jnp.array(label, jnp.float32))) is expected
 
 
 def test_nan_scores_are_wrong():
-    assert not right(above(0.5), jnp.full(3, jnp.nan), jnp.ones(3))
+    assert not is_correct(above(0.5), jnp.full(3, jnp.nan), jnp.ones(3))
 
 
 def test_logits_are_compared_with_the_thresholds_logit():

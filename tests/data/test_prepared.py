@@ -5,7 +5,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 import capsjax.data
-from capsjax.data.stored import Stored
+from capsjax.data.lazy_images import LazyImages
 from tests.data.small_datasets import CLASSES, png, random_images, tiny_examples, write_tfds
 
 
@@ -33,7 +33,7 @@ def test_a_set_above_the_budget_stays_in_its_files(data_dir, cache_dir):
     budget = 7 * 30 / 2**20  # 6×5 pixels
     for _ in range(2):  # the second time with labels from the cache
         train = capsjax.data.load("tiny", "train", data_dir, device_budget_mb=0.99 * budget)
-        assert isinstance(train.images, Stored)
+        assert isinstance(train.images, LazyImages)
         assert train.images.shape == (7, 6, 5, 1)
         assert train.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
         assert train.class_names == CLASSES

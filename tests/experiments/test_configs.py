@@ -55,14 +55,16 @@ def test_builds(stem, variant):
     resolved = configs.resolve(config, shape, tuple(map(str, range(num_classes))))
     assert configs.differences(resolved, configs.from_json(configs.to_json(resolved))) == []
     assert tasks.options(config.data.name).keys() == dict(config.data).keys() - {"name"}
-    objective.create(**config.loss, rule=top(1))
+    objective.make_objective(**config.loss, rule=top(1))
 
     def build():
         model = models.create(
             **config.model, input_shape=shape, num_classes=num_classes, rngs=nnx.Rngs(0)
         )
         params = nnx.state(model, nnx.Param)
-        optimizer = optimizers.create(config.optimizer, config.schedule, steps_per_epoch=100)
+        optimizer = optimizers.make_optimizer(
+            config.optimizer, config.schedule, steps_per_epoch=100
+        )
         return params, optimizer.init(params)
 
     params, _ = jax.eval_shape(build)

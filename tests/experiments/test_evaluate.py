@@ -6,12 +6,12 @@ import evaluate
 import ml_collections
 import numpy as np
 import pytest
+from capsjax.training.scoring import evaluation_data
 from flax import nnx
 
 from capsjax import models
 from capsjax.data import load
 from capsjax.training import checkpoints, ensembles
-from capsjax.training.scoring import evaluation_data
 
 
 def run(*arguments):

@@ -23,12 +23,12 @@ from _reproduce.experiment import (
     Variant,
 )
 from _reproduce.minutes import MINUTES
+from capsjax.training.locks import hold
 from flax import nnx
 
 from capsjax import models
 from capsjax.training import checkpoints
 from capsjax.training.checkpoints import build_model
-from capsjax.training.locks import hold
 from tests.experiments.test_report import Page
 
 SHAPES = {

@@ -91,7 +91,7 @@ def one_step(model, dtype):
     graphdef, params, rest = split(model)
     batch = examples(model.input_shape, num_classes=NUM_CLASSES)
     keys = jax.random.split(jax.random.key(0), BATCH)
-    goal = objective.create(rule=top(1))
+    goal = objective.make_objective(rule=top(1))
 
     @partial(jax.jit, compiler_options=QUICK_TO_COMPILE)
     def step(params, rest):
@@ -151,7 +151,7 @@ def test_the_loss_falls(name):
     model.train()
     graphdef, params, rest = split(model)
     batch = examples(model.input_shape, 64)
-    goal, optimizer = objective.create(rule=top(1)), optax.adam(1e-3)
+    goal, optimizer = objective.make_objective(rule=top(1)), optax.adam(1e-3)
 
     @jax.jit
     def step(params, rest, opt_state, key):

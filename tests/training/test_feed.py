@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from capsjax.training.evaluation import scorer
 from flax import nnx
 
 from capsjax import models
 from capsjax.data import tasks
-from capsjax.data.stored import Stored, within
+from capsjax.data.lazy_images import LazyImages, within
 from capsjax.training import feed
-from capsjax.training.evaluation import scorer
 from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.state import TrainState, split
 from capsjax.training.step import Batches, run_steps
@@ -68,7 +68,7 @@ def test_the_same_examples_from_host_and_device(name, num_devices, npz, monkeypa
     monkeypatch.setattr(feed, "CHUNK_STEPS", 3)  # 180 images, four steps an epoch
     expected, _ = batches_of(create(name, npz, None), num_devices, range(8))
     fed_task = create(name, npz, 0.001)
-    assert isinstance(fed_task.train.images, Stored)
+    assert isinstance(fed_task.train.images, LazyImages)
     found, indices = batches_of(fed_task, num_devices, range(8))
     jax.tree.map(np.testing.assert_array_equal, found, expected)
     # Each example at most once an epoch.
@@ -128,7 +128,7 @@ def test_a_process_reads_its_own_share(npz, monkeypatch):
 def stored_task(npz, read):
     """A task whose images come from `read`."""
     task = create("classification", npz, None)
-    images = Stored(partial(read, task.train.images), (8, 8, 1), np.arange(180))
+    images = LazyImages(partial(read, task.train.images), (8, 8, 1), np.arange(180))
     return tasks.Task(
         "read", task.class_names, task.train._replace(images=images), task.recipe, task.validation,
         task.rule,
@@ -181,7 +181,7 @@ def test_the_budget():
     assert within(images, None) is images
     assert within(images, 1) is images
     stored = within(images, 0.99)
-    assert isinstance(stored, Stored)
+    assert isinstance(stored, LazyImages)
     assert stored.shape == images.shape
     assert within(stored, 2000) is stored
     with pytest.raises(ValueError, match="device_budget_mb must be ≥ 0, got -1"):

@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-
 from capsjax.training.metrics import Diverged, History
 from capsjax.training.writer import Writer
 

@@ -62,7 +62,7 @@ def test_accuracy_by_the_rule():
     def accuracy(rule, scores, label, kind=ScoreKind.LENGTHS):
         output = Output(jnp.array(scores), score_kind=kind)
         batch = BATCH._replace(label=jnp.array(label))
-        return objective.create(rule=rule)(output, batch)[1]["accuracy"]
+        return objective.make_objective(rule=rule)(output, batch)[1]["accuracy"]
 
     assert accuracy(top(1), LENGTHS, LABEL) == 0.5
     both = [[1, 0, 1]] * 2

@@ -10,33 +10,34 @@ from capsjax.data.sources import load
 from capsjax.data.tasks.affnist import AffNIST, Translated
 from capsjax.data.tasks.classification import Classification
 from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
-from capsjax.data.tasks.parts import as_it_is
 from capsjax.data.tasks.rendering import Rendered, render, spread
+from capsjax.data.tasks.source_splits import as_it_is, fixed_set
 from capsjax.data.tasks.task import (
-    EACH,
-    Arrays,
     EvaluationSet,
     Example,
+    NumberedExamples,
     Objects,
-    Present,
     Recipe,
+    Source,
     Task,
+    make_example,
     take,
 )
 
 __all__ = [
-    "EACH",
-    "Arrays",
     "EvaluationSet",
     "Example",
+    "NumberedExamples",
     "Objects",
-    "Present",
     "Recipe",
     "Rendered",
+    "Source",
     "Task",
     "as_it_is",
     "create",
+    "fixed_set",
     "generated",
+    "make_example",
     "options",
     "render",
     "spread",

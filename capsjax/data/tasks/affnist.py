@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from capsjax.data.accuracy import top
 from capsjax.data.affine import AffineRanges
-from capsjax.data.tasks.parts import Reader, check_canvas, fixed_set, parts_of
 from capsjax.data.tasks.single import AffineTransformed, Moved
+from capsjax.data.tasks.source_splits import Reader, check_canvas, fixed_set, read_splits
 from capsjax.data.tasks.task import Task
 
 
@@ -34,17 +34,17 @@ class Translated:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        parts = parts_of(self.source, self.validation_fraction, self.train_fraction, read)
-        check_canvas(parts.train, self.canvas, self.max_shift)
-        recipe = Moved(len(parts.class_names), canvas=self.canvas, max_shift=self.max_shift)
+        splits = read_splits(self.source, self.validation_fraction, self.train_fraction, read)
+        check_canvas(splits.train, self.canvas, self.max_shift)
+        recipe = Moved(len(splits.class_names), canvas=self.canvas, max_shift=self.max_shift)
         return Task(
             name=name,
-            class_names=parts.class_names,
-            train=parts.train,
+            class_names=splits.class_names,
+            train=splits.train,
             recipe=recipe,
-            validation=fixed_set(parts.validation, recipe, seed=self.seed),
+            validation=fixed_set(splits.validation, recipe, seed=self.seed),
             rule=top(1),
-            tests={"test": lambda: fixed_set(parts.test(), recipe, self.test_versions, self.seed)},
+            tests={"test": lambda: fixed_set(splits.test(), recipe, self.test_versions, self.seed)},
         )
 
 
@@ -86,9 +86,9 @@ class AffNIST:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`; "test_translated" are the test digits only translated."""
-        parts = parts_of(self.source, self.validation_fraction, self.train_fraction, read)
-        check_canvas(parts.train, self.canvas, self.max_shift)
-        num_classes = len(parts.class_names)
+        splits = read_splits(self.source, self.validation_fraction, self.train_fraction, read)
+        check_canvas(splits.train, self.canvas, self.max_shift)
+        num_classes = len(splits.class_names)
         translated = Moved(num_classes, canvas=self.canvas, max_shift=self.max_shift)
         ranges = AffineRanges(
             max_rotation=self.max_rotation,
@@ -101,15 +101,15 @@ class AffNIST:
         affine = AffineTransformed(num_classes, self.canvas, ranges)
         return Task(
             name=name,
-            class_names=parts.class_names,
-            train=parts.train,
+            class_names=splits.class_names,
+            train=splits.train,
             recipe=translated,
             validation=fixed_set(
-                parts.validation, affine if self.affine_validation else translated, seed=self.seed
+                splits.validation, affine if self.affine_validation else translated, seed=self.seed
             ),
             rule=top(1),
             tests={
-                "test": lambda: fixed_set(parts.test(), affine, self.test_versions, self.seed),
-                "test_translated": lambda: fixed_set(parts.test(), translated, seed=self.seed),
+                "test": lambda: fixed_set(splits.test(), affine, self.test_versions, self.seed),
+                "test_translated": lambda: fixed_set(splits.test(), translated, seed=self.seed),
             },
         )

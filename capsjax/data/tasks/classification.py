@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from capsjax.data.accuracy import top
-from capsjax.data.tasks.parts import Reader, fixed_set, parts_of
 from capsjax.data.tasks.single import Moved
+from capsjax.data.tasks.source_splits import Reader, fixed_set, read_splits
 from capsjax.data.tasks.task import Task
 
 
@@ -29,24 +29,24 @@ class Classification:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task on the source `name`."""
-        parts = parts_of(name, self.validation_fraction, self.train_fraction, read)
-        side = min(parts.train.images.shape[1:3])
+        splits = read_splits(name, self.validation_fraction, self.train_fraction, read)
+        side = min(splits.train.images.shape[1:3])
         if not 0 <= self.max_shift < side:
             raise ValueError(
                 f"max_shift must be in [0, {side}) for these images, got {self.max_shift}"
             )
         if not self.max_rotation >= 0:
             raise ValueError(f"max_rotation must be ≥ 0, got {self.max_rotation}")
-        num_classes = len(parts.class_names)
+        num_classes = len(splits.class_names)
         as_it_is = Moved(num_classes)
         return Task(
             name=name,
-            class_names=parts.class_names,
-            train=parts.train,
+            class_names=splits.class_names,
+            train=splits.train,
             recipe=replace(
                 as_it_is, max_shift=self.max_shift, flip=self.flip, max_rotation=self.max_rotation
             ),
-            validation=fixed_set(parts.validation, as_it_is),
+            validation=fixed_set(splits.validation, as_it_is),
             rule=top(1),
-            tests={"test": lambda: fixed_set(parts.test(), as_it_is)},
+            tests={"test": lambda: fixed_set(splits.test(), as_it_is)},
         )

@@ -13,8 +13,8 @@ from capsjax.data.tasks.overlaid import (
     by_class,
     domain_pairs,
 )
-from capsjax.data.tasks.parts import Parts, Reader, check_canvas, fixed_set, parts_of
-from capsjax.data.tasks.task import Arrays, EvaluationSet, Task
+from capsjax.data.tasks.source_splits import Reader, Splits, check_canvas, fixed_set, read_splits
+from capsjax.data.tasks.task import EvaluationSet, NumberedExamples, Source, Task
 
 
 @dataclass(frozen=True)
@@ -49,28 +49,30 @@ class MultiMNIST:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
-        parts = _sorted_by_class(
-            parts_of(self.source, self.validation_fraction, self.train_fraction, read)
+        splits = _sorted_by_class(
+            read_splits(self.source, self.validation_fraction, self.train_fraction, read)
         )
-        check_canvas(parts.train, self.canvas, self.max_shift)
+        check_canvas(splits.train, self.canvas, self.max_shift)
         if self.versions < 0:
             raise ValueError(f"versions must be ≥ 0, got {self.versions}")
-        num_classes = len(parts.class_names)
+        num_classes = len(splits.class_names)
         recipe = Overlaid(
             num_classes, self.canvas, self.max_shift, self.pairs(num_classes), seed=self.seed
         )
         grid = ShiftGrid(num_classes, self.canvas, self.max_shift)
         return Task(
             name=name,
-            class_names=parts.class_names,
-            train=parts.train,
+            class_names=splits.class_names,
+            train=splits.train,
             recipe=replace(recipe, versions=self.versions),
-            validation=fixed_set(parts.validation, recipe, seed=self.seed),
+            validation=fixed_set(splits.validation, recipe, seed=self.seed),
             rule=top(2),
             multi_label=True,
             tests={
-                "test": lambda: fixed_set(parts.test(), recipe, self.test_versions, self.seed),
-                "shift_grid": lambda: EvaluationSet(parts.test(), grid, grid.size),
+                "test": lambda: fixed_set(splits.test(), recipe, self.test_versions, self.seed),
+                "shift_grid": lambda: EvaluationSet(
+                    splits.test(), NumberedExamples(grid), grid.size
+                ),
             },
         )
 
@@ -126,13 +128,13 @@ class DiverseMultiMNIST:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        parts = _sorted_by_class(
-            parts_of(self.source, self.validation_fraction, self.train_fraction, read)
+        splits = _sorted_by_class(
+            read_splits(self.source, self.validation_fraction, self.train_fraction, read)
         )
-        check_canvas(parts.train, self.canvas, self.max_shift)
+        check_canvas(splits.train, self.canvas, self.max_shift)
         if not 0 <= self.single_probability <= 1:
             raise ValueError(f"single_probability must be in [0, 1], got {self.single_probability}")
-        num_classes = len(parts.class_names)
+        num_classes = len(splits.class_names)
         recipe = Overlaid(
             num_classes,
             self.canvas,
@@ -142,37 +144,37 @@ class DiverseMultiMNIST:
         )
         return Task(
             name=name,
-            class_names=parts.class_names,
-            train=parts.train,
+            class_names=splits.class_names,
+            train=splits.train,
             recipe=recipe,
-            validation=fixed_set(parts.validation, recipe, seed=self.seed),
+            validation=fixed_set(splits.validation, recipe, seed=self.seed),
             rule=above(self.threshold),
             multi_label=True,
-            tests={"test": lambda: fixed_set(parts.test(), recipe, self.test_versions, self.seed)},
+            tests={"test": lambda: fixed_set(splits.test(), recipe, self.test_versions, self.seed)},
         )
 
 
-def _sorted_by_class(parts: Parts) -> Parts:
+def _sorted_by_class(splits: Splits) -> Splits:
     """Sorted by class, as overlaying needs it.
 
     Raises:
       ValueError: there are no two classes, or one of them has no images in a part.
     """
-    names = parts.class_names
+    names = splits.class_names
     if len(names) < 2:
         raise ValueError(f"source: overlaying takes images of two classes, there is {len(names)}")
 
-    def checked(arrays: Arrays, part: str) -> Arrays:
-        missing = np.setdiff1d(np.arange(len(names)), arrays.labels)
-        if missing.size and len(arrays.labels):
+    def checked(source: Source, part: str) -> Source:
+        missing = np.setdiff1d(np.arange(len(names)), source.labels)
+        if missing.size and len(source.labels):
             raise ValueError(
                 f"source: class {names[missing[0]]!r} has no images in the {part} part; overlaying "
                 "takes some of every class: add images, or change validation_fraction"
             )
-        return by_class(arrays)
+        return by_class(source)
 
-    return parts._replace(
-        train=checked(parts.train, "training"),
-        validation=checked(parts.validation, "validation"),
-        test=lambda: checked(parts.test(), "test"),
+    return splits._replace(
+        train=checked(splits.train, "training"),
+        validation=checked(splits.validation, "validation"),
+        test=lambda: checked(splits.test(), "test"),
     )

@@ -1,6 +1,6 @@
 """Recipes of two overlapping objects per image.
 
-They need source arrays that are sorted by label (`by_class`): then the images of a class are a
+They need source images that are sorted by label (`by_class`): then the images of a class are a
 range, and a partner of another class is two random numbers away.
 """
 
@@ -11,10 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8
 
-from capsjax.data.stored import select
-from capsjax.data.tasks.task import Arrays, Example, Objects
+from capsjax.data.lazy_images import select
+from capsjax.data.tasks.task import Example, Objects, Source
 from capsjax.data.transforms import overlay, pad, random_offset, translate
 from capsjax.functional import to_unit
 
@@ -25,12 +25,10 @@ class Placements(NamedTuple):
     """Two images on one canvas.
 
     Attributes:
-      sources: their places in the arrays.
       offsets: rows down and columns to the right, from the middle of the canvas.
       present: which of them are there.
     """
 
-    sources: Int[Array, "2"]
     offsets: Int[Array, "2 2"]
     present: Bool[Array, "2"]
 
@@ -47,26 +45,18 @@ class _OnCanvas:
         """The canvas; see `Recipe`."""
         return self.canvas, self.canvas, source[-1]
 
-    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Placements:
-        """From the labels alone; see `Recipe`."""
-        raise NotImplementedError
-
-    def sources(
-        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
-    ) -> Int[Array, "2"]:
-        """See `Recipe`."""
-        return self.draw(key, Arrays(None, labels), index).sources
-
-    def render(self, arrays: Arrays, parameters: Placements) -> Example:
+    def render(
+        self, images: UInt8[Array, "2 h w c"], labels: Int[Array, "2"], parameters: Placements
+    ) -> Example:
         """The sum of both, at most 1; see `Recipe`."""
-        sources, offsets, present = parameters
+        offsets, present = parameters
 
-        def alone(source, offset):
-            canvas = pad(arrays.images[source], (self.canvas, self.canvas))
+        def alone(image, offset):
+            canvas = pad(image, (self.canvas, self.canvas))
             return to_unit(translate(canvas, offset, self.max_shift))
 
-        images = jax.vmap(alone)(sources, offsets) * present[:, None, None, None]
-        labels = jax.nn.one_hot(arrays.labels[sources], self.num_classes) * present[:, None]
+        images = jax.vmap(alone)(images, offsets) * present[:, None, None, None]
+        labels = jax.nn.one_hot(labels, self.num_classes) * present[:, None]
         return Example(overlay(images), jnp.sum(labels, axis=0), Objects(images, labels))
 
 
@@ -95,26 +85,37 @@ class Overlaid(_OnCanvas):
     versions: int = 0
     seed: int = 0
 
-    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Placements:
+    def choose(
+        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
+    ) -> Int[Array, "2"]:
         """See `Recipe`."""
-        if self.versions:
-            version = jax.random.randint(key, (), 0, self.versions)
-            of_object = jax.random.fold_in(jax.random.key(self.seed), index)
-            key = jax.random.fold_in(of_object, version)
-        class_key, image_key, offset_key, single_key = jax.random.split(key, 4)
+        class_key, image_key, _, _ = self._keys(key, index)
         partners, counts = _partners(self.pairs, self.num_classes)
-        first_class = arrays.labels[index]
+        first_class = labels[index]
         choice = jax.random.randint(class_key, (), 0, counts[first_class])
-        start, stop = class_range(arrays, partners[first_class, choice])
-        second = jax.random.randint(image_key, (), start, stop)
+        start, stop = class_range(labels, partners[first_class, choice])
+        return jnp.stack([index, jax.random.randint(image_key, (), start, stop)])
+
+    def draw(
+        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "2 h w c"]
+    ) -> Placements:
+        """See `Recipe`."""
+        _, _, offset_key, single_key = self._keys(key, index)
         offset_keys = jax.random.split(offset_key)
         return Placements(
-            sources=jnp.stack([index, second]),
             offsets=jax.vmap(lambda k: random_offset(k, self.max_shift))(offset_keys),
             present=jnp.stack(
                 [jnp.array(True), ~jax.random.bernoulli(single_key, self.single_probability)]
             ),
         )
+
+    def _keys(self, key: PRNGKeyArray, index: Int[Array, ""]) -> PRNGKeyArray:
+        """For the class and the image of the second object, the offsets, whether it is alone."""
+        if self.versions:
+            version = jax.random.randint(key, (), 0, self.versions)
+            of_object = jax.random.fold_in(jax.random.key(self.seed), index)
+            key = jax.random.fold_in(of_object, version)
+        return jax.random.split(key, 4)
 
 
 @dataclass(frozen=True)
@@ -145,19 +146,22 @@ class ShiftGrid(_OnCanvas):
         pair = fixed * (self.num_classes - 1) + moving - (moving > fixed)
         return pair * self.per_pair
 
-    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Placements:
+    def choose(
+        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
+    ) -> Int[Array, "2"]:
         """Nothing is random here; see `Recipe`."""
-        del key
-        pair, place = jnp.divmod(index, self.per_pair)
-        fixed, moving = jnp.divmod(pair, self.num_classes - 1)
+        fixed, moving = jnp.divmod(index // self.per_pair, self.num_classes - 1)
         moving += moving >= fixed
+        return jnp.stack([class_range(labels, label)[0] for label in (fixed, moving)])
+
+    def draw(
+        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "2 h w c"]
+    ) -> Placements:
+        """See `Recipe`."""
+        place = index % self.per_pair
         offset = jnp.stack(jnp.divmod(place, 2 * self.max_shift + 1)) - self.max_shift
-        sources = jnp.stack([class_range(arrays, fixed)[0], class_range(arrays, moving)[0]])
-        return Placements(
-            sources=sources,
-            offsets=jnp.stack([jnp.zeros_like(offset), offset]),
-            present=jnp.ones(2, bool),
-        )
+        offsets = jnp.stack([jnp.zeros_like(offset), offset])
+        return Placements(offsets=offsets, present=jnp.ones(2, bool))
 
 
 def all_pairs(num_classes: int) -> Pairs:
@@ -180,15 +184,16 @@ def domain_pairs(domain: str) -> Pairs:
     return tuple(pair for pair in all_pairs(10) if in_a(*pair) == (domain == "A"))
 
 
-def by_class(arrays: Arrays) -> Arrays:
+def by_class(source: Source) -> Source:
     """The same images sorted by label, and within a label in their order."""
-    order = np.argsort(arrays.labels, kind="stable")
-    return Arrays(select(arrays.images, order), arrays.labels[order])
+    order = np.argsort(source.labels, kind="stable")
+    return Source(select(source.images, order), source.labels[order])
 
 
-def class_range(arrays: Arrays, label: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """Where the images of a class begin and end in arrays that are sorted by class."""
-    labels = jnp.asarray(arrays.labels)
+def class_range(
+    labels: Int[Array, "n"], label: Int[Array, ""]
+) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    """Where the images of a class begin and end among sorted `labels`."""
     return (
         jnp.searchsorted(labels, label, side="left"),
         jnp.searchsorted(labels, label, side="right"),

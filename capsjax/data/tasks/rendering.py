@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from capsjax.data.tasks.task import EACH, Arrays, EvaluationSet, Present
+from capsjax.data.tasks.task import EvaluationSet
 
 _BATCH = 512
 
@@ -17,7 +17,8 @@ class Rendered(NamedTuple):
     Attributes:
       images: rounded to 0 … 255.
       labels: 1 for every class that is present, else 0.
-      parameters: by name, what the recipe drew; a source is a place in the set's `arrays`.
+      parameters: by name, what the recipe drew; `source` (where there are several, `sources`) are
+        places among the set's source images.
     """
 
     images: UInt8[np.ndarray, "n h w c"]
@@ -30,34 +31,32 @@ def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None)
     if indices is None:
         indices = np.arange(len(examples))
 
-    labels = jax.device_put(examples.arrays.labels)
-    sources = jax.jit(jax.vmap(examples.sources, in_axes=(None, 0)))
-
     @jax.jit
-    def batch(arrays, indices):
-        drawn = jax.vmap(examples.parameters, in_axes=(EACH, 0))(arrays, indices)
-        made = jax.vmap(examples.recipe.render, in_axes=(EACH, 0))(arrays, drawn)
-        images = (255 * made.image).round().astype(np.uint8)
-        return images, made.label, drawn
+    @jax.vmap
+    def batch(index, images, labels):
+        drawn = examples.numbered.draw(index, images)
+        made = examples.recipe.render(images, labels, drawn)
+        return (255 * made.image).round().astype(np.uint8), made.label, drawn
 
     parts = []
     for start in range(0, len(indices), _BATCH):
-        # Filled up with the last one, so that one program serves all batches.
-        places = np.minimum(np.arange(start, start + _BATCH), len(indices) - 1)
-        needed = np.asarray(sources(labels, indices[places]))
-        present = Present(needed, examples.arrays.images[needed])
-        part = batch(Arrays(present, labels), indices[places])
+        # Padded with the last one, so that one program serves all batches.
+        some = indices[np.minimum(np.arange(start, start + _BATCH), len(indices) - 1)]
+        chosen = examples.chosen[some]
+        part = batch(some, examples.source.images[chosen], examples.source.labels[chosen])
         parts.append(jax.tree.map(np.asarray, part))
     images, labels, drawn = jax.tree.map(lambda *xs: np.concatenate(xs)[: len(indices)], *parts)
     named = jax.tree_util.tree_flatten_with_path(drawn)[0]
     parameters = {
         jax.tree_util.keystr(path, simple=True, separator="_"): values for path, values in named
     }
-    return Rendered(images, labels, parameters)
+    chosen = examples.chosen[indices]
+    sources = {"source": chosen[:, 0]} if chosen.shape[1] == 1 else {"sources": chosen}
+    return Rendered(images, labels, sources | parameters)
 
 
 def spread(examples: EvaluationSet, count: int) -> Int[np.ndarray, "count"]:
-    """`count` indices at even distances, so that they cover all sources, at most all.
+    """`count` evenly spaced indices, at most all, so that they cover all sources.
 
     Raises:
       ValueError: `count` is not positive.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from capsjax.data.affine import (
     AffineParameters,
@@ -14,7 +14,7 @@ from capsjax.data.affine import (
     random_affine,
     transform,
 )
-from capsjax.data.tasks.task import Arrays, Example, Objects
+from capsjax.data.tasks.task import Example, Objects
 from capsjax.data.transforms import flip, pad, random_offset, translate
 from capsjax.functional import to_unit
 
@@ -23,13 +23,11 @@ class Moves(NamedTuple):
     """How one image is moved.
 
     Attributes:
-      source: its place in the arrays.
       offset: rows down, columns to the right.
       flipped: left for right.
       rotation: in degrees, counter-clockwise.
     """
 
-    source: Int[Array, ""]
     offset: Int[Array, "2"]
     flipped: Bool[Array, ""]
     rotation: Float[Array, ""]
@@ -58,17 +56,18 @@ class Moved:
         height, width, channels = source
         return (self.canvas or height), (self.canvas or width), channels
 
-    def sources(
+    def choose(
         self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
     ) -> Int[Array, "1"]:
         """See `Recipe`."""
         return index[None]
 
-    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Moves:
+    def draw(
+        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "1 h w c"]
+    ) -> Moves:
         """See `Recipe`."""
         offset_key, flip_key, rotation_key = jax.random.split(key, 3)
         return Moves(
-            source=index,
             offset=random_offset(offset_key, self.max_shift),
             flipped=jax.random.bernoulli(flip_key) & self.flip,
             rotation=jax.random.uniform(
@@ -76,9 +75,11 @@ class Moved:
             ),
         )
 
-    def render(self, arrays: Arrays, parameters: Moves) -> Example:
+    def render(
+        self, images: UInt8[Array, "1 h w c"], labels: Int[Array, "1"], parameters: Moves
+    ) -> Example:
         """See `Recipe`."""
-        source = arrays.images[parameters.source]
+        (source,) = images
         height, width, _ = self.image_shape(source.shape)
         if self.max_rotation:
             mirror = jnp.where(parameters.flipped, -1.0, 1.0)
@@ -92,13 +93,12 @@ class Moved:
             if self.flip:
                 canvas = flip(canvas, parameters.flipped)
             image = to_unit(translate(canvas, parameters.offset, self.max_shift))
-        return single(image, arrays.labels[parameters.source], self.num_classes)
+        return single(image, labels[0], self.num_classes)
 
 
 class Transformed(NamedTuple):
-    """Which image, and what is done to it."""
+    """What is done to one image."""
 
-    source: Int[Array, ""]
     affine: AffineParameters
 
 
@@ -120,23 +120,26 @@ class AffineTransformed:
         """The canvas; see `Recipe`."""
         return self.canvas, self.canvas, source[-1]
 
-    def sources(
+    def choose(
         self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
     ) -> Int[Array, "1"]:
         """See `Recipe`."""
         return index[None]
 
-    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Transformed:
+    def draw(
+        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "1 h w c"]
+    ) -> Transformed:
         """See `Recipe`."""
-        size = (self.canvas, self.canvas)
-        return Transformed(index, random_affine(key, arrays.images[index], size, self.ranges))
+        return Transformed(random_affine(key, images[0], (self.canvas, self.canvas), self.ranges))
 
-    def render(self, arrays: Arrays, parameters: Transformed) -> Example:
+    def render(
+        self, images: UInt8[Array, "1 h w c"], labels: Int[Array, "1"], parameters: Transformed
+    ) -> Example:
         """See `Recipe`."""
-        source, affine = parameters
         size = (self.canvas, self.canvas)
-        image = transform(arrays.images[source], affine.matrix, affine.translation, size)
-        return single(image, arrays.labels[source], self.num_classes)
+        affine = parameters.affine
+        image = transform(images[0], affine.matrix, affine.translation, size)
+        return single(image, labels[0], self.num_classes)
 
 
 def single(image: Float[Array, "h w c"], label: Int[Array, ""], num_classes: int) -> Example:

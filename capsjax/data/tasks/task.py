@@ -1,13 +1,15 @@
-"""What to train and test on: source arrays, and how examples are made from them.
+"""What to train and test on: source images, and how examples are made from them.
 
-An example is made in two steps. A recipe first draws parameters (which source images, moved how
-far, turned how much), then renders them. All that is random is in the first step, which can be
-tested and exported; the second is a pure function of the parameters and the source arrays. Both
-run on the device, inside the compiled step; the arrays are arguments of the program.
+A recipe makes an example in three steps. It chooses the source images, draws parameters (moved how
+far, turned how much) and renders. All randomness is in the first two steps, which can be tested
+and exported; the third is a pure function of the parameters and the images. All of it runs inside
+the compiled step. Choosing takes only labels, so the host can do it too, for images that do not
+fit on the device.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -17,39 +19,19 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from capsjax.data.accuracy import Rule
 from capsjax.data.dataset import Dataset
-from capsjax.data.stored import select
+from capsjax.data.lazy_images import Images, select
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Present:
-    """Those source images that one example is made of, found by their places.
-
-    It stands for all of them where they are too many for the device.
-    """
-
-    places: Int[Array, "k"] | Int[np.ndarray, "k"]
-    images: UInt8[Array, "k h w c"] | UInt8[np.ndarray, "k h w c"]
-
-    def __getitem__(self, place: Int[Array, ""]) -> UInt8[Array, "h w c"]:
-        return jnp.asarray(self.images)[jnp.argmax(self.places == place)]
-
-
-class Arrays(NamedTuple):
-    """Source images and labels.
+class Source(NamedTuple):
+    """Images that examples are made from.
 
     Attributes:
-      images: uint8 [n, h, w, c]. On the host an array or `Stored`; in a program, where recipes see
-        them, an array or, where an example comes with images of its own, `Present`.
-      labels: of the images.
+      images: uint8 [n, h, w, c].
+      labels: the class of each.
     """
 
-    images: Any
-    labels: Int[Array, "n"] | Int[np.ndarray, "n"]
-
-
-# Axes for vmap over examples, each with `Present` images of its own; labels are those of all.
-EACH: Any = Arrays(0, None)  # type: ignore[arg-type]
+    images: Images
+    labels: Int[np.ndarray, "n"]
 
 
 class Objects(NamedTuple):
@@ -68,7 +50,7 @@ class Example(NamedTuple):
     """What a network sees (one example, or a batch with a leading axis).
 
     Attributes:
-      image: what it looks at.
+      image: the network's input.
       label: 1 for every class that is present, else 0.
       objects: the image's objects, each alone.
     """
@@ -79,7 +61,7 @@ class Example(NamedTuple):
 
 
 class Recipe(Protocol):
-    """How one example is made; hashable, with nothing but plain numbers in it."""
+    """How one example is made; hashable, holding nothing but plain numbers."""
 
     @property
     def num_classes(self) -> int:
@@ -88,88 +70,121 @@ class Recipe(Protocol):
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         """Height, width and channels of an example made from images of shape `source`."""
 
-    def sources(
+    def choose(
         self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
     ) -> Int[Array, "k"]:
-        """The places of all source images that an example of the one at `index` is made of."""
+        """The places of the k source images in an example whose first is at `index`."""
 
-    def draw(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Any:
-        """Parameters (a NamedTuple of arrays) of an example of the source image at `index`."""
+    def draw(
+        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "k h w c"]
+    ) -> Any:
+        """Parameters (a NamedTuple of arrays) of an example of the chosen `images`."""
 
-    def render(self, arrays: Arrays, parameters: Any) -> Example:
-        """The example with these parameters."""
+    def render(
+        self, images: UInt8[Array, "k h w c"], labels: Int[Array, "k"], parameters: Any
+    ) -> Example:
+        """The example of these images with these parameters."""
+
+
+def make_example(
+    recipe: Recipe,
+    key: PRNGKeyArray,
+    index: Int[Array, ""],
+    images: UInt8[Array, "k h w c"],
+    labels: Int[Array, "k"],
+) -> Example:
+    """A random example of the images that `recipe.choose` chose with the same key and index."""
+    return recipe.render(images, labels, recipe.draw(key, index, images))
+
+
+@dataclass(frozen=True)
+class NumberedExamples:
+    """Examples by number: example i is a pure function of i, the seed and its source images.
+
+    Attributes:
+      recipe: makes the examples.
+      versions: how many consecutive examples are made of one source image.
+      seed: of the recipe's draws.
+    """
+
+    recipe: Recipe
+    versions: int = 1
+    seed: int = 0
+
+    def choose(self, labels: Int[Array, "n"], number: Int[Array, ""]) -> Int[Array, "k"]:
+        """The places of the source images of an example."""
+        return self.recipe.choose(self._key(number), labels, number // self.versions)
+
+    def draw(self, number: Int[Array, ""], images: UInt8[Array, "k h w c"]) -> Any:
+        """The recipe's parameters of an example of the chosen `images`."""
+        return self.recipe.draw(self._key(number), number // self.versions, images)
+
+    def make(
+        self, number: Int[Array, ""], images: UInt8[Array, "k h w c"], labels: Int[Array, "k"]
+    ) -> Example:
+        """The example of the chosen `images` and their `labels`."""
+        return self.recipe.render(images, labels, self.draw(number, images))
+
+    def _key(self, number: Int[Array, ""]) -> PRNGKeyArray:
+        return jax.random.fold_in(jax.random.key(self.seed), number)
 
 
 @dataclass(frozen=True, eq=False)
 class EvaluationSet:
-    """A fixed list of examples: example i is a pure function of i, the seed and the arrays.
+    """A fixed list of examples.
 
     Attributes:
-      arrays: the source.
-      recipe: makes the examples.
+      source: what they are made from.
+      numbered: makes them.
       size: how many there are.
-      versions: so many consecutive examples are of one source image.
-      seed: of the recipe's draws.
     """
 
-    arrays: Arrays
-    recipe: Recipe
+    source: Source
+    numbered: NumberedExamples
     size: int
-    versions: int = 1
-    seed: int = 0
 
     def __len__(self) -> int:
         return self.size
 
-    def parameters(self, arrays: Arrays, index: Int[Array, ""]) -> Any:
-        """The recipe's parameters of example `index`.
+    @property
+    def recipe(self) -> Recipe:
+        """What makes the examples."""
+        return self.numbered.recipe
 
-        Args:
-          arrays: `self.arrays`, as they lie on the device: an argument, so that a program that
-            this is compiled into does not hold them as constants.
-          index: in [0, size).
-        """
-        return self.recipe.draw(self._key(index), _on_device(arrays), index // self.versions)
-
-    def sources(self, labels: Int[Array, "n"], index: Int[Array, ""]) -> Int[Array, "k"]:
-        """The places in the arrays of the source images of example `index`."""
-        return self.recipe.sources(self._key(index), labels, index // self.versions)
-
-    def _key(self, index: Int[Array, ""]) -> PRNGKeyArray:
-        return jax.random.fold_in(jax.random.key(self.seed), index)
-
-    def example(self, arrays: Arrays, index: Int[Array, ""]) -> Example:
-        """Example `index`; see `parameters`."""
-        return self.recipe.render(_on_device(arrays), self.parameters(arrays, index))
+    @cached_property
+    def chosen(self) -> Int[np.ndarray, "size k"]:
+        """The places of every example's source images."""
+        choose = jax.jit(jax.vmap(self.numbered.choose, in_axes=(None, 0)))
+        return np.asarray(choose(self.source.labels, np.arange(self.size)))
 
     def labels(self) -> Float[np.ndarray, "size classes"]:
         """Every example's label: 1 for each class that is present."""
         if not self.size:
             return np.zeros((0, self.recipe.num_classes), np.float32)
-
-        # They do not depend on the images: a black one is in the place of all.
-        black = jnp.zeros((1, *self.arrays.images.shape[1:]), jnp.uint8)
+        # Labels do not depend on the images: black ones stand in for all.
+        num_objects = self.chosen.shape[-1]
+        black = jnp.zeros((num_objects, *self.source.images.shape[1:]), jnp.uint8)
 
         @jax.jit
-        def labels(of_sources: Int[Array, "n"]) -> Float[Array, "size classes"]:
-            arrays = Arrays(black, of_sources)
-            return jax.vmap(lambda i: self.example(arrays, i).label)(jnp.arange(self.size))
+        @jax.vmap
+        def labels(number: Int[Array, ""], of_sources: Int[Array, "k"]) -> Float[Array, "classes"]:
+            return self.numbered.make(number, black, of_sources).label
 
-        return np.asarray(labels(self.arrays.labels))
+        return np.asarray(labels(np.arange(self.size), self.source.labels[self.chosen]))
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What to train on, what to test on, and what counts as right.
+    """What to train on, what to test on, and what counts as correct.
 
     Attributes:
       name: see `capsjax.data.tasks.create`.
       class_names: in the order of the labels.
-      train: source arrays that the parameters are fitted to.
+      train: source images that the parameters are fitted to.
       recipe: makes training examples.
-      validation: made from images held out of the training split, stratified; what the best
-        checkpoint is chosen by. Empty with `validation_fraction=0`.
-      rule: from scores to the classes that they name.
+      validation: made from images held out of the training split, stratified; the best checkpoint
+        is chosen by it. Empty with `validation_fraction=0`.
+      rule: from scores to the predicted classes.
       multi_label: whether an image may show several classes.
       tests: the evaluation sets of the test split by name, as functions: they are loaded when
         asked for.
@@ -177,7 +192,7 @@ class Task:
 
     name: str
     class_names: tuple[str, ...]
-    train: Arrays
+    train: Source
     recipe: Recipe
     validation: EvaluationSet
     rule: Rule
@@ -193,33 +208,37 @@ class Task:
     def num_classes(self) -> int:
         return len(self.class_names)
 
-    def training_example(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Example:
-        """One random example of the source image at `index`; a pure function of `key`.
-
-        Args:
-          key: of this example alone.
-          arrays: `self.train`, as they lie on the device.
-          index: place in `arrays`, from the order of an epoch.
-        """
-        arrays = _on_device(arrays)
-        return self.recipe.render(arrays, self.recipe.draw(key, arrays, index))
-
-    def sample(self, key: PRNGKeyArray, arrays: Arrays, count: int) -> Example:
+    def sample(
+        self,
+        key: PRNGKeyArray,
+        images: UInt8[Array, "n h w c"],
+        labels: Int[Array, "n"],
+        count: int,
+    ) -> Example:
         """A batch of `count` random training examples; jit-able with `count` static.
 
         The source images are drawn with replacement: training goes through them in epochs
         instead (`capsjax.training.step.run_steps`).
+
+        Args:
+          key: of the batch.
+          images, labels: those of `self.train`, on the device.
+          count: of examples.
         """
         index_key, example_key = jax.random.split(key)
-        indices = jax.random.randint(index_key, (count,), 0, len(arrays.labels))
-        example = jax.vmap(self.training_example, in_axes=(0, None, 0))
-        return example(jax.random.split(example_key, count), arrays, indices)
+        indices = jax.random.randint(index_key, (count,), 0, len(labels))
+
+        def example(key: PRNGKeyArray, index: Int[Array, ""]) -> Example:
+            chosen = self.recipe.choose(key, labels, index)
+            return make_example(self.recipe, key, index, images[chosen], labels[chosen])
+
+        return jax.vmap(example)(jax.random.split(example_key, count), indices)
 
     def evaluation_set(self, name: str) -> EvaluationSet:
         """The fixed set `name`: "validation", or one of `tests`.
 
         Raises:
-          ValueError: there is none of that name.
+          ValueError: there is no set of that name.
         """
         if name == "validation":
             return self.validation
@@ -229,14 +248,6 @@ class Task:
         return self.tests[name]()
 
 
-def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Arrays:
-    """The arrays of `dataset` at `indices`."""
-    return Arrays(select(dataset.images, indices), dataset.labels[indices])
-
-
-def _on_device(arrays: Arrays) -> Arrays:
-    """NumPy arrays cannot be indexed with traced numbers; others stay what they are."""
-    images = arrays.images
-    if not isinstance(images, Present):
-        images = jnp.asarray(images)
-    return Arrays(images, jnp.asarray(arrays.labels))
+def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Source:
+    """The images of `dataset` at `indices`, and their labels."""
+    return Source(select(dataset.images, indices), dataset.labels[indices])

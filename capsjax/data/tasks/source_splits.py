@@ -1,4 +1,4 @@
-"""What tasks are put together from: a source's images in three parts, and fixed sets of them."""
+"""What tasks are built from: a source's images in three splits, and fixed sets of them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,32 +8,34 @@ import numpy as np
 from capsjax.data.dataset import Dataset
 from capsjax.data.splits import stratified_holdout
 from capsjax.data.tasks.single import Moved
-from capsjax.data.tasks.task import Arrays, EvaluationSet, Recipe, take
+from capsjax.data.tasks.task import EvaluationSet, NumberedExamples, Recipe, Source, take
 
-# From the name of a source and of a split: `capsjax.data.load`, told where and how to read.
+# Takes the names of a data set and of a split: `capsjax.data.load` with its options filled in.
 Reader = Callable[[str, str], Dataset]
 
 
-class Parts(NamedTuple):
-    """A source's images in three parts that have none in common.
+class Splits(NamedTuple):
+    """A source's images, split in three without overlap.
 
     Attributes:
       class_names: in the order of the labels.
-      train: what is not held out of the training split, or a part of that.
-      validation: what is held out of it.
+      train: the training split without what is held out, or a fraction of that.
+      validation: what is held out of the training split.
       test: reads the test split.
     """
 
     class_names: tuple[str, ...]
-    train: Arrays
-    validation: Arrays
-    test: Callable[[], Arrays]
+    train: Source
+    validation: Source
+    test: Callable[[], Source]
 
 
-def parts_of(source: str, validation_fraction: float, train_fraction: float, read: Reader) -> Parts:
-    """The source's training split in two, the same for every seed of training, and its test split.
+def read_splits(
+    source: str, validation_fraction: float, train_fraction: float, read: Reader
+) -> Splits:
+    """The training split in two, the same for every seed of training, and the test split.
 
-    Of what is not held out, `train_fraction` is used. The test split is not touched before it is
+    `train_fraction` of what is not held out is trained on. The test split is not read before it is
     asked for.
 
     Raises:
@@ -51,7 +53,7 @@ def parts_of(source: str, validation_fraction: float, train_fraction: float, rea
     if train_fraction < 1:
         used, _ = stratified_holdout(dataset.labels[kept], 1 - train_fraction, seed=1)
         kept = kept[used]
-    return Parts(
+    return Splits(
         dataset.class_names,
         take(dataset, kept),
         take(dataset, held_out),
@@ -64,16 +66,18 @@ def as_it_is(dataset: Dataset) -> EvaluationSet:
     return fixed_set(take(dataset), Moved(dataset.num_classes))
 
 
-def fixed_set(arrays: Arrays, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
-    """`versions` examples of every image in `arrays`; raises ValueError if there are none."""
+def fixed_set(source: Source, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
+    """`versions` examples of every image in `source`; raises ValueError if `versions` < 1."""
     if versions < 1:
         raise ValueError(f"test_versions must be at least 1, got {versions}")
-    return EvaluationSet(arrays, recipe, versions * len(arrays.labels), versions, seed)
+    return EvaluationSet(
+        source, NumberedExamples(recipe, versions, seed), versions * len(source.labels)
+    )
 
 
-def check_canvas(arrays: Arrays, canvas: int, max_shift: int) -> None:
-    """Raises ValueError unless images fit on the canvas, and stay in part on it when shifted."""
-    height, width = arrays.images.shape[1:3]
+def check_canvas(source: Source, canvas: int, max_shift: int) -> None:
+    """Raises ValueError unless images fit on the canvas and, shifted, stay partly on it."""
+    height, width = source.images.shape[1:3]
     if canvas < max(height, width):
         raise ValueError(
             f"canvas: {canvas}×{canvas} is smaller than the images of {height}×{width}"

@@ -6,8 +6,6 @@ from flax import nnx
 from jax import export as jax_export
 from jaxtyping import Array, Float, UInt8
 
-from capsjax.training.state import split
-
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
@@ -18,10 +16,10 @@ def export_scores(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes
 
       scores = jax.export.deserialize(bytearray(contents)).call(images)
     """
-    graphdef, params, rest = split(model)
+    graphdef, state = nnx.split(model)
 
     def scores(images: UInt8[Array, "b h w c"]) -> Float[Array, "b classes"]:
-        return nnx.merge(graphdef, params, rest)(images).scores
+        return nnx.merge(graphdef, state)(images).scores
 
     (batch,) = jax_export.symbolic_shape("b")
     images = jax.ShapeDtypeStruct((batch, *input_shape), jnp.uint8)

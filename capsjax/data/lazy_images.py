@@ -1,7 +1,7 @@
-"""Images that are too many for a device: they stay on the host or in their files.
+"""Images that do not fit on a device: they stay on the host or in their files.
 
-In a `Dataset`, a task or an evaluation set, `Stored` is in the place of an array. It is read at
-those places that a batch needs (`capsjax.training.feed`).
+In a `Dataset`, a task or an evaluation set, `LazyImages` takes the place of an array. A batch reads
+only the images that it needs.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from jaxtyping import Int, UInt8
 DEVICE_BUDGET_MB = 2048.0
 
 
-class Stored:
-    """Images uint8 [N, H, W, C] that are read where they are indexed."""
+class LazyImages:
+    """Images uint8 [N, H, W, C] that are read when they are indexed."""
 
     dtype = np.dtype(np.uint8)
 
@@ -27,9 +27,9 @@ class Stored:
     ) -> None:
         """
         Args:
-          read: gives the images at the places it is told; called from several threads.
+          read: returns the images at the given places; called from several threads.
           image_shape: height, width and channels.
-          places: what `read` is told for image 0, 1, …
+          places: the argument of `read` for image 0, 1, …
         """
         self._read, self._places = read, places
         self.shape = (len(places), *image_shape)
@@ -40,26 +40,26 @@ class Stored:
         return len(self._places)
 
     def __getitem__(self, indices: Int[np.ndarray, "*batch"]) -> UInt8[np.ndarray, "*batch h w c"]:
-        """Reads the images at `indices`."""
+        """The images at `indices`, read now."""
         indices = np.asarray(indices)
         images = self._read(self._places[indices.ravel()])
         return images.reshape(*indices.shape, *self.shape[1:])
 
-    def select(self, indices: Int[np.ndarray, "m"] | slice) -> "Stored":
-        """The images at `indices`, stored; nothing is read."""
-        return Stored(self._read, self.shape[1:], self._places[indices])
+    def select(self, indices: Int[np.ndarray, "m"] | slice) -> "LazyImages":
+        """The images at `indices`; nothing is read yet."""
+        return LazyImages(self._read, self.shape[1:], self._places[indices])
 
 
-Images = UInt8[np.ndarray, "n h w c"] | Stored
+Images = UInt8[np.ndarray, "n h w c"] | LazyImages
 
 
 def select(images: Images, indices: Int[np.ndarray, "m"] | slice) -> Images:
-    """The images at `indices`, as an array of an array, stored of stored ones."""
-    return images.select(indices) if isinstance(images, Stored) else images[indices]
+    """The images at `indices`: an array of an array, lazy ones of `LazyImages`."""
+    return images.select(indices) if isinstance(images, LazyImages) else images[indices]
 
 
 def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
-    """Whether so many bytes are more than a budget in units of 2**20 bytes (None: without end).
+    """Whether `num_bytes` exceeds a budget in units of 2**20 bytes (None: no limit).
 
     Raises:
       ValueError: the budget is negative.
@@ -72,7 +72,7 @@ def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
 
 
 def within(images: Images, budget_mb: float | None) -> Images:
-    """`images`, stored if they exceed the budget."""
-    if isinstance(images, Stored) or not exceeds(images.nbytes, budget_mb):
+    """`images`, as `LazyImages` if they exceed the budget."""
+    if isinstance(images, LazyImages) or not exceeds(images.nbytes, budget_mb):
         return images
-    return Stored(images.__getitem__, images.shape[1:], np.arange(len(images)))
+    return LazyImages(images.__getitem__, images.shape[1:], np.arange(len(images)))

@@ -1,4 +1,4 @@
-"""A run's numbers: its history."""
+"""The metrics of a run, step by step."""
 
 import math
 from typing import Any
@@ -10,11 +10,11 @@ Record = dict[str, Any]
 
 
 class Diverged(ArithmeticError):
-    """A loss or a gradient is no finite number any more."""
+    """A loss or a gradient is no longer finite."""
 
 
 class History:
-    """A run's records in order, and the sums of the interval that is not finished yet.
+    """The records of a run in order, and the sums of the interval that is not finished yet.
 
     A record is `{"step", "epoch", "split"}` and numbers: for split "train" the means over
     `steps` steps up to and including `step`, for "validation" the results at that step. It holds
@@ -75,5 +75,5 @@ class History:
         return {n: float(np.average([r[n] for r in records], weights=steps)) for n in names}
 
     def validation_accuracy(self) -> dict[int, float]:
-        """By step."""
+        """The validation accuracies, by step."""
         return {r["step"]: r["accuracy"] for r in self.records if r["split"] == "validation"}

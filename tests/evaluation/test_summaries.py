@@ -1,17 +1,17 @@
 import jax
 import numpy as np
 import pytest
-from flax import nnx
-
-from capsjax import models
-from capsjax.data import tasks
-from capsjax.data.accuracy import above, top
 from capsjax.training.evaluation import (
     gives_logits,
     scorer,
     summarize,
     summarize_multi_label,
 )
+from flax import nnx
+
+from capsjax import models
+from capsjax.data import tasks
+from capsjax.data.accuracy import above, top
 from capsjax.training.state import split
 
 

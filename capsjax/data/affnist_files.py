@@ -22,7 +22,7 @@ _PARTS = {
 }
 
 
-class AffNIST:
+class AffNISTFiles:
     """PATH/test.mat, or PATH/test_batches/1.mat and so on; the same for the other splits.
 
     The training split is `training_and_validation`, or `training` where that is all there is.

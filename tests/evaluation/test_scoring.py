@@ -1,9 +1,9 @@
 import jax
 import numpy as np
 import pytest
+from capsjax.training.scoring import evaluation_data, score
 
 from capsjax.training import checkpoints
-from capsjax.training.scoring import evaluation_data, score
 
 
 @pytest.fixture(scope="module")

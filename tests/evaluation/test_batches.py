@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from capsjax.analysis.batches import in_batches, outline
+from capsjax.evaluation.batches import in_batches, outline
 from capsjax.models import Output
 
 

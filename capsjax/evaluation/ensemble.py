@@ -1,12 +1,14 @@
-"""Several trained networks as one."""
+"""Several trained networks, evaluated as one."""
 
 from collections.abc import Sequence
 
 import jax.numpy as jnp
+import ml_collections
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from capsjax.models.interface import Output
+from capsjax.evaluation.scoring import gives_logits
+from capsjax.models import Output
 
 
 class Ensemble(nnx.Module):
@@ -51,3 +53,35 @@ class Ensemble(nnx.Module):
         scores = jnp.mean(jnp.stack([output.scores for output in outputs]), axis=0)
         kind = outputs[0].score_kind
         return Output(scores, routed=routed, features=features, score_kind=kind)
+
+
+def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDict]) -> nnx.Module:
+    """The ensemble of `models`, or the model itself where there is only one.
+
+    Args:
+      models: networks, as `capsjax.restore` returns them.
+      configs: theirs, with `task`.
+
+    Raises:
+      ValueError: the members are for different images or classes, or score in different ways.
+    """
+    if len(models) == 1:
+        return models[0]
+    first = configs[0]
+    for n, config in enumerate(configs[1:], start=2):
+        for key in ("input_shape", "class_names"):
+            if config.task[key] != first.task[key]:
+                raise ValueError(
+                    f"member {n} of the ensemble ({config.model.name}) has {key} "
+                    f"{config.task[key]}, the first has {first.task[key]}: join networks that were "
+                    "trained on the same images and classes"
+                )
+    kinds = [
+        "logits" if gives_logits(model, first.task.input_shape) else "lengths" for model in models
+    ]
+    if len(set(kinds)) > 1:
+        raise ValueError(
+            f"the members of the ensemble score differently ({', '.join(kinds)}): their mean "
+            "means nothing: join networks with the same kind of scores"
+        )
+    return Ensemble(models)

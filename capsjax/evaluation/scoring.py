@@ -1,21 +1,22 @@
-"""A restored network on a data set or on the evaluation set of a task."""
+"""The scores of a network on a data set or on the evaluation set of a task."""
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import ml_collections
 import numpy as np
-from jaxtyping import Float
+from flax import nnx
+from jaxtyping import Array, Float, Int, UInt8
 
 from capsjax.data import load, tasks
 from capsjax.data.accuracy import Rule, top
-from capsjax.data.stored import DEVICE_BUDGET_MB
-from capsjax.training import evaluation
-from capsjax.training.checkpoints import Checkpoint
-from capsjax.training.parallel import check_batch_size, replicate
-from capsjax.training.state import split
+from capsjax.data.lazy_images import DEVICE_BUDGET_MB, Images
+from capsjax.data.tasks import EvaluationSet, NumberedExamples
+from capsjax.evaluation.batches import in_batches, outline
+from capsjax.models import ScoreKind
 
 
 class EvaluationData(NamedTuple):
@@ -26,21 +27,21 @@ class EvaluationData(NamedTuple):
       split: of the data set, or the name of the task's evaluation set.
       class_names: in the order of the labels.
       examples: all of it.
-      rule: from scores to the classes that they name.
+      rule: from scores to the predicted classes.
       multi_label: whether an image may show several classes.
     """
 
     name: str
     split: str
     class_names: tuple[str, ...]
-    examples: tasks.EvaluationSet
+    examples: EvaluationSet
     rule: Rule
     multi_label: bool
 
     @property
     def image_shape(self) -> tuple[int, ...]:
         """Height, width and channels."""
-        return self.examples.recipe.image_shape(self.examples.arrays.images.shape[1:])
+        return self.examples.recipe.image_shape(self.examples.source.images.shape[1:])
 
 
 def evaluation_data(
@@ -74,31 +75,76 @@ def evaluation_data(
 
 
 def score(
-    checkpoint: Checkpoint,
-    data: EvaluationData,
+    model: nnx.Module,
+    examples: EvaluationSet,
     *,
     batch_size: int,
     devices: Sequence[jax.Device],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Float[np.ndarray, "n classes"]:
-    """The class scores of every image, in order; each batch is divided over `devices`.
+    """The class scores of every example, in order; each batch is divided over `devices`.
+
+    Args:
+      model: a network for images of this size (see `check_fits`).
+      examples: all of them are scored.
+      batch_size, devices, progress: as for `capsjax.evaluation.batches.in_batches`.
 
     Raises:
-      ValueError: the data set does not fit the network, or the batch size the devices.
+      ValueError: the images do not fit the network, or the batch size the devices.
     """
-    check_fits(checkpoint.config, data)
-    check_batch_size(batch_size, len(devices))
-    graphdef, params, rest = split(checkpoint.model)
-    scores = evaluation.scorer(
-        graphdef, data.examples, batch_size=batch_size, devices=devices, progress=progress
+    images = _Gathered(examples.source.images, examples.chosen)
+    labels = examples.source.labels[examples.chosen]
+    return in_batches(
+        # Without the images, so that none is kept with the program.
+        _Scores(examples.numbered),
+        model,
+        (np.arange(len(examples)), images, labels),
+        batch_size=batch_size,
+        devices=devices,
+        progress=progress,
     )
-    return scores(replicate(params, devices), replicate(rest, devices))
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Makes examples and scores them."""
+
+    numbered: NumberedExamples
+
+    def __call__(
+        self,
+        model: Any,
+        numbers: Int[Array, "n"],
+        images: UInt8[Array, "n k h w c"],
+        labels: Int[Array, "n k"],
+    ) -> Float[Array, "n classes"]:
+        return model(jax.vmap(self.numbered.make)(numbers, images, labels).image).scores
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """Each example's source images, read when they are indexed."""
+
+    images: Images
+    chosen: Int[np.ndarray, "n k"]
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, indices: Any) -> UInt8[np.ndarray, "m k h w c"]:
+        return self.images[self.chosen[indices]]
+
+
+def gives_logits(model: nnx.Module, image_shape: Sequence[int]) -> bool:
+    """Whether the scores of a network are logits rather than lengths; nothing is computed."""
+    return outline(model, np.empty((1, *image_shape), np.float32)).score_kind is ScoreKind.LOGITS
 
 
 def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
-    """Raises ValueError unless the network of `config` takes these images and tells these classes.
+    """Raises ValueError unless the network of `config` is for these images and classes.
 
-    Classes are compared by name: scores on other classes, even if as many, would mean nothing.
+    Classes are compared by name: scores for other classes, even if there are as many, would mean
+    nothing.
     """
     takes, has = tuple(config.task.input_shape), data.image_shape
     if takes != has:

@@ -1,0 +1,5 @@
+"""What trained networks say of whole data sets: scores in batches, summaries, ensembles, export."""
+
+from capsjax._lazy import modules_of
+
+__getattr__ = modules_of(__name__)

@@ -1,0 +1,84 @@
+"""How the process of a run ends early: at a signal, after saving, or when it hangs."""
+
+import faulthandler
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STALL_SECONDS = 600.0
+
+
+class Interrupted(Exception):
+    """Training was stopped by a signal, after saving.
+
+    Attributes:
+      signum: the signal's number.
+    """
+
+    def __init__(self, signum: int, step: int):
+        super().__init__(f"stopped by {signal.Signals(signum).name}; saved at step {step}")
+        self.signum = signum
+
+
+@contextmanager
+def catch_signals() -> Iterator[list[int]]:
+    """A list that grows when Ctrl-C or SIGTERM arrives; a second one acts as if not caught.
+
+    Signals reach the main thread only; in another thread the list stays empty.
+    """
+    numbers: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield numbers
+        return
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        numbers.append(signum)
+        signal.signal(signum, before[signal.Signals(signum)])
+
+    for signum in before:
+        signal.signal(signum, note)
+    try:
+        yield numbers
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+class Deadline:
+    """Ends the process when one piece of work takes too long.
+
+    A context manager around the work. A hung collective cannot be interrupted, so the process ends
+    on the spot, with status 1 and the tracebacks of all threads on stderr, which show where it
+    hung. What was saved stays.
+
+    Args:
+      seconds: the longest that one piece of work may take; 0 for no limit.
+
+    Raises:
+      ValueError: `seconds` is negative.
+    """
+
+    def __init__(self, seconds: float = STALL_SECONDS):
+        if seconds < 0:
+            raise ValueError(f"stall_seconds must be ≥ 0 (0 for no limit), got {seconds}")
+        self._seconds = seconds
+
+    def __enter__(self) -> "Deadline":
+        self.restart()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.suspend()
+
+    def restart(self) -> None:
+        """The next piece of work begins."""
+        if self._seconds:
+            # In a notebook sys.stderr is not a file of the system's; file 2 is stderr everywhere.
+            faulthandler.dump_traceback_later(self._seconds, exit=True, file=2)
+
+    def suspend(self) -> None:
+        """What comes next, such as compiling, may take any time."""
+        faulthandler.cancel_dump_traceback_later()
