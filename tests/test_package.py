@@ -16,6 +16,8 @@ PACKAGE = ROOT / "capsjax"
 
 # What each room may import of the others (docs/architecture.md).
 MAY_IMPORT = {
+    "_cache": set(),
+    "_files": set(),
     "_lazy": set(),
     "_nearest": set(),
     "_version": set(),
@@ -24,8 +26,11 @@ MAY_IMPORT = {
     "routing": {"functional"},
     "layers": {"functional", "routing"},
     "models": {"_nearest", "functional", "routing", "layers"},
-    "data": {"_lazy", "_nearest", "functional"},
+    "data": {"_cache", "_files", "_lazy", "_nearest", "functional"},
+    "evaluation": {"_lazy", "functional", "layers", "models", "data"},
     "training": {
+        "_cache",
+        "_files",
         "_lazy",
         "_nearest",
         "_version",
@@ -35,6 +40,7 @@ MAY_IMPORT = {
         "layers",
         "models",
         "data",
+        "evaluation",
     },
     "analysis": {
         "_lazy",
@@ -45,6 +51,7 @@ MAY_IMPORT = {
         "layers",
         "models",
         "data",
+        "evaluation",
     },
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, UInt8
 
-from capsjax.data.tasks import EvaluationSet, Example, Task, fixed_set
+from capsjax.data.tasks import Task, fixed_set
 from capsjax.models import Output
 from capsjax.routing.diagnostics import coupling_entropy
 from capsjax.training.state import TrainState
@@ -47,7 +47,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
     examples = task.validation
     if not len(examples):
         examples = fixed_set(task.train, task.recipe)
-    batch = _first(examples)
+    batch = examples.examples(np.arange(min(NUM_IMAGES, len(examples))))
 
     @jax.jit
     def look(params, rest, batch):
@@ -66,14 +66,6 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
         return Snapshot(scalars, pictures)
 
     return take
-
-
-def _first(examples: EvaluationSet) -> Example:
-    """A batch of the first examples; only their own images are put on the device."""
-    numbers = np.arange(min(NUM_IMAGES, len(examples)))
-    chosen = examples.chosen[numbers]
-    images, labels = (of_sources[chosen] for of_sources in examples.source)
-    return jax.jit(jax.vmap(examples.numbered.make))(numbers, images, labels)
 
 
 def _entropies(output: Output) -> dict[str, Float[Array, ""]]:

@@ -13,7 +13,6 @@ from capsjax.analysis.manifold import (
     shift_grid,
 )
 from capsjax.data.tasks.overlaid import ShiftGrid
-from capsjax.data.tasks.task import Arrays
 from tests.analysis.centroids import Centroids, dots
 
 TURN = np.array([[math.cos(1.0), -math.sin(1.0)], [math.sin(1.0), math.cos(1.0)]])
@@ -50,10 +49,8 @@ def test_chamfer_by_hand():
 
 def test_order_is_that_of_the_evaluation_set():
     grid = ShiftGrid(num_classes=2, canvas=36, max_shift=4)
-    arrays = Arrays(np.zeros((2, 28, 28, 1), np.uint8), np.array([0, 1]))
-    drawn = jax.vmap(
-        lambda i: grid.draw(jax.random.key(0), jax.tree.map(jax.numpy.asarray, arrays), i)
-    )
+    images = np.zeros((2, 28, 28, 1), np.uint8)
+    drawn = jax.vmap(lambda i: grid.draw(jax.random.key(0), i, images))
     placements = drawn(jax.numpy.arange(grid.per_pair))
     np.testing.assert_array_equal(placements.offsets[:, 1], shift_grid())
 

@@ -1,35 +1,19 @@
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import pytest
 from flax import nnx
 
 from capsjax import models
-from capsjax.analysis.transfer import (
-    LAYERS,
-    SCHEMES,
-    freeze,
-    keep_layers,
-    lower_layers,
-)
+from capsjax.analysis.transfer import LAYERS, SCHEMES, lower_layers
+from capsjax.models import paths
 
 
-@pytest.fixture(scope="module")
-def states(capsnet):
-    """Parameters that are all 1, as trained, and all 0, as fresh."""
-    params = nnx.state(capsnet, nnx.Param)
-    return jax.tree.map(jnp.ones_like, params), jax.tree.map(jnp.zeros_like, params)
-
-
-def kept_of(tree):
-    """The paths that are all true (1)."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {
-        jax.tree_util.keystr(path[:-1], simple=True, separator="/")
-        for path, x in leaves
-        if np.all(x)
-    }
+def frozen_in(network, layers):
+    """The paths of the parameters in `layers`."""
+    params = nnx.state(network, nnx.Param)
+    frozen = paths.by_path(nnx.State(paths.within(params, layers)))
+    return {path for path, is_frozen in frozen.items() if is_frozen}
 
 
 FIRST = {
@@ -50,25 +34,17 @@ FIRST = {
         ("B2B", FIRST | {"capsules/1/kernel"}),
     ],
 )
-def test_schemes_of_the_paper(states, scheme, kept):
+def test_schemes_of_the_paper(capsnet, scheme, kept):
     layers = lower_layers("lin2018_capsnet_deeper", SCHEMES[scheme].num_kept)
-    params, frozen = keep_layers(*states, layers)
-    assert kept_of(params) == kept_of(frozen) == kept
-    assert jax.tree.structure(params) == jax.tree.structure(frozen) == jax.tree.structure(states[0])
-
-
-def test_keeping_nothing_and_everything(states):
-    for num_kept, expected in ((0, 0.0), (3, 1.0)):
-        params, _ = keep_layers(*states, lower_layers("lin2018_capsnet_deeper", num_kept))
-        assert all(np.all(leaf == expected) for leaf in jax.tree.leaves(params))
+    assert frozen_in(capsnet, layers) == kept
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_three_layers_are_the_whole_network(name, capsnet, cnn):
     network = capsnet if "capsnet" in name else cnn
-    params = nnx.state(network, nnx.Param)
+    assert not frozen_in(network, lower_layers(name, 0))
     layers = lower_layers(name, 3)
-    assert all(jax.tree.leaves(keep_layers(params, params, layers).frozen))
+    assert frozen_in(network, layers) == set(paths.by_path(nnx.state(network, nnx.Param)))
     assert len(layers) == len(set(layers))
 
 
@@ -78,19 +54,17 @@ def test_names_of_the_networks():
 
 
 def test_a_layer_is_not_mistaken_for_another():
-    trained = nnx.state(
-        nnx.Dict(conv=nnx.Linear(2, 2, rngs=nnx.Rngs(0)), conv2=nnx.Linear(2, 2, rngs=nnx.Rngs(1))),
-        nnx.Param,
+    network = nnx.Dict(
+        conv=nnx.Linear(2, 2, rngs=nnx.Rngs(0)), conv2=nnx.Linear(2, 2, rngs=nnx.Rngs(1))
     )
-    frozen = keep_layers(trained, trained, ["conv"]).frozen
-    assert kept_of(frozen) == {"conv/kernel", "conv/bias"}
+    assert frozen_in(network, ["conv"]) == {"conv/kernel", "conv/bias"}
 
 
 def test_what_is_frozen_stays_to_the_bit(cnn):
-    trained = nnx.state(cnn, nnx.Param)
-    params, frozen = keep_layers(trained, trained, lower_layers("lin2018_cnn_deeper", 2))
+    params = nnx.state(cnn, nnx.Param)
+    frozen = paths.within(params, lower_layers("lin2018_cnn_deeper", 2))
     # Weight decay moves a parameter without any gradient.
-    optimizer = freeze(optax.adamw(0.1, weight_decay=0.5), frozen)
+    optimizer = paths.freeze(optax.adamw(0.1, weight_decay=0.5), frozen)
 
     @jax.jit
     def step(params, state):
@@ -113,11 +87,9 @@ def test_what_is_frozen_stays_to_the_bit(cnn):
     assert sum(x.size for x in jax.tree.leaves(state)) < 2 * moving + 10
 
 
-def test_bad_input(states, cnn):
+def test_bad_input(capsnet):
     with pytest.raises(ValueError, match="no parameters in 'capsule': did you mean 'capsules'"):
-        keep_layers(*states, ["capsule"])
-    with pytest.raises(ValueError, match="differ in capsules/0/kernel, capsules/1/kernel"):
-        keep_layers(states[0], nnx.state(cnn, nnx.Param), ["conv"])
+        frozen_in(capsnet, ["capsule"])
     with pytest.raises(ValueError, match="did you mean 'lin2018_capsnet_deeper'"):
         lower_layers("lin2018_capsnet", 1)
     with pytest.raises(ValueError, match=r"num_kept must be in \[0, 3\], got 4"):

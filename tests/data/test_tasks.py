@@ -40,13 +40,11 @@ def create(name, source, **options):
 
 def sample(task, seed=0):
     """1000 training examples. Programs of the same shapes are compiled once in a session."""
-    return jax.jit(task.sample, static_argnums=2)(jax.random.key(seed), task.train, 1000)
+    return jax.jit(task.sample, static_argnums=3)(jax.random.key(seed), *task.train, 1000)
 
 
-def examples(evaluation_set, indices):
-    return jax.jit(jax.vmap(evaluation_set.example, in_axes=(None, 0)))(
-        evaluation_set.arrays, jnp.asarray(indices)
-    )
+def examples(evaluation_set, numbers):
+    return evaluation_set.examples(np.asarray(numbers))
 
 
 def of_set(task, name):
@@ -106,12 +104,11 @@ def test_the_same_seed_gives_the_same_images(name, source):
 
 def test_host_arrays_will_do(source):
     """For a look at one example nothing needs to be compiled or put anywhere."""
-    task = create("multimnist", source)
-    test = task.evaluation_set("test")
-    example = test.example(test.arrays, 17)
-    compiled = jax.jit(test.example)(test.arrays, 17)
+    test = create("multimnist", source).evaluation_set("test")
+    images, labels = (array[test.chosen[17]] for array in test.source)
+    example = test.numbered.make(17, images, labels)
+    compiled = jax.jit(test.numbered.make)(17, images, labels)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), example, compiled)
-    assert task.training_example(jax.random.key(0), task.train, 3).image.shape == (14, 14, 1)
 
 
 @pytest.mark.parametrize("name", ["affnist_generated", "diverse_multimnist"])
@@ -123,14 +120,15 @@ def test_evaluation_sets_follow_their_seed(name, source):
 @pytest.mark.parametrize("name", ["affnist_generated", "multimnist"])
 def test_devices_do_not_matter(name, source):
     task = create(name, source)
-    arrays = jax.device_put(task.train)
+    images, labels = jax.device_put(task.train)
     recipe = task.evaluation_set("test").recipe
     keys = jax.random.split(jax.random.key(3), 32)
     indices = jnp.arange(32)
 
-    def render(keys, indices):
-        parameters = jax.vmap(recipe.draw, in_axes=(0, None, 0))(keys, arrays, indices)
-        return jax.vmap(recipe.render, in_axes=(None, 0))(arrays, parameters)
+    @jax.vmap
+    def render(key, index):
+        chosen = recipe.choose(key, labels, index)
+        return tasks.make_example(recipe, key, index, images[chosen], labels[chosen])
 
     mesh = jax.sharding.Mesh(jax.devices()[:4], ("devices",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
@@ -140,20 +138,30 @@ def test_devices_do_not_matter(name, source):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), one, four)
 
 
+def keys_and_indices(task, count):
+    """Of `count` training examples, going round the sources."""
+    return jax.random.split(jax.random.key(0), count), np.arange(count) % len(task.train.labels)
+
+
+def choices(task, count):
+    """The places of the source images of `count` training examples."""
+    keys, indices = keys_and_indices(task, count)
+    choose = jax.jit(jax.vmap(task.recipe.choose, in_axes=(0, None, 0)))
+    return np.asarray(choose(keys, task.train.labels, indices))
+
+
 def draws(task, count):
-    """Parameters of `count` training examples, going round the sources."""
-    indices = jnp.arange(count) % len(task.train.labels)
-    keys = jax.random.split(jax.random.key(0), count)
-    draw = jax.jit(jax.vmap(task.recipe.draw, in_axes=(0, None, 0)))
-    return draw(keys, jax.device_put(task.train), indices)
+    """Their parameters."""
+    images = task.train.images[choices(task, count)]
+    return jax.jit(jax.vmap(task.recipe.draw))(*keys_and_indices(task, count), images)
 
 
 def chi_squared(observed, expected=None):
     return scipy.stats.chisquare(np.ravel(observed), expected).pvalue
 
 
-def pair_counts(task, drawn):
-    first, second = np.asarray(task.train.labels)[np.asarray(drawn.sources)].T
+def pair_counts(task, count):
+    first, second = task.train.labels[choices(task, count)].T
     counts = np.zeros((10, 10), int)
     np.add.at(counts, (first, second), 1)
     return counts
@@ -161,14 +169,14 @@ def pair_counts(task, drawn):
 
 def test_class_pairs_are_uniform_and_never_equal(source):
     task = create("multimnist", source, validation_fraction=0.0)
-    counts = pair_counts(task, draws(task, 14000))
+    counts = pair_counts(task, 14000)
     assert np.trace(counts) == 0
     assert chi_squared(counts[~np.eye(10, dtype=bool)]) > 1e-3
 
 
 def test_partners_are_uniform_in_their_class(source):
     task = create("multimnist", source, validation_fraction=0.0)
-    second = np.asarray(draws(task, 14000).sources[:, 1])
+    second = choices(task, 14000)[:, 1]
     assert chi_squared(np.bincount(second, minlength=NUM_TRAIN)) > 1e-3
 
 
@@ -196,7 +204,7 @@ def test_transfer_domains(source):
         assert set(np.bincount(np.ravel(pairs))) == {4, 5}
     for name, pairs in (("multimnist_a", a), ("multimnist_b", b)):
         task = create(name, source)
-        counts = pair_counts(task, draws(task, 2000))
+        counts = pair_counts(task, 2000)
         assert {tuple(sorted(pair)) for pair in np.argwhere(counts)} == set(pairs)
 
 
@@ -213,16 +221,14 @@ def test_augmentation_of_classification(source):
     drawn = draws(task, 4000)
     assert scipy.stats.kstest(drawn.rotation, "uniform", (-20, 40)).pvalue > 1e-3
     assert scipy.stats.binomtest(int(drawn.flipped.sum()), 4000).pvalue > 1e-3
-    arrays = tasks.Arrays(
-        np.random.default_rng(0).integers(0, 256, (1, 8, 8, 1), np.uint8), np.zeros(1, np.int32)
-    )
+    images = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 1), np.uint8)
     # Without a rotation the resampled path is the exact one.
     for flipped in (False, True):
         moves = jax.tree.map(lambda x: x[0], drawn)._replace(
-            source=jnp.array(0), rotation=jnp.array(0.0), flipped=jnp.array(flipped)
+            rotation=jnp.array(0.0), flipped=jnp.array(flipped)
         )
-        expected = arrays.images[0, :, ::-1] if flipped else arrays.images[0]
-        image = task.recipe.render(arrays, moves).image
+        expected = images[0, :, ::-1] if flipped else images[0]
+        image = task.recipe.render(images, np.zeros(1, np.int32), moves).image
         np.testing.assert_allclose(image, expected / np.float32(255), atol=1e-5)
 
 
@@ -247,9 +253,9 @@ def test_a_limited_number_of_versions(source):
     task = create("multimnist", source, versions=2)
     index = jnp.full(200, 5)
     keys = jax.random.split(jax.random.key(0), 200)
-    arrays = jax.device_put(task.train)
-    drawn = jax.vmap(task.recipe.draw, in_axes=(0, None, 0))(keys, arrays, index)
-    flat = np.concatenate([drawn.sources, drawn.offsets.reshape(200, -1)], axis=1)
+    chosen = jax.vmap(task.recipe.choose, in_axes=(0, None, 0))(keys, task.train.labels, index)
+    drawn = jax.vmap(task.recipe.draw)(keys, index, task.train.images[np.asarray(chosen)])
+    flat = np.concatenate([chosen, drawn.offsets.reshape(200, -1)], axis=1)
     rows, counts = np.unique(flat, axis=0, return_counts=True)
     assert len(rows) == 2
     assert counts.min() > 60
@@ -287,7 +293,7 @@ def test_a_part_of_the_training_images(name, source):
         assert abs(a / 2 - b) <= 0.5
     there = {image.tobytes() for image in whole.train.images}
     assert all(image.tobytes() in there for image in half.train.images)
-    np.testing.assert_array_equal(whole.validation.arrays.images, half.validation.arrays.images)
+    np.testing.assert_array_equal(whole.validation.source.images, half.validation.source.images)
 
 
 def test_affine_validation(source):

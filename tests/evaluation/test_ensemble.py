@@ -5,7 +5,8 @@ import pytest
 from flax import nnx
 
 from capsjax import models
-from capsjax.models import Ensemble, ScoreKind
+from capsjax.evaluation.ensemble import Ensemble
+from capsjax.models import ScoreKind
 
 
 def member(seed):

@@ -1,8 +1,8 @@
 import jax
 import numpy as np
 import pytest
-from capsjax.training.scoring import evaluation_data, score
 
+from capsjax.evaluation.scoring import check_fits, evaluation_data, score
 from capsjax.training import checkpoints
 
 
@@ -17,11 +17,15 @@ def data(checkpoint, npz):
 
 
 def test_scores_are_the_models_on_any_number_of_devices(checkpoint, data):
-    expected = checkpoint.model(data.examples.arrays.images).scores
+    expected = checkpoint.model(data.examples.source.images).scores
     done = []
     for devices, batch_size in ((jax.devices()[:1], 20), (jax.devices()[:4], 48)):
         scores = score(
-            checkpoint, data, batch_size=batch_size, devices=devices, progress=done.append
+            checkpoint.model,
+            data.examples,
+            batch_size=batch_size,
+            devices=devices,
+            progress=done.append,
         )
         np.testing.assert_allclose(scores, expected, atol=1e-6)
     assert done == [20, 40, 50, 48, 50]
@@ -29,20 +33,15 @@ def test_scores_are_the_models_on_any_number_of_devices(checkpoint, data):
 
 def test_other_image_sizes_are_refused(checkpoint):
     with pytest.raises(ValueError, match="images of 28×28×1, this network takes 8×8×1"):
-        score(
-            checkpoint,
-            evaluation_data(checkpoint.config, "digits", "test"),
-            batch_size=8,
-            devices=jax.devices()[:1],
-        )
+        check_fits(checkpoint.config, evaluation_data(checkpoint.config, "digits", "test"))
 
 
 def test_other_classes_are_refused_even_if_as_many(checkpoint, data):
     letters = data._replace(class_names=tuple("ABCDEFGHIJ"))
     with pytest.raises(ValueError, match=r"the classes A, B, C, D, E, … \(10\), this network tel"):
-        score(checkpoint, letters, batch_size=8, devices=jax.devices()[:1])
+        check_fits(checkpoint.config, letters)
 
 
 def test_a_batch_that_the_devices_cannot_share(checkpoint, data):
     with pytest.raises(ValueError, match="multiple of the number of devices, 4"):
-        score(checkpoint, data, batch_size=10, devices=jax.devices()[:4])
+        score(checkpoint.model, data.examples, batch_size=10, devices=jax.devices()[:4])

@@ -1,18 +1,13 @@
 import jax
 import numpy as np
 import pytest
-from capsjax.training.evaluation import (
-    gives_logits,
-    scorer,
-    summarize,
-    summarize_multi_label,
-)
 from flax import nnx
 
 from capsjax import models
 from capsjax.data import tasks
 from capsjax.data.accuracy import above, top
-from capsjax.training.state import split
+from capsjax.evaluation.scoring import gives_logits, score
+from capsjax.evaluation.summaries import summarize, summarize_multi_label
 
 
 def test_summary_by_hand():
@@ -37,17 +32,16 @@ def test_scores_are_those_of_every_image_in_order(npz, num_devices, batch_size):
     model = models.create(
         "sabour2017_capsnet", task.input_shape, task.num_classes, rngs=nnx.Rngs(0), **options
     )
-    graphdef, params, rest = split(model)
     done = []
-    score = scorer(
-        graphdef,
+    scores = score(
+        model,
         task.validation,
         batch_size=batch_size,
         devices=jax.devices()[:num_devices],
         progress=done.append,
     )
-    expected = model(task.validation.arrays.images).scores
-    np.testing.assert_allclose(score(params, rest), expected, rtol=1e-5, atol=1e-6)
+    expected = model(task.validation.source.images).scores
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
     assert done == sorted(done)
     assert done[-1] == 20
 
@@ -81,4 +75,4 @@ def test_several_classes_by_hand(rule, accuracy, found, mistaken):
 )
 def test_what_scores_are_is_known_without_computing(name, logits):
     model = models.create(name, (20, 20, 1), 3, rngs=nnx.Rngs(0), width=1 / 32)
-    assert gives_logits(*split(model), (20, 20, 1)) is logits
+    assert gives_logits(model, (20, 20, 1)) is logits

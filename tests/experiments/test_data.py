@@ -26,7 +26,7 @@ def test_export_holds_what_others_need(npz, tmp_path, capsys, name):
         test = task.evaluation_set("test")
         # Spread over the sources: 32 versions of each of 50.
         assert len(np.unique(written["source"])) == 40
-        np.testing.assert_array_equal(written["labels"], test.arrays.labels[written["source"]])
+        np.testing.assert_array_equal(written["labels"], test.source.labels[written["source"]])
         assert np.abs(written["affine_rotation"]).max() <= 20
         assert written["affine_scale"].shape == written["affine_translation"].shape == (40, 2)
     else:

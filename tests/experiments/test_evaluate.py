@@ -6,12 +6,12 @@ import evaluate
 import ml_collections
 import numpy as np
 import pytest
-from capsjax.training.scoring import evaluation_data
 from flax import nnx
 
 from capsjax import models
 from capsjax.data import load
-from capsjax.training import checkpoints, ensembles
+from capsjax.evaluation.scoring import evaluation_data
+from capsjax.training import checkpoints
 
 
 def run(*arguments):
@@ -114,12 +114,12 @@ def test_an_ensemble_scores_the_mean_of_its_members(finished_run, npz, capsys):
 
 def test_networks_that_do_not_go_together(finished_run):
     first = checkpoints.read(finished_run)
-    assert ensembles.join([first]) is first
+    assert ensemble.join([first.model], [first.config]) is first.model
     other = first.config.copy_and_resolve_references()
     with other.unlocked():
         other.task.class_names = tuple("abcdefghij")
     with pytest.raises(ValueError, match=r"member 2 .* has class_names .*'a'.* the first has"):
-        ensembles.join([first, first._replace(config=other)])
+        ensemble.join([first.model, first.model], [first.config, other])
     convnet = models.create("gu2021_convnet_fc", (8, 8, 1), 10, rngs=nnx.Rngs(0), kernel_size=3)
     with pytest.raises(ValueError, match=r"score differently \(lengths, logits\)"):
-        ensembles.join([first, first._replace(model=convnet)])
+        ensemble.join([first.model, convnet], [first.config, first.config])

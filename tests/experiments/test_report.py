@@ -20,7 +20,8 @@ from PIL import Image
 
 from capsjax import models
 from capsjax.data import load
-from capsjax.training import checkpoints, evaluation
+from capsjax.evaluation import summaries
+from capsjax.training import checkpoints
 from capsjax.training import config as configs
 
 SECTIONS = ("learning", "confusion", "reconstructions", "poses", "mistakes", "config", "commands")
@@ -56,7 +57,7 @@ def results(tiny_run, npz):
     dataset = load(f"npz:{npz}", "test")
     score = nnx.jit(lambda model, images: model(images).scores)
     scores = np.asarray(score(checkpoint.model, dataset.images))
-    summary = evaluation.summarize(scores, dataset.labels)
+    summary = summaries.summarize(scores, dataset.labels)
     return Results(checkpoint, checkpoint.history, dataset, scores, summary)
 
 
@@ -150,7 +151,7 @@ def test_a_network_without_decoder(results):
 def test_no_mistakes_and_nothing_but_mistakes(results):
     labels, classes = results.dataset.labels, np.eye(10, dtype=np.float32)
     perfect, wrong = (
-        results._replace(scores=s, summary=evaluation.summarize(s, labels))
+        results._replace(scores=s, summary=summaries.summarize(s, labels))
         for s in (classes[labels], classes[(labels + 1) % 10])
     )
     assert "There are none: every image is classified right." in page(perfect, {}, [])

@@ -42,16 +42,23 @@ class Faults(NamedTuple):
 
 def _train(npz, directory, epochs, doing):
     """In a process of its own; `doing` is shared memory that says what it does."""
-    from capsjax.training import loop, watch
+    from capsjax.training import loop
 
     logging.set_verbosity(logging.ERROR)  # Orbax tells of what was killed
-    tell = watch.Watch.doing
 
-    def tell_all(self, what, **options):
-        doing.value = what.encode()
-        tell(self, what, **options)
+    def telling(method, text):
+        """`method`, which first says what it does."""
 
-    watch.Watch.doing = tell_all
+        def tell_and_call(self, *args, **options):
+            doing.value = text.format(step=getattr(self, "_run", self).step).encode()
+            return method(self, *args, **options)
+
+        return tell_and_call
+
+    loop._Loop._compile = telling(loop._Loop._compile, "starting")
+    loop._Loop._advance = telling(loop._Loop._advance, "training at step {step}")
+    loop._Loop._end_epoch = telling(loop._Loop._end_epoch, "validating at step {step}")
+    loop.Run.save = telling(loop.Run.save, "saving the checkpoint of step {step}")
     config = tiny_config(npz)
     config.training.epochs = epochs
     with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
@@ -98,8 +105,7 @@ class Run:
 
     def phase(self):
         """What it does, saves in the background aside."""
-        first = self.doing.split()[0].rstrip(",")
-        return {"at": "training", "compiling": "starting"}.get(first, first)
+        return self.doing.split()[0]
 
     def save_under_way(self):
         """Whether it began one that is not committed; a killed one stays for a while."""

@@ -1,10 +1,10 @@
 import jax
 import numpy as np
 import pytest
-from capsjax.training.metrics import Diverged
 
 from capsjax.training import divergence, loop, setup
 from capsjax.training.divergence import Examined, Part
+from capsjax.training.history import Diverged
 from tests.tiny import tiny_config
 
 ONE = jax.devices()[:1]

@@ -1,6 +1,7 @@
 """What is fed from the host is what lies on the device."""
 
 import threading
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -8,16 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from capsjax.training.evaluation import scorer
 from flax import nnx
 
 from capsjax import models
 from capsjax.data import tasks
 from capsjax.data.lazy_images import LazyImages, within
+from capsjax.evaluation.scoring import score
 from capsjax.training import feed
 from capsjax.training.parallel import on_devices, replicate
-from capsjax.training.state import TrainState, split
-from capsjax.training.step import Batches, run_steps
+from capsjax.training.state import TrainState
+from capsjax.training.step import Batches, DeviceSource, run_steps
 
 KEY = jax.random.key(3)
 
@@ -32,7 +33,7 @@ def create(name, npz, budget):
 
 
 def batches_of(task, num_devices, steps):
-    """The images and labels of the global batches of a run's steps, and their indices if fed."""
+    """The images and labels of the global batches of a run's steps, and their models' keys."""
     devices = jax.devices()[:num_devices]
     batches = Batches(len(task.train.labels), 40, num_devices)
 
@@ -43,21 +44,18 @@ def batches_of(task, num_devices, steps):
         return state._replace(step=state.step + 1), record
 
     program = partial(run_steps, task=task, batches=batches, update=update, capacity=1)
-    run = on_devices(program, devices, 5, divided=(4,))
-    source = feed.for_training(task, batches, KEY, devices)
+    images = 0 if feed.is_streamed(task) else None
+    run = on_devices(program, devices, (None, DeviceSource(None, images, None), None, None))
     state = replicate(TrainState(jnp.int32(steps.start), (), (), ()), devices)
     key = replicate(KEY, devices)
-    made, indices = [], []
-    with source.running(steps.start, steps.stop) as at:
+    made = []
+    with feed.source_images(task, batches, KEY, devices, steps.start, steps.stop) as source_at:
         for step in steps:
-            fed, end = at(step)
+            source, end = source_at(step)
             assert end > step
-            state, record = run(state, source.arrays, key, np.int32(1), fed)
+            state, record = run(state, source, key, np.int32(1))
             made.append(jax.tree.map(np.asarray, record))
-            if fed is not None:
-                place = step - int(fed.first[0])
-                indices.append(np.asarray(fed.indices)[:, place].ravel())
-    return made, indices
+    return made
 
 
 @pytest.mark.parametrize(
@@ -66,16 +64,13 @@ def batches_of(task, num_devices, steps):
 )
 def test_the_same_examples_from_host_and_device(name, num_devices, npz, monkeypatch):
     monkeypatch.setattr(feed, "CHUNK_STEPS", 3)  # 180 images, four steps an epoch
-    expected, _ = batches_of(create(name, npz, None), num_devices, range(8))
+    expected = batches_of(create(name, npz, None), num_devices, range(8))
     fed_task = create(name, npz, 0.001)
     assert isinstance(fed_task.train.images, LazyImages)
-    found, indices = batches_of(fed_task, num_devices, range(8))
+    found = batches_of(fed_task, num_devices, range(8))
     jax.tree.map(np.testing.assert_array_equal, found, expected)
-    # Each example at most once an epoch.
-    for epoch in (indices[:4], indices[4:]):
-        assert len(np.unique(epoch)) == 4 * 40
     # A stream that begins in the middle of a chunk and of an epoch.
-    resumed, _ = batches_of(fed_task, num_devices, range(5, 8))
+    resumed = batches_of(fed_task, num_devices, range(5, 8))
     jax.tree.map(np.testing.assert_array_equal, resumed, expected[5:])
 
 
@@ -86,24 +81,19 @@ def test_the_same_examples_from_host_and_device(name, num_devices, npz, monkeypa
         ("multimnist", "shift_grid", 1),
     ],
 )
-def test_the_same_scores_from_host_and_device(name, test, num_devices, npz, monkeypatch):
-    monkeypatch.setattr(feed, "CHUNK_STEPS", 3)
+def test_the_same_scores_of_lazy_images(name, test, num_devices, npz):
     task = create(name, npz, None)
     model = models.create(
         "gu2021_convnet_avg", task.input_shape, 10, rngs=nnx.Rngs(0), width=1 / 32, kernel_size=3
     )
-    graphdef, params, rest = split(model)
+    model.eval()
 
     def scores(task):
         examples = task.evaluation_set(test)
-        part = tasks.EvaluationSet(
-            examples.arrays, examples.recipe, min(50, len(examples)), examples.versions
-        )
-        return scorer(graphdef, part, batch_size=12, devices=jax.devices()[:num_devices])
+        part = replace(examples, size=min(50, len(examples)))
+        return score(model, part, batch_size=12, devices=jax.devices()[:num_devices])
 
-    fed = scores(create(name, npz, 0))
-    np.testing.assert_array_equal(fed(params, rest), scores(task)(params, rest))
-    np.testing.assert_array_equal(fed(params, rest), fed(params, rest))  # it can run again
+    np.testing.assert_array_equal(scores(create(name, npz, 0)), scores(task))
     labels = [create(name, npz, budget).evaluation_set(test).labels() for budget in (None, 0)]
     np.testing.assert_array_equal(*labels)
 
@@ -125,7 +115,12 @@ def test_a_process_reads_its_own_share(npz, monkeypatch):
     assert feed._slots(batches, devices).tolist() == list(range(20, 40))
 
 
-def stored_task(npz, read):
+def source_images(task):
+    """Those of eight steps on one device."""
+    return feed.source_images(task, Batches(180, 40, 1), KEY, jax.devices()[:1], 0, 8)
+
+
+def lazy_task(npz, read):
     """A task whose images come from `read`."""
     task = create("classification", npz, None)
     images = LazyImages(partial(read, task.train.images), (8, 8, 1), np.arange(180))
@@ -145,9 +140,8 @@ def test_the_next_chunk_is_read_before_it_is_asked_for(npz, monkeypatch):
             third.set()
         return images[places]
 
-    source = feed.for_training(stored_task(npz, read), Batches(180, 40, 1), KEY, jax.devices()[:1])
-    with source.running(0, 8) as at:
-        at(0)
+    with source_images(lazy_task(npz, read)) as source_at:
+        source_at(0)
         assert third.wait(timeout=60)
     for thread in threading.enumerate():
         if "grain" in thread.name:
@@ -161,9 +155,11 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_step(npz):
             raise ValueError("image 7 is damaged")
         return images[places]
 
-    source = feed.for_training(stored_task(npz, read), Batches(180, 40, 1), KEY, jax.devices()[:1])
-    with pytest.raises(OSError, match="image 7 is damaged"), source.running(0, 8) as at:
-        at(0)
+    with (
+        pytest.raises(OSError, match="image 7 is damaged"),
+        source_images(lazy_task(npz, read)) as source_at,
+    ):
+        source_at(0)
 
 
 def test_without_a_cpu_backend(npz, monkeypatch):
@@ -172,8 +168,8 @@ def test_without_a_cpu_backend(npz, monkeypatch):
 
     task = create("classification", npz, 0)
     monkeypatch.setattr(jax, "local_devices", local_devices)
-    with pytest.raises(ValueError, match="set JAX_PLATFORMS=cuda,cpu"):
-        feed.for_training(task, Batches(180, 40, 1), KEY, jax.devices()[:1])
+    with pytest.raises(ValueError, match="set JAX_PLATFORMS=cuda,cpu"), source_images(task):
+        pass
 
 
 def test_the_budget():

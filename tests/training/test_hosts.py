@@ -8,7 +8,7 @@ import time
 import jax
 import pytest
 
-from capsjax.training import hosts, loop
+from capsjax.training import loop, parallel
 from tests.tiny import tiny_config
 from tests.training.several_hosts import start
 
@@ -89,11 +89,11 @@ def test_two_hosts_go_on_where_one_process_stopped(run, alone, npz, tmp_path, mo
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(loop.Display, "epoch", interrupt)
-    with pytest.raises(loop.signals.Interrupted) as stop:
+    with pytest.raises(loop.Interrupted) as stop:
         loop.train(config, tmp_path / "run", devices=FOUR)
     assert "saved at step 7" in str(stop.value)
     assert end(run()) == [0, 0]
-    assert "going on from step 7" in (tmp_path / "host0").read_text()
+    assert "resuming at step 7" in (tmp_path / "host0").read_text()
     assert_same_numbers(records(tmp_path / "run"), alone.history.records)
 
 
@@ -170,9 +170,9 @@ def test_a_save_that_fails_ends_both(run, tmp_path):
 )
 def test_bad_addresses(arguments, message):
     with pytest.raises(ValueError, match=message):
-        hosts.start(*arguments)
+        parallel.connect(*arguments)
 
 
 def test_one_process_agrees_with_itself():
-    assert hosts.agree(15, 7) == (15, 7)
-    assert hosts.from_first(lambda: 3) == 3
+    assert parallel.agree(15, 7) == (15, 7)
+    assert parallel.from_first_host(lambda: 3) == 3

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from etils import epath
 
-from capsjax.training import feed, loop, signals, workdir
+from capsjax.training import feed, loop, process
+from capsjax.training.run import exclusive
 from tests.tiny import tiny_config
 
 ONE = jax.devices()[:1]
@@ -76,7 +77,7 @@ def test_interrupted_is_bit_identical_with_uninterrupted(
     for after_dispatches in stops:
         with monkeypatch.context() as patch:
             _terminate(after_dispatches, patch)
-            with pytest.raises(signals.Interrupted) as stop:
+            with pytest.raises(process.Interrupted) as stop:
                 loop.train(config, tmp_path / "run", devices=ONE)
         assert stop.value.signum == signal.SIGTERM
     same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
@@ -91,7 +92,7 @@ def test_images_fed_from_the_host_give_the_same_run(
     train = partial(loop.train, config, tmp_path / "run", devices=ONE, device_budget_mb=0.001)
     with monkeypatch.context() as patch:
         _terminate(2, patch)
-        with pytest.raises(signals.Interrupted):
+        with pytest.raises(process.Interrupted):
             train()
     assert "0.0 MB, more than device_budget_mb: they are fed" in capsys.readouterr().out
     same(train(), finished[2])
@@ -135,7 +136,7 @@ def test_another_config_is_refused(finished, config):
 
 def test_a_foreign_directory_is_left_alone(config, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match="is not empty and no run"):
+    with pytest.raises(ValueError, match="is not empty and not a run"):
         loop.train(config, tmp_path, devices=ONE)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -214,7 +215,7 @@ def python_handles_ctrl_c():
 @pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_signals_are_noted_once_and_handlers_come_back():
     before = signal.getsignal(signal.SIGINT)
-    with signals.received() as numbers:
+    with process.catch_signals() as numbers:
         os.kill(os.getpid(), signal.SIGINT)
         assert numbers == [signal.SIGINT]
         with pytest.raises(KeyboardInterrupt):
@@ -226,7 +227,7 @@ def test_training_in_a_thread_listens_to_no_signals():
     seen = []
 
     def run():
-        with signals.received() as numbers:
+        with process.catch_signals() as numbers:
             seen.append(numbers)
 
     thread = threading.Thread(target=run)
@@ -239,7 +240,7 @@ def test_two_processes_do_not_train_in_one_directory(finished, tmp_path):
     config, directory, _ = finished
     shutil.copytree(directory, tmp_path / "run")
     with (
-        workdir.alone(epath.Path(tmp_path / "run")),
+        exclusive(epath.Path(tmp_path / "run")),
         pytest.raises(ValueError, match="another process is training in"),
     ):
         loop.train(config, tmp_path / "run", devices=ONE)

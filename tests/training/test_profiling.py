@@ -12,7 +12,8 @@ ONE = jax.devices()[:1]
 
 def test_a_trace_and_a_memory_profile_change_nothing(npz, tmp_path, tiny_run):
     directory = tmp_path / "run"
-    loop.train(tiny_config(npz), directory, devices=ONE, profile=(3, 5), memory_profile=9)
+    monitoring = loop.Monitoring(profile=(3, 5), memory_profile=9)
+    loop.train(tiny_config(npz), directory, devices=ONE, monitoring=monitoring)
     assert (directory / "metrics.jsonl").read_text() == (tiny_run / "metrics.jsonl").read_text()
     (trace,) = (directory / "profile").rglob("*.xplane.pb")
     assert trace.stat().st_size > 0

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.models import parts
-from capsjax.training import checkpoints, loop, seeds, signals
+from capsjax.models import paths
+from capsjax.training import checkpoints, loop, process, seeds
 from capsjax.training import step as step_module
 from capsjax.training.state import split
 from tests.tiny import quick_config, tiny_config
@@ -47,7 +47,7 @@ def test_moving_average():
 
 def variables(model):
     _, params, rest = split(model)
-    return {k: np.asarray(v) for k, v in (parts.by_path(params) | parts.by_path(rest)).items()}
+    return {k: np.asarray(v) for k, v in (paths.by_path(params) | paths.by_path(rest)).items()}
 
 
 def interrupt_in_the_second_epoch(train, monkeypatch):
@@ -62,7 +62,7 @@ def interrupt_in_the_second_epoch(train, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(loop, "DISPATCH_SECONDS", 0.0)  # dispatches of one step
         patch.setattr(loop.Display, "update", update_and_terminate)
-        with pytest.raises(signals.Interrupted):
+        with pytest.raises(process.Interrupted):
             train()
 
 
@@ -115,7 +115,7 @@ class TestAverages:
         # What is restored is the average.
         checkpoint = checkpoints.read(tmp_path / "whole", "latest")
         ours = variables(checkpoint.model)
-        for path, leaf in parts.by_path(average).items():
+        for path, leaf in paths.by_path(average).items():
             np.testing.assert_array_equal(ours[path], leaf)
 
         run = tmp_path / "run"
@@ -162,7 +162,7 @@ class TestFineTuning:
     def test_several_seeds_begin_with_it(self, quick, tmp_path, quick_run):
         quick.init_from = str(quick_run[0])
         quick.training.epochs, quick.seeds = 1, 2
-        results = seeds.train(quick, tmp_path / "runs", together="no", devices=ONE).results
+        results = seeds.train_seeds(quick, tmp_path / "runs", devices=ONE).results
         quick.seed, quick.seeds = 1, 1
         same(results[1], loop.train(quick, tmp_path / "alone", devices=ONE))
 

@@ -35,7 +35,7 @@ def test_inputs_beside_reconstructions(npz, budget):
     assert picture.shape == (16, 8 * 8, 1)
     assert picture.dtype == np.uint8
     whole = tasks.create(f"npz:{npz}").validation
-    batch = jax.vmap(whole.example, in_axes=(None, 0))(whole.arrays, np.arange(8))
+    batch = whole.examples(np.arange(8))
     reconstruction = model(batch.image, mask=batch.label).reconstruction
     for i in range(8):
         there = picture[:, 8 * i : 8 * i + 8] / 255
@@ -76,7 +76,12 @@ def test_entropy_of_what_is_divided(axis):
 
 
 def test_looking_changes_nothing(npz, tmp_path, tiny_run):
-    loop.train(tiny_config(npz), tmp_path / "run", devices=ONE, snapshot_every=2)
+    loop.train(
+        tiny_config(npz),
+        tmp_path / "run",
+        devices=ONE,
+        monitoring=loop.Monitoring(snapshot_every=2),
+    )
     ours, theirs = (d / "metrics.jsonl" for d in (tmp_path / "run", tiny_run))
     assert ours.read_text() == theirs.read_text()
     assert [tag for tag in events(tiny_run) if "/" not in tag or "entropy" in tag] == []

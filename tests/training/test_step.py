@@ -3,17 +3,27 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.data.tasks import Arrays
-from capsjax.training.parallel import check_batch_size, on_devices, replicate
+from capsjax.evaluation.batches import check_batch_size
+from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.state import TrainState
-from capsjax.training.step import Batches, run_steps
+from capsjax.training.step import Batches, DeviceSource, run_steps
 
 
 class Echo:
-    """A task whose examples are their own index and key."""
+    """A task, and its recipe, whose examples are their own label and key."""
 
-    def training_example(self, key, arrays, index):
-        return arrays.labels[index], jax.random.bits(key)
+    @property
+    def recipe(self):
+        return self
+
+    def choose(self, key, labels, index):
+        return index[None]
+
+    def draw(self, key, index, images):
+        return jax.random.bits(key)
+
+    def render(self, images, labels, parameters):
+        return labels[0], parameters
 
 
 def draws(num_devices, counts, *, num_examples=26, batch_size=8):
@@ -24,20 +34,21 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8):
         labels, bits = (jax.lax.all_gather(x, "devices").reshape(-1) for x in batch)
         return seen._replace(step=seen.step + 1), {"labels": labels, "bits": bits}
 
-    def program(state, arrays, key, count):
+    def program(state, source, key, count):
         batches = Batches(num_examples, batch_size, num_devices)
         state, record = run_steps(
-            state, arrays, key, count, task=Echo(), batches=batches, update=update, capacity=4
+            state, source, key, count, task=Echo(), batches=batches, update=update, capacity=4
         )
         return state, record
 
-    run = on_devices(program, devices, 4)
-    arrays = Arrays(np.zeros((num_examples, 1, 1, 1), np.uint8), np.arange(num_examples))
+    run = on_devices(program, devices, (None,) * 4)
+    images = np.zeros((num_examples, 1, 1, 1), np.uint8)
+    source = DeviceSource(np.arange(num_examples), images, np.int32(0))
     state = replicate(TrainState(jnp.int32(0), (), (), ()), devices)
-    arrays, key = replicate((arrays, jax.random.key(1)), devices)
+    source, key = replicate((source, jax.random.key(1)), devices)
     records = []
     for count in counts:
-        state, record = run(state, arrays, key, np.int32(count))
+        state, record = run(state, source, key, np.int32(count))
         records += [
             (np.asarray(record["labels"][i]), np.asarray(record["bits"][i])) for i in range(count)
         ]

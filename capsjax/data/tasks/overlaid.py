@@ -91,6 +91,7 @@ class Overlaid(_OnCanvas):
         """See `Recipe`."""
         class_key, image_key, _, _ = self._keys(key, index)
         partners, counts = _partners(self.pairs, self.num_classes)
+        labels = jnp.asarray(labels)  # NumPy's cannot be indexed by traced numbers
         first_class = labels[index]
         choice = jax.random.randint(class_key, (), 0, counts[first_class])
         start, stop = class_range(labels, partners[first_class, choice])

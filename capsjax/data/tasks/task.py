@@ -157,6 +157,12 @@ class EvaluationSet:
         choose = jax.jit(jax.vmap(self.numbered.choose, in_axes=(None, 0)))
         return np.asarray(choose(self.source.labels, np.arange(self.size)))
 
+    def examples(self, numbers: Int[np.ndarray, "n"]) -> Example:
+        """A batch of the examples of these numbers; only their own images go to the device."""
+        chosen = self.chosen[numbers]
+        images, labels = (array[chosen] for array in self.source)
+        return jax.jit(jax.vmap(self.numbered.make))(numbers, images, labels)
+
     def labels(self) -> Float[np.ndarray, "size classes"]:
         """Every example's label: 1 for each class that is present."""
         if not self.size:

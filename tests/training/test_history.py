@@ -2,8 +2,9 @@ import json
 
 import numpy as np
 import pytest
-from capsjax.training.metrics import Diverged, History
-from capsjax.training.writer import Writer
+
+from capsjax.training.display import Writer
+from capsjax.training.history import Diverged, History
 
 
 def steps(*losses):

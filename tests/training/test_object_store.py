@@ -11,7 +11,8 @@ from etils import epath
 from orbax.checkpoint._src.path import gcs_utils
 
 import capsjax
-from capsjax.training import checkpoints, loop, signals, state, storage, writer
+from capsjax import _files
+from capsjax.training import checkpoints, display, loop, process, state
 from tests.tiny import tiny_config
 from tests.training.bucket import BucketFileSystem, bucket
 
@@ -34,7 +35,7 @@ def test_a_run_in_a_bucket_is_the_same_run(address, npz, tiny_run, monkeypatch):
 
     show = loop.Display.epoch
     monkeypatch.setattr(loop.Display, "epoch", interrupt)
-    with pytest.raises(signals.Interrupted):
+    with pytest.raises(process.Interrupted):
         loop.train(config, address, devices=ONE)
     monkeypatch.setattr(loop.Display, "epoch", show)
     result = loop.train(config, address, devices=ONE)
@@ -85,10 +86,10 @@ def test_a_bucket_without_a_run(address):
 
 
 def test_uploads_are_whole_files(address, monkeypatch):
-    history = writer.History()
+    history = display.History()
     history.add_validation(1, 1, 0.5)
     file = epath.Path(address) / "metrics.jsonl"
-    with writer.Writer(epath.Path(address), history) as it:
+    with display.Writer(epath.Path(address), history) as it:
         it.flush()
         assert not file.exists()  # not yet a minute
         monkeypatch.setattr(writer, "SECONDS_BETWEEN_UPLOADS", 0.0)
@@ -101,10 +102,10 @@ def test_uploads_are_whole_files(address, monkeypatch):
     assert len(file.read_text().splitlines()) == 2
 
 
-def test_places(tmp_path, monkeypatch):
+def test_local_paths_and_addresses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert str(storage.place("gs://b/x")) == "gs://b/x"
-    assert str(storage.place("runs/x")) == f"{tmp_path}/runs/x"
-    assert storage.is_local(storage.place("runs/x"))
-    storage.write_whole(epath.Path(tmp_path) / "a", "text")
+    assert str(_files.absolute("gs://b/x")) == "gs://b/x"
+    assert str(_files.absolute("runs/x")) == f"{tmp_path}/runs/x"
+    assert _files.is_local(_files.absolute("runs/x"))
+    _files.write_atomically(epath.Path(tmp_path) / "a", "text")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]

@@ -1,7 +1,8 @@
 import jax
 import pytest
 
-from capsjax.training import compilation, loop
+from capsjax.training import loop
+from capsjax.training.setup import cache_programs
 from tests.tiny import quick_config
 
 NAMES = (
@@ -32,12 +33,12 @@ def settings():
 def test_beside_the_data_unless_told_otherwise(settings, monkeypatch, tmp_path):
     theirs = jax.config.jax_compilation_cache_dir
     assert theirs is not None  # the tests' own, from the environment
-    compilation.cache_on_disk()
+    cache_programs()
     assert jax.config.jax_compilation_cache_dir == theirs
 
     settings(jax_compilation_cache_dir=None)
     monkeypatch.setenv("CAPSJAX_CACHE_DIR", str(tmp_path))
-    compilation.cache_on_disk()
+    cache_programs()
     assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
 
 
@@ -56,7 +57,7 @@ def test_a_program_from_disk_gives_the_same_bits(settings, monkeypatch, tmp_path
     without = train("without")
     assert not (tmp_path / "compiled").exists()
     settings(jax_enable_compilation_cache=True)
-    compilation.cache_on_disk()
+    cache_programs()
     assert train("first") == without
     files = {path: path.read_bytes() for path in (tmp_path / "compiled").glob("*-cache")}
     assert files
