@@ -92,11 +92,11 @@ def test_uploads_are_whole_files(address, monkeypatch):
     with display.Writer(epath.Path(address), history) as it:
         it.flush()
         assert not file.exists()  # not yet a minute
-        monkeypatch.setattr(writer, "SECONDS_BETWEEN_UPLOADS", 0.0)
+        monkeypatch.setattr(display, "SECONDS_BETWEEN_UPLOADS", 0.0)
         it.flush()
         assert len(file.read_text().splitlines()) == 1
         history.add_validation(2, 1, 0.5)
-        monkeypatch.setattr(writer, "SECONDS_BETWEEN_UPLOADS", 60.0)
+        monkeypatch.setattr(display, "SECONDS_BETWEEN_UPLOADS", 60.0)
         it.flush()
         assert len(file.read_text().splitlines()) == 1
     assert len(file.read_text().splitlines()) == 2

@@ -17,7 +17,7 @@ LOGITS = jnp.array([[3.0, -1.0, 40.0], [-2.0, 0.5, 1.0]])
 IMAGES = jnp.zeros((2, 4, 4, 1))
 BATCH = Example(IMAGES, LABEL, Objects(IMAGES[:, None], LABEL[:, None]))
 
-create = partial(objective.create, rule=top(1))
+create = partial(objective.make_objective, rule=top(1))
 
 
 def mean(loss, scores):

@@ -4,13 +4,13 @@ import numpy as np
 import optax
 import pytest
 
-from capsjax.training.optimizers import create, optimizer_options, schedule_options
+from capsjax.training.optimizers import make_optimizer, optimizer_options, schedule_options
 
 
 def learning_rates(schedule, steps, **options):
     """What plain gradient descent moves by when the gradient is 1: the rate at each step."""
     section = optimizer_options("sgd", momentum=0.0, **options)
-    optimizer = create(section, schedule, steps_per_epoch=10)
+    optimizer = make_optimizer(section, schedule, steps_per_epoch=10)
     state, rates = optimizer.init(jnp.zeros(())), []
     for _ in range(max(steps) + 1):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -47,7 +47,7 @@ def test_weight_decay_is_part_of_the_gradient_and_clipped_with_it():
     section = optimizer_options(
         "sgd", learning_rate=1.0, momentum=0.0, weight_decay=0.5, clip_norm=1.0
     )
-    optimizer = create(section, schedule_options("constant"), steps_per_epoch=1)
+    optimizer = make_optimizer(section, schedule_options("constant"), steps_per_epoch=1)
     params = jnp.array([6.0, 8.0])  # decay alone makes a gradient of (3, 4), clipped to length 1
     update, _ = optimizer.update(jnp.zeros(2), optimizer.init(params), params)
     np.testing.assert_allclose(update, [-0.6, -0.8], rtol=1e-6)
@@ -55,8 +55,10 @@ def test_weight_decay_is_part_of_the_gradient_and_clipped_with_it():
 
 def test_accumulated_batches_are_one_large_batch():
     section = optimizer_options("adam", accumulate_steps=2)
-    accumulated = create(section, schedule_options("exponential"), steps_per_epoch=4)
-    whole = create(optimizer_options("adam"), schedule_options("exponential"), steps_per_epoch=2)
+    accumulated = make_optimizer(section, schedule_options("exponential"), steps_per_epoch=4)
+    whole = make_optimizer(
+        optimizer_options("adam"), schedule_options("exponential"), steps_per_epoch=2
+    )
     rng = np.random.default_rng(0)
     params = [jnp.ones(3), jnp.ones(3)]
     states = [accumulated.init(params[0]), whole.init(params[1])]
@@ -71,7 +73,7 @@ def test_accumulated_batches_are_one_large_batch():
 
 
 def test_rmsprop_is_kerass():
-    optimizer = create(
+    optimizer = make_optimizer(
         optimizer_options("rmsprop"), schedule_options("constant"), steps_per_epoch=1
     )
     state, mean, position = optimizer.init(jnp.zeros(())), 0.0, 0.0
@@ -99,11 +101,15 @@ def test_rmsprop_is_kerass():
 )
 def test_bad_values(optimizer, schedule, message):
     with pytest.raises(ValueError, match=message):
-        create({"name": "adam"} | optimizer, {"name": "exponential"} | schedule, steps_per_epoch=1)
+        make_optimizer(
+            {"name": "adam"} | optimizer, {"name": "exponential"} | schedule, steps_per_epoch=1
+        )
 
 
 def test_updates_are_jit_safe():
-    optimizer = create(optimizer_options("adam"), schedule_options("steps"), steps_per_epoch=1)
+    optimizer = make_optimizer(
+        optimizer_options("adam"), schedule_options("steps"), steps_per_epoch=1
+    )
     state = optimizer.init(jnp.zeros(2))
     update, _ = jax.jit(optimizer.update)(jnp.ones(2), state, jnp.zeros(2))
     assert np.isfinite(update).all()

@@ -39,6 +39,10 @@ def test_dispatches_end_where_a_profile_begins_or_ends(tmp_path):
     ],
 )
 def test_bad_values(npz, tmp_path, options, message):
+    def train():
+        monitoring = loop.Monitoring(**options)
+        loop.train(tiny_config(npz), tmp_path / "run", devices=ONE, monitoring=monitoring)
+
     with pytest.raises(ValueError, match=message):
-        loop.train(tiny_config(npz), tmp_path / "run", devices=ONE, **options)
+        train()
     assert not (tmp_path / "run").exists()

@@ -94,7 +94,7 @@ class TestEarlyStop:
     @pytest.mark.parametrize("value", [99.22, -0.1, 1.01])
     def test_bad_values(self, config, tmp_path, value):
         config.training.stop_at_accuracy = value
-        with pytest.raises(ValueError, match=r"a share in \[0, 1\] such as 0.9922"):
+        with pytest.raises(ValueError, match=r"a fraction in \[0, 1\] such as 0.9922"):
             loop.train(config, tmp_path / "run", devices=ONE)
         assert not (tmp_path / "run").exists()
 
