@@ -93,15 +93,14 @@ def main(args: argparse.Namespace) -> None:
 
 def options(name: str, texts: list[str]) -> dict[str, Any]:
     """The KEY=VALUE pairs of the command line, each of the type of the option's default."""
-    from capsjax._nearest import nearest
+    from capsjax._names import check_options
     from capsjax.data import tasks
 
     defaults = tasks.options(name)
     chosen = {}
     for text in texts:
         key, _, value = text.partition("=")
-        if key not in defaults:
-            raise ValueError(f"{name} has no option {key!r}: {nearest(key, defaults)}")
+        check_options(name, [key], defaults)
         chosen[key] = _parse(key, value, type(defaults[key]))
     return chosen
 

@@ -154,7 +154,7 @@ def _run(
 
 def _variants(experiment: "Experiment", scale: str, only: Sequence[str] | None) -> list[str]:
     """Those asked for; ValueError for an unknown one (the nearest is named)."""
-    from capsjax._nearest import nearest
+    from capsjax._names import nearest
 
     known = experiment.at(scale)
     for variant in only or ():
@@ -170,7 +170,7 @@ def _check_use(
     """Raises ValueError for a name in --use that nothing reads (the nearest is named)."""
     from _reproduce.settings import source_of, trainings
 
-    from capsjax._nearest import nearest
+    from capsjax._names import nearest
 
     known = {
         data

@@ -2,7 +2,6 @@
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -64,7 +63,7 @@ def inference_cost(
     compiled = jax.jit(scores).lower(*arguments).compile()
     memory = compiled.memory_analysis()
     if memory is None:
-        raise RuntimeError(f"the {jax.default_backend()} compiler does not tell its memory use")
+        raise RuntimeError("the compiler of this platform does not report how much memory it plans")
     seconds = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
@@ -76,26 +75,3 @@ def inference_cost(
         temporary_bytes=memory.temp_size_in_bytes,
         seconds=tuple(seconds[1:]),
     )
-
-
-def costs_by_iterations(
-    build: Callable[[int], nnx.Module],
-    images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"],
-    iterations: Sequence[int] = (1, 2, 3, 4, 5),
-    *,
-    repeats: int = 10,
-) -> dict[int, Cost]:
-    """`inference_cost` of a network for each number of routing iterations (figure 4, right).
-
-    Args:
-      build: makes the network with so many iterations.
-      images: one batch; the paper's has 128.
-      iterations: numbers of iterations; the default is the paper's.
-      repeats: timed calls of each.
-
-    Raises:
-      ValueError: no iterations, one below 1, or see `inference_cost`.
-    """
-    if not iterations or min(iterations) < 1:
-        raise ValueError(f"iterations: expected one or more numbers ≥ 1, got {iterations}")
-    return {r: inference_cost(build(r), images, repeats=repeats) for r in iterations}

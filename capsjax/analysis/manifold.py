@@ -9,7 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Num
 from scipy.spatial import cKDTree
 
-from capsjax._nearest import nearest
+from capsjax._names import nearest
 from capsjax.evaluation.batches import in_batches, outline
 
 # Where the paper looks: the capsules after the first routing ("Cap1"), and the dense layer in

@@ -6,7 +6,7 @@ the same with a network trained on B (section 3.3, figures 6 and 7).
 
 from typing import NamedTuple
 
-from capsjax._nearest import nearest
+from capsjax._names import lookup
 
 # The paper's three layers. It draws none below them: what is there belongs to the first.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -43,9 +43,7 @@ def lower_layers(name: str, num_kept: int) -> tuple[str, ...]:
     Raises:
       ValueError: the paper has no such network, or not so many layers.
     """
-    if name not in LAYERS:
-        raise ValueError(f"no transfer layers of {name!r} are known: {nearest(name, LAYERS)}")
-    layers = LAYERS[name]
+    layers = lookup("network", name, LAYERS)
     if not 0 <= num_kept <= len(layers):
         raise ValueError(f"num_kept must be in [0, {len(layers)}], got {num_kept}")
     return tuple(path for layer in layers[:num_kept] for path in layer)

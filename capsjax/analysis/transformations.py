@@ -21,7 +21,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float, Int, Num
 
-from capsjax._nearest import nearest
+from capsjax._names import lookup
 from capsjax.data.affine import affine_matrix, transform
 from capsjax.evaluation.batches import check_labels, in_batches, outline
 
@@ -58,14 +58,13 @@ def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> M
       ValueError: an unknown factor (the nearest is named), no amounts, one that is not finite, or
         a scale that is not positive.
     """
-    if factor not in FACTORS:
-        raise ValueError(f"unknown factor {factor!r}: {nearest(factor, FACTORS)}")
+    motion = lookup("factor", factor, _MOTIONS)
     values = np.asarray(amounts, np.float32)
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
         raise ValueError(f"amounts: expected one or more finite numbers, got {amounts!r}")
     if factor == "scale" and values.min() <= 0:
         raise ValueError(f"amounts of scale must be positive, got {values.min()}")
-    matrices, translations = zip(*(_MOTIONS[factor](float(v)) for v in values), strict=True)
+    matrices, translations = zip(*(motion(float(v)) for v in values), strict=True)
     return Motion(jnp.stack(matrices), jnp.asarray(translations))
 
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from capsjax.data import prepared
+from capsjax.data import tfds
 from capsjax.data.affnist_files import AffNISTFiles
 from capsjax.data.cache import cached
 from capsjax.data.dataset import Dataset, Examples
@@ -12,7 +12,7 @@ from capsjax.data.digits import Digits
 from capsjax.data.folder import Folder
 from capsjax.data.lazy_images import exceeds, within
 from capsjax.data.npz import Npz
-from capsjax.data.preparing import prepare
+from capsjax.data.tfds_download import download
 
 BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
@@ -89,7 +89,7 @@ def _read(source: Source, split: str, device_budget_mb: float | None) -> Example
     key = f"{source.where} {split}"
 
     def build() -> Examples:
-        if device_budget_mb is None or not isinstance(source, prepared.Prepared):
+        if device_budget_mb is None or not isinstance(source, tfds.PreparedDataset):
             return source.read(split)
         if not exceeds(source.decoded_bytes(split), device_budget_mb):
             return source.read(split)
@@ -111,11 +111,11 @@ def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
         return Npz(Path(path).expanduser())
     if kind == "affnist":
         return AffNISTFiles(Path(path).expanduser())
-    directories = prepared.search_path(data_dir)
-    found = prepared.find(name, directories)
+    directories = tfds.search_path(data_dir)
+    found = tfds.find(name, directories)
     if found is None:
-        prepare(name, directories, known=BUILT_IN)
-        found = prepared.find(name, directories)
+        download(name, directories, known=BUILT_IN)
+        found = tfds.find(name, directories)
     if found is None:
         raise FileNotFoundError(f"name: TFDS prepared {name!r}, but not in {directories[0]}")
     return found

@@ -13,18 +13,6 @@ from capsjax.functional import normalize as normalize
 from capsjax.functional import to_unit
 
 
-def shift(key: PRNGKeyArray, image: Num[Array, "h w c"], max_shift: int) -> Num[Array, "h w c"]:
-    """Moves an image by whole pixels, uniformly from −max_shift to max_shift along each axis.
-
-    What moves in from outside is zero; what moves out is lost. (The same as padding by
-    `max_shift` on all sides and cropping at random.)
-
-    Raises:
-      ValueError: `image` is not [H, W, C] or `max_shift` is negative.
-    """
-    return translate(image, random_offset(key, max_shift), max_shift)
-
-
 def random_offset(key: PRNGKeyArray, max_shift: int) -> Int[Array, "2"]:
     """Rows and columns, uniform from −max_shift to max_shift."""
     if max_shift < 0:
@@ -67,50 +55,10 @@ def pad(image: Num[Array, "h w c"], size: tuple[int, int]) -> Num[Array, "h_out 
     return jnp.pad(image, (*((m // 2, m - m // 2) for m in margins), (0, 0)))
 
 
-def place(
-    key: PRNGKeyArray, image: Num[Array, "h w c"], size: tuple[int, int]
-) -> Num[Array, "h_out w_out c"]:
-    """Puts an image anywhere on a black canvas of `size`, whole; every place is as likely.
-
-    Raises:
-      ValueError: the canvas is smaller than the image.
-    """
-    canvas = pad(image, size)  # checks
-    rows, columns = (n - side + 1 for n, side in zip(size, image.shape, strict=False))
-    corner = jax.random.randint(key, (2,), 0, jnp.array([rows, columns]))
-    return lax.dynamic_update_slice(jnp.zeros_like(canvas), image, (*corner, 0))
-
-
-def pad_and_crop(
-    key: PRNGKeyArray, image: Num[Array, "h w c"], margin: int, size: tuple[int, int]
-) -> Num[Array, "h_out w_out c"]:
-    """Pads with `margin` zeros on all sides and cuts out `size` at a uniformly random place.
-
-    Raises:
-      ValueError: `margin` is negative or `size` exceeds the padded image.
-    """
-    _check_image(image)
-    if margin < 0:
-        raise ValueError(f"margin: expected 0 or more pixels, got {margin}")
-    padded = jnp.pad(image, ((margin, margin), (margin, margin), (0, 0)))
-    rows, columns = (side - n + 1 for side, n in zip(padded.shape, size, strict=False))
-    if min(rows, columns) < 1:
-        raise ValueError(
-            f"size: {size[0]}×{size[1]} cannot be cut out of {padded.shape[0]}×{padded.shape[1]}"
-        )
-    corner = jax.random.randint(key, (2,), 0, jnp.array([rows, columns]))
-    return lax.dynamic_slice(padded, (*corner, 0), (*size, image.shape[-1]))
-
-
 def flip(image: Num[Array, "h w c"], flipped: Bool[Array, ""] | bool = True) -> Num[Array, "h w c"]:
     """The mirror image, left for right, where `flipped`."""
     _check_image(image)
     return jnp.where(flipped, image[:, ::-1], image)
-
-
-def random_flip(key: PRNGKeyArray, image: Num[Array, "h w c"]) -> Num[Array, "h w c"]:
-    """The mirror image, left for right, half of the time."""
-    return flip(image, jax.random.bernoulli(key))
 
 
 def overlay(images: Num[Array, "n h w c"]) -> Float[Array, "h w c"]:

@@ -9,9 +9,9 @@ from capsjax.layers.backbones import (
     batch_norm,
 )
 from capsjax.layers.capsule_activation import CapsuleActivation
-from capsjax.layers.conv import ConvCapsules
+from capsjax.layers.conv_capsules import ConvCapsules
 from capsjax.layers.convolution import conv2d, convolve
-from capsjax.layers.decoder import Decoder
+from capsjax.layers.decoder import Decoder, reconstruct
 from capsjax.layers.dense import DenseCapsules
 from capsjax.layers.dropout import dropout
 from capsjax.layers.em import EMClassCapsules, EMRouting, coordinate_addition
@@ -47,6 +47,7 @@ __all__ = [
     "coordinate_addition",
     "dropout",
     "inverted_attention_init",
+    "reconstruct",
     "unit_sums",
     "unit_votes",
 ]

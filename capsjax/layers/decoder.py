@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
@@ -58,3 +59,29 @@ class Decoder(nnx.Module):
             x = nnx.relu(layer(x))
         pixels = nnx.sigmoid(self.layers[-1](x))
         return pixels.reshape(*mask.shape[:-1], *self.image_shape)
+
+
+def reconstruct(
+    decoder: Decoder | None,
+    poses: Float[Array, "n classes d"],
+    scores: Float[Array, "n classes"],
+    mask: Float[Array, "n *targets classes"] | None,
+    *,
+    conditional: bool,
+) -> Float[Array, "n *targets h w c"] | None:
+    """What `decoder` makes of the class poses in each of the settings of Gu et al. 2021.
+
+    Args:
+      decoder: None for no reconstruction.
+      poses: of all classes.
+      scores: the highest is that of the predicted class.
+      mask: the classes that are seen; None for the predicted one.
+      conditional: whether to look at the mask; otherwise all classes are seen.
+    """
+    if decoder is None:
+        return None
+    if not conditional:
+        return decoder(poses)
+    if mask is None:
+        mask = jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1])
+    return decoder(poses, mask)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers.conv import ConvCapsules
+from capsjax.layers.conv_capsules import ConvCapsules
 from capsjax.layers.dense import DenseCapsules
 from capsjax.routing import (
     DenseVotes,

@@ -8,28 +8,28 @@ from typing import Any
 
 from flax import nnx
 
-from capsjax._nearest import nearest
+from capsjax._names import check_options, nearest
 from capsjax.models import (
     capsnet,
     choi2019,
     convnets,
+    decoder_convnets,
     lin2018,
-    reconstructing,
     tsai2020,
     tsai2020_cnn,
     tsai2020_dynamic,
     tsai2020_em,
 )
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
-from capsjax.models.interface import Network, Output, ScoreKind, check_images
+from capsjax.models.model import Model, Network, Output, ScoreKind
 
 __all__ = [
     "CapsNet",
     "CapsNetConfig",
+    "Model",
     "Network",
     "Output",
     "ScoreKind",
-    "check_images",
     "create",
     "lookup",
     "names",
@@ -40,7 +40,7 @@ __all__ = [
 _PUBLISHED: dict[str, Network] = {
     **capsnet.NETWORKS,
     **convnets.NETWORKS,
-    **reconstructing.NETWORKS,
+    **decoder_convnets.NETWORKS,
     **lin2018.NETWORKS,
     **choi2019.NETWORKS,
     **tsai2020.NETWORKS,
@@ -77,10 +77,7 @@ def create(
       ValueError: unknown name or override (the nearest is named), sizes out of range.
     """
     network = lookup(name)
-    known = [field.name for field in fields(network.config)]
-    for key in overrides:
-        if key not in known:
-            raise ValueError(f"{name} has no option {key!r}: {nearest(key, known)}")
+    check_options(name, overrides, [field.name for field in fields(network.config)])
     if len(input_shape) != 3 or min(input_shape) < 1:
         raise ValueError(
             f"input_shape must be (height, width, channels), all positive, got {input_shape}"

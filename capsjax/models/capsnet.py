@@ -7,15 +7,14 @@ loss, is one of the training (`capsjax.training.objective`).
 from dataclasses import dataclass, replace
 
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from capsjax.functional import safe_norm, squash
-from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d, reconstruct
 from capsjax.layers.bound import bound
-from capsjax.models.inputs import Inputs, Normalization
-from capsjax.models.interface import Network, Output
-from capsjax.models.reconstruction import reconstruct
-from capsjax.models.sizes import after_convolutions, check_choice, check_positive, scaled
+from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.grids import Window, grids
+from capsjax.models.model import Inputs, Model, Network, Normalization, Output
 from capsjax.routing import dynamic_routing, uniform_routing
 
 
@@ -40,37 +39,22 @@ class CapsNetConfig(Normalization):
       width: multiplies features, primary_channels and decoder_features, for small machines.
     """
 
-    features: int = 256
-    kernel_size: int = 9
-    primary_channels: int = 32
-    primary_pose: int = 8
-    class_pose: int = 16
-    routing: str = "dynamic"
-    num_iterations: int = 3
+    features: int = positive(256)
+    kernel_size: int = positive(9)
+    primary_channels: int = positive(32)
+    primary_pose: int = positive(8)
+    class_pose: int = positive(16)
+    routing: str = one_of("dynamic", "uniform")
+    num_iterations: int = positive(3)
     routing_bias: bool = False
     shared_transform: bool = False
     squash: bool = True
-    reconstruction: str = "conditional"
-    decoder_features: tuple[int, ...] = (512, 1024)
-    width: float = 1.0
-
-    def __post_init__(self):
-        check_positive(
-            self,
-            "features",
-            "kernel_size",
-            "primary_channels",
-            "primary_pose",
-            "class_pose",
-            "num_iterations",
-            "decoder_features",
-            "width",
-        )
-        check_choice(self, "routing", ("dynamic", "uniform"))
-        check_choice(self, "reconstruction", ("conditional", "normal", "none"))
+    reconstruction: str = one_of("conditional", "normal", "none")
+    decoder_features: tuple[int, ...] = positive((512, 1024))
+    width: float = positive(1.0)
 
 
-class CapsNet(nnx.Module):
+class CapsNet(Model):
     """Two convolutions, primary capsules, class capsules by routing, a decoder.
 
     Sabour et al. 2017, figures 1 and 2. 8,215,568 parameters for 28×28×1 and ten classes.
@@ -85,7 +69,7 @@ class CapsNet(nnx.Module):
         rngs: nnx.Rngs,
     ):
         k = config.kernel_size
-        height, width = after_convolutions(input_shape, [(k, 1), (k, 2)])
+        height, width = grids(input_shape, [Window(k), Window(k, 2)])[-1]
         features = scaled(config.features, config.width)
         primary_channels = scaled(config.primary_channels, config.width)
         activation = squash if config.squash else _identity
@@ -94,7 +78,6 @@ class CapsNet(nnx.Module):
             if config.routing == "dynamic"
             else uniform_routing
         )
-        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.num_classes = num_classes
         self.conditional = config.reconstruction == "conditional"
@@ -130,25 +113,16 @@ class CapsNet(nnx.Module):
             else nnx.data(None)
         )
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n *targets classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies and reconstructs a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: which class poses a conditional decoder sees: the true class in training, one
-            mask for each digit where several are to be reconstructed. None: the class with the
-            longest capsule.
-          keys: not used: nothing here is random.
-          capture: return what the layers and routings made, by name: "conv", "primary", "classes".
-        """
-        features = nnx.relu(self.conv(self.inputs(images)))
+        """See `Model`; captures "conv", "primary" and "classes"."""
+        features = nnx.relu(self.conv(images))
         primary = self.primary(features)
         routed = self.classes(primary.reshape(images.shape[0], -1, primary.shape[-1]))
         lengths = safe_norm(routed.poses)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from capsjax.functional import safe_norm, to_unit
+from capsjax.functional import safe_norm
 from capsjax.layers import (
     AttentionConvCapsules,
     AttentionFullCapsules,
@@ -17,14 +17,14 @@ from capsjax.layers import (
     batch_norm,
     conv2d,
     dropout,
+    reconstruct,
 )
-from capsjax.models.interface import Network, Output, check_images
-from capsjax.models.reconstruction import reconstruct
-from capsjax.models.sizes import check_choice, check_positive, scaled
+from capsjax.models.config import Config, fraction, not_negative, one_of, positive, scaled
+from capsjax.models.model import Inputs, Model, Network, Output
 
 
 @dataclass(frozen=True)
-class ARCapsNetConfig:
+class ARCapsNetConfig(Config):
     """Sizes of an AR CapsNet; the defaults are those for MNIST.
 
     Attributes:
@@ -41,34 +41,18 @@ class ARCapsNetConfig:
       width: multiplies features, channels and decoder_features, for small machines.
     """
 
-    features: int = 64
-    channels: int = 8
-    primary_pose: int = 16
-    pose_size: int = 32
-    num_conv_caps: int = 1
-    keep: float = 0.5
-    reconstruction: str = "conditional"
-    decoder_features: tuple[int, ...] = (512, 512)
-    width: float = 1.0
-
-    def __post_init__(self):
-        check_positive(
-            self,
-            "features",
-            "channels",
-            "primary_pose",
-            "pose_size",
-            "decoder_features",
-            "width",
-        )
-        if self.num_conv_caps < 0:
-            raise ValueError(f"num_conv_caps must not be negative, got {self.num_conv_caps}")
-        if not 0 < self.keep <= 1:
-            raise ValueError(f"keep must be in (0, 1], got {self.keep}")
-        check_choice(self, "reconstruction", ("conditional", "normal", "none"))
+    features: int = positive(64)
+    channels: int = positive(8)
+    primary_pose: int = positive(16)
+    pose_size: int = positive(32)
+    num_conv_caps: int = not_negative(1)
+    keep: float = fraction(0.5)
+    reconstruction: str = one_of("conditional", "normal", "none")
+    decoder_features: tuple[int, ...] = positive((512, 512))
+    width: float = positive(1.0)
 
 
-class ARCapsNet(nnx.Module):
+class ARCapsNet(Model):
     """Convolutions, primary capsules, conv-caps, a capsule for each class, a decoder.
 
     Choi et al. 2019, figure 1 and section 4. 5,312,528 parameters for MNIST. All convolutions but
@@ -86,7 +70,7 @@ class ARCapsNet(nnx.Module):
         features = scaled(config.features, config.width)
         channels = scaled(config.channels, config.width)
         height, width, image_channels = input_shape
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape)
         self.num_classes = num_classes
         self.keep = config.keep
         self.conditional = config.reconstruction == "conditional"
@@ -133,26 +117,16 @@ class ARCapsNet(nnx.Module):
             else nnx.data(None)
         )
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n *targets classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies and reconstructs a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: which class poses a conditional decoder sees: the true class in training. None: the
-            class with the longest capsule.
-          keys: one per image, for dropout; None for no dropout.
-          capture: return what the layers and routings made, by name: "conv", "primary",
-            "conv_caps1" …, "classes".
-        """
-        check_images(images, self.input_shape)
-        x = nnx.relu(self.norm1(self.conv1(to_unit(images))))
+        """See `Model`; captures "conv", "primary", "conv_caps1" …, "classes"."""
+        x = nnx.relu(self.norm1(self.conv1(images)))
         x = nnx.relu(self.norm2(self.conv2(x)))
         poses = self.primary(x)
         features, routed = {"conv": x, "primary": poses}, {}
@@ -169,8 +143,6 @@ class ARCapsNet(nnx.Module):
         reconstruction = reconstruct(
             self.decoder, out.poses, scores, mask, conditional=self.conditional
         )
-        if not capture:
-            features, routed = {}, {}
         return Output(scores, out.poses, reconstruction, routed, features)
 
     def _drop(self, poses: Array, keys: PRNGKeyArray | None, layer: int) -> Array:

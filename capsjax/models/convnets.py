@@ -4,16 +4,16 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from capsjax.functional import to_unit
 from capsjax.layers import conv2d
-from capsjax.models.interface import Network, Output, ScoreKind, check_images
-from capsjax.models.sizes import after_convolutions, check_positive, scaled
+from capsjax.models.config import Config, positive, scaled
+from capsjax.models.grids import Window, grids
+from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
 
 
 @dataclass(frozen=True)
-class ConvNetConfig:
+class ConvNetConfig(Config):
     """Sizes of a ConvNet; the defaults are those of ConvNet-Avg.
 
     Attributes:
@@ -25,15 +25,15 @@ class ConvNetConfig:
       width: multiplies features and dense_features, for small machines.
     """
 
-    features: tuple[int, ...] = (256, 256)
-    strides: tuple[int, ...] = (1, 2)
-    kernel_size: int = 9
+    features: tuple[int, ...] = positive((256, 256))
+    strides: tuple[int, ...] = positive((1, 2))
+    kernel_size: int = positive(9)
     average_pool: bool = True
-    dense_features: tuple[int, ...] = ()
-    width: float = 1.0
+    dense_features: tuple[int, ...] = positive(())
+    width: float = positive(1.0)
 
-    def __post_init__(self):
-        check_positive(self, "features", "strides", "kernel_size", "dense_features", "width")
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.features or len(self.features) != len(self.strides):
             raise ValueError(
                 "features and strides must have one number for each convolution, "
@@ -41,7 +41,7 @@ class ConvNetConfig:
             )
 
 
-class ConvNet(nnx.Module):
+class ConvNet(Model):
     """Convolutions and dense layers with ReLU, then one logit per class.
 
     Gu et al. 2021, figure 1: ConvNet-Avg (5,332,234 parameters for 40×40×1 and ten classes) and
@@ -57,8 +57,8 @@ class ConvNet(nnx.Module):
         rngs: nnx.Rngs,
     ):
         k = config.kernel_size
-        height, width = after_convolutions(input_shape, [(k, stride) for stride in config.strides])
-        self.input_shape = input_shape
+        height, width = grids(input_shape, [Window(k, stride) for stride in config.strides])[-1]
+        self.inputs = Inputs(input_shape)
         self.average_pool = config.average_pool
         convs, size = [], input_shape[-1]
         for features, stride in zip(config.features, config.strides, strict=True):
@@ -75,25 +75,17 @@ class ConvNet(nnx.Module):
         self.convs, self.dense = nnx.List(convs), nnx.List(dense)
         self.classes = nnx.Linear(size, num_classes, rngs=rngs)
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n *targets classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: not used: there is no decoder.
-          keys: not used: nothing here is random.
-          capture: return what the layers made, by name: "conv1", …, "pool", "dense1", ….
-        """
-        check_images(images, self.input_shape)
+        """See `Model`; captures "conv1" …, "pool", "dense1" …."""
         made = {}
-        x = to_unit(images)
+        x = images
         for i, conv in enumerate(self.convs, 1):
             x = made[f"conv{i}"] = nnx.relu(conv(x))
         if self.average_pool:
@@ -102,7 +94,7 @@ class ConvNet(nnx.Module):
         for i, layer in enumerate(self.dense, 1):
             x = made[f"dense{i}"] = nnx.relu(layer(x))
         logits = self.classes(x)
-        return Output(logits, features=made if capture else {}, score_kind=ScoreKind.LOGITS)
+        return Output(logits, features=made, score_kind=ScoreKind.LOGITS)
 
 
 _AVG = ConvNetConfig()

@@ -9,19 +9,20 @@ between the image and the classes.
 from dataclasses import dataclass, replace
 
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from capsjax.functional import safe_norm, to_unit
+from capsjax.functional import safe_norm
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.layers.bound import bound
+from capsjax.models.config import Config, fraction, positive, scaled
 from capsjax.models.convnets import ConvNet, ConvNetConfig
-from capsjax.models.interface import Network, Output, check_images
-from capsjax.models.sizes import after_convolutions, check_positive, scaled
+from capsjax.models.grids import Window, grids
+from capsjax.models.model import Inputs, Model, Network, Output
 from capsjax.routing import dynamic_routing
 
 
 @dataclass(frozen=True)
-class DeepCapsNetConfig:
+class DeepCapsNetConfig(Config):
     """Sizes of a deep CapsNet.
 
     Attributes:
@@ -37,35 +38,19 @@ class DeepCapsNetConfig:
       width: multiplies features, primary_channels and middle_capsules, for small machines.
     """
 
-    features: int = 256
-    kernel_size: int = 9
-    primary_channels: int = 32
-    primary_pose: int = 8
-    middle_capsules: tuple[int, ...] = (32,)
-    middle_pose: int = 8
-    class_pose: int = 16
-    num_iterations: int = 3
-    update_rate: float = 1.0
-    width: float = 1.0
-
-    def __post_init__(self):
-        check_positive(
-            self,
-            "features",
-            "kernel_size",
-            "primary_channels",
-            "primary_pose",
-            "middle_capsules",
-            "middle_pose",
-            "class_pose",
-            "num_iterations",
-            "width",
-        )
-        if not 0 < self.update_rate <= 1:
-            raise ValueError(f"update_rate (η) must be in (0, 1], got {self.update_rate}")
+    features: int = positive(256)
+    kernel_size: int = positive(9)
+    primary_channels: int = positive(32)
+    primary_pose: int = positive(8)
+    middle_capsules: tuple[int, ...] = positive((32,))
+    middle_pose: int = positive(8)
+    class_pose: int = positive(16)
+    num_iterations: int = positive(3)
+    update_rate: float = fraction(1.0)
+    width: float = positive(1.0)
 
 
-class DeepCapsNet(nnx.Module):
+class DeepCapsNet(Model):
     """A convolution, primary capsules, and layers of capsules with dynamic routing between them.
 
     Lin et al. 2018, figure 1 (its Cap1 is "capsules1" here). There is no decoder: the paper
@@ -81,13 +66,13 @@ class DeepCapsNet(nnx.Module):
         rngs: nnx.Rngs,
     ):
         k = config.kernel_size
-        height, width = after_convolutions(input_shape, [(k, 1), (k, 2)])
+        height, width = grids(input_shape, [Window(k), Window(k, 2)])[-1]
         features = scaled(config.features, config.width)
         primary_channels = scaled(config.primary_channels, config.width)
         routing = bound(
             dynamic_routing, num_iterations=config.num_iterations, update_rate=config.update_rate
         )
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape)
         self.conv = conv2d(input_shape[-1], features, k, rngs=rngs)
         self.primary = PrimaryCapsules(
             features, primary_channels, config.primary_pose, kernel_size=k, rngs=rngs
@@ -105,25 +90,16 @@ class DeepCapsNet(nnx.Module):
             num, pose, num_classes, config.class_pose, routing=routing, rngs=rngs
         )
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n *targets classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: not used: there is no decoder.
-          keys: not used: nothing here is random.
-          capture: return what the layers and routings made, by name: "conv", "primary",
-            "capsules1" (its coupling is R1's), …, "classes".
-        """
-        check_images(images, self.input_shape)
-        features = nnx.relu(self.conv(to_unit(images)))
+        """See `Model`; captures "conv", "primary", "capsules1" (with R1's coupling) … "classes"."""
+        features = nnx.relu(self.conv(images))
         primary = self.primary(features)
         poses = primary.reshape(images.shape[0], -1, primary.shape[-1])
         routed = {}

@@ -8,7 +8,7 @@ import optax
 from flax import nnx
 from jaxtyping import Array, PyTree
 
-from capsjax._nearest import nearest
+from capsjax._names import nearest
 
 
 def by_path(variables: nnx.State) -> dict[str, Array]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from capsjax.layers import (
     ActivatedInvertedAttention,
@@ -19,10 +19,9 @@ from capsjax.layers import (
     inverted_attention_init,
 )
 from capsjax.layers.inverted_attention import pose_norm
+from capsjax.models.config import one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.inputs import Inputs, Normalization
-from capsjax.models.interface import Network, Output, ScoreKind
-from capsjax.models.sizes import check_choice, check_positive, scaled
+from capsjax.models.model import Inputs, Model, Network, Normalization, Output, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -48,46 +47,30 @@ class InvertedAttentionConfig(Normalization):
       width: multiplies the backbone's features, channels and hidden_capsules, for small machines.
     """
 
-    backbone: str = "simple"
-    features: int = 256
-    primary_kernel: int = 1
-    primary_strides: int = 1
-    channels: int = 32
-    pose_size: int = 16
-    form: str = "matrix"
-    conv_strides: tuple[int, ...] = (2, 1)
-    hidden_capsules: tuple[int, ...] = ()
-    num_iterations: int = 2
-    schedule: str = "concurrent"
+    backbone: str = one_of("simple", "resnet")
+    features: int = positive(256)
+    primary_kernel: int = positive(1)
+    primary_strides: int = positive(1)
+    channels: int = positive(32)
+    pose_size: int = positive(16)
+    form: str = one_of("matrix", "vector")
+    conv_strides: tuple[int, ...] = positive((2, 1))
+    hidden_capsules: tuple[int, ...] = positive(())
+    num_iterations: int = positive(2)
+    schedule: str = one_of("concurrent", "sequential", "fixed_point")
     layer_norm: bool = True
     activations: bool = False
     dense_votes: bool = False
-    block_size: int | None = None
-    width: float = 1.0
+    block_size: int | None = positive(None)
+    width: float = positive(1.0)
 
-    def __post_init__(self):
-        check_choice(self, "backbone", ("simple", "resnet"))
-        check_choice(self, "form", ("matrix", "vector"))
-        check_choice(self, "schedule", ("concurrent", "sequential", "fixed_point"))
-        check_positive(
-            self,
-            "features",
-            "primary_kernel",
-            "primary_strides",
-            "channels",
-            "pose_size",
-            "conv_strides",
-            "hidden_capsules",
-            "num_iterations",
-            "width",
-        )
-        if self.block_size is not None:
-            check_positive(self, "block_size")
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.activations and not self.layer_norm:
             raise ValueError("activations with layer_norm=False: ablations A and C do not combine")
 
 
-class InvertedAttentionCapsNet(nnx.Module):
+class InvertedAttentionCapsNet(Model):
     """Backbone, primary capsules, capsule layers routed together, one linear map of class poses.
 
     Tsai et al. 2020, figure 1 and tables 8 to 11. 561,297 parameters with the simple backbone and
@@ -112,7 +95,6 @@ class InvertedAttentionCapsNet(nnx.Module):
         )
         channels = scaled(config.channels, config.width)
         pose_size = config.pose_size
-        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(
             config.backbone, input_shape[-1], config.features, config.width, rngs=rngs
@@ -183,24 +165,16 @@ class InvertedAttentionCapsNet(nnx.Module):
         )
         self.classifier = nnx.Linear(pose_size, 1, rngs=rngs)
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: not used: there is no decoder.
-          keys: not used: nothing here is random.
-          capture: return what the layers and routings made, by name: "backbone", "primary",
-            "conv_caps1" …, "caps1" …, "classes".
-        """
-        features = self.backbone(self.inputs(images))
+        """See `Model`; captures "backbone", "primary", "conv_caps1" …, "caps1" …, "classes"."""
+        features = self.backbone(images)
         poses = self.primary(features)
         activations = None
         if self.activations is not None:

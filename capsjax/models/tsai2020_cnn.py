@@ -4,13 +4,12 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from capsjax.layers import ResNetBackbone, batch_norm, conv2d
+from capsjax.models.config import not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.inputs import Inputs, Normalization
-from capsjax.models.interface import Network, Output, ScoreKind
-from capsjax.models.sizes import check_choice, check_positive, scaled
+from capsjax.models.model import Inputs, Model, Network, Normalization, Output, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -29,25 +28,22 @@ class BaselineCNNConfig(Normalization):
       width: multiplies features and hidden, for small machines.
     """
 
-    features: int = 1024
-    strides: tuple[int, int, int] = (2, 2, 2)
-    paddings: tuple[int, int, int] = (1, 1, 1)
+    features: int = positive(1024)
+    strides: tuple[int, int, int] = positive((2, 2, 2))
+    paddings: tuple[int, int, int] = not_negative((1, 1, 1))
     pool: bool = True
-    head: str = "flatten"
-    hidden: int = 640
-    width: float = 1.0
+    head: str = one_of("flatten", "average", "dense")
+    hidden: int = positive(640)
+    width: float = positive(1.0)
 
-    def __post_init__(self):
-        check_choice(self, "head", ("flatten", "average", "dense"))
-        check_positive(self, "features", "strides", "hidden", "width")
-        if min(self.paddings) < 0:
-            raise ValueError(f"paddings must not be negative, got {self.paddings}")
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("strides", "paddings"):
             if len(getattr(self, name)) != 3:
                 raise ValueError(f"{name} must be three numbers, got {getattr(self, name)}")
 
 
-class BaselineCNN(nnx.Module):
+class BaselineCNN(Model):
     """Three convolutions with ReLU, the last two with batch normalisation, and a head.
 
     Tsai et al. 2020, tables 2, 3 and 12. 18,919,434 parameters for CIFAR-10.
@@ -69,7 +65,6 @@ class BaselineCNN(nnx.Module):
         *_, (height, width) = grids(input_shape, windows)
         features = scaled(config.features, config.width)
         hidden = scaled(config.hidden, config.width)
-        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.pool = config.pool
         self.head = config.head
@@ -99,24 +94,16 @@ class BaselineCNN(nnx.Module):
             self.dense = nnx.Linear(inputs, hidden, rngs=rngs)
             self.classifier = nnx.Linear(hidden, num_classes, rngs=rngs)
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: not used: there is no decoder.
-          keys: not used: nothing here is random.
-          capture: return what the layers made, by name: "conv1", "conv2", "conv3", and "dense"
-            where there is such a layer.
-        """
-        x = nnx.relu(self.convs[0](self.inputs(images)))
+        """See `Model`; captures "conv1", "conv2", "conv3" and, if there is one, "dense"."""
+        x = nnx.relu(self.convs[0](images))
         features = {"conv1": x}
         for i, (conv, norm) in enumerate(zip(self.convs[1:], self.norms, strict=True), start=2):
             x = norm(nnx.relu(conv(x)))
@@ -131,7 +118,7 @@ class BaselineCNN(nnx.Module):
                 x = jnp.mean(x, axis=(1, 2))
             features["dense"] = x
         scores = self.classifier(x)
-        return Output(scores, features=features if capture else {}, score_kind=ScoreKind.LOGITS)
+        return Output(scores, features=features, score_kind=ScoreKind.LOGITS)
 
 
 @dataclass(frozen=True)
@@ -144,12 +131,12 @@ class ResNetConfig(Normalization):
       width: multiplies features, for small machines.
     """
 
-    features: tuple[int, ...] = (64, 128, 256, 512)
-    blocks: tuple[int, ...] = (2, 2, 2, 2)
-    width: float = 1.0
+    features: tuple[int, ...] = positive((64, 128, 256, 512))
+    blocks: tuple[int, ...] = positive((2, 2, 2, 2))
+    width: float = positive(1.0)
 
-    def __post_init__(self):
-        check_positive(self, "features", "blocks", "width")
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.features) != len(self.blocks):
             raise ValueError(
                 f"features and blocks must have one number for each stage, got {self.features} "
@@ -157,7 +144,7 @@ class ResNetConfig(Normalization):
             )
 
 
-class ResNet(nnx.Module):
+class ResNet(Model):
     """A residual network and the mean over positions (He et al. 2016).
 
     The variant for CIFAR: a 3×3 stem and no pooling before the blocks, so that any image is large
@@ -176,30 +163,22 @@ class ResNet(nnx.Module):
             (scaled(features, config.width), blocks, 1 if i == 0 else 2)
             for i, (features, blocks) in enumerate(zip(config.features, config.blocks, strict=True))
         ]
-        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = ResNetBackbone(input_shape[-1], stages, rngs=rngs)
         self.classifier = nnx.Linear(self.backbone.out_features, num_classes, rngs=rngs)
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: not used: there is no decoder.
-          keys: not used: nothing here is random.
-          capture: return the last feature map, by the name "backbone".
-        """
-        x = self.backbone(self.inputs(images))
+        """See `Model`; captures the last feature map, "backbone"."""
+        x = self.backbone(images)
         scores = self.classifier(jnp.mean(x, axis=(1, 2)))
-        features = {"backbone": x} if capture else {}
+        features = {"backbone": x}
         return Output(scores, features=features, score_kind=ScoreKind.LOGITS)
 
 

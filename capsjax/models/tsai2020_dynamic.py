@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
+from capsjax.models.config import not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.inputs import Inputs, Normalization
-from capsjax.models.interface import Network, Output
-from capsjax.models.sizes import check_choice, check_positive, scaled
+from capsjax.models.model import Inputs, Model, Network, Normalization, Output
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import dynamic_routing
 
@@ -35,36 +34,20 @@ class DynamicCapsNetConfig(Normalization):
       width: multiplies the backbone's features, conv_features and channels, for small machines.
     """
 
-    backbone: str = "resnet"
-    features: int = 128
-    conv_features: int = 256
-    primary_kernel: int = 9
-    primary_padding: int = 4
-    channels: int = 32
-    primary_pose: int = 8
-    num_conv_caps: int = 0
-    class_pose: int = 16
-    num_iterations: int = 3
-    width: float = 1.0
-
-    def __post_init__(self):
-        check_choice(self, "backbone", ("simple", "resnet"))
-        check_positive(
-            self,
-            "features",
-            "primary_kernel",
-            "channels",
-            "primary_pose",
-            "class_pose",
-            "num_iterations",
-            "width",
-        )
-        for name in ("conv_features", "primary_padding", "num_conv_caps"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+    backbone: str = one_of("resnet", "simple")
+    features: int = positive(128)
+    conv_features: int = not_negative(256)
+    primary_kernel: int = positive(9)
+    primary_padding: int = not_negative(4)
+    channels: int = positive(32)
+    primary_pose: int = positive(8)
+    num_conv_caps: int = not_negative(0)
+    class_pose: int = positive(16)
+    num_iterations: int = positive(3)
+    width: float = positive(1.0)
 
 
-class DynamicCapsNet(nnx.Module):
+class DynamicCapsNet(Model):
     """Backbone, primary capsules, capsule layers with dynamic routing; scores are lengths.
 
     Tsai et al. 2020: their "Dynamic Routing, ResNet" is not described. 8×8×32 primary capsules of 8
@@ -90,7 +73,6 @@ class DynamicCapsNet(nnx.Module):
         )
         channels, pose_size = scaled(config.channels, config.width), config.primary_pose
         routing = bound(dynamic_routing, num_iterations=config.num_iterations)
-        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(
             config.backbone, input_shape[-1], config.features, config.width, rngs=rngs
@@ -125,24 +107,16 @@ class DynamicCapsNet(nnx.Module):
             rngs=rngs,
         )
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: not used: there is no decoder.
-          keys: not used: nothing here is random.
-          capture: return what the layers and routings made, by name: "backbone", "primary",
-            "conv_caps1" …, "classes".
-        """
-        x = self.backbone(self.inputs(images))
+        """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""
+        x = self.backbone(images)
         if self.conv is not None:
             x = nnx.relu(self.conv(x))
         poses = self.primary(x)
@@ -153,8 +127,6 @@ class DynamicCapsNet(nnx.Module):
             features[f"conv_caps{i}"], routed[f"conv_caps{i}"] = poses, out
         out = self.classes(poses.reshape(images.shape[0], -1, poses.shape[-1]))
         features["classes"], routed["classes"] = out.poses, out
-        if not capture:
-            features, routed = {}, {}
         return Output(safe_norm(out.poses), out.poses, None, routed, features)
 
 

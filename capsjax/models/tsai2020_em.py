@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from capsjax.layers import (
     ConvCapsules,
@@ -18,10 +18,9 @@ from capsjax.layers import (
     unit_votes,
 )
 from capsjax.layers.bound import bound
+from capsjax.models.config import one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.inputs import Inputs, Normalization
-from capsjax.models.interface import Network, Output
-from capsjax.models.sizes import check_choice, check_positive, scaled
+from capsjax.models.model import Inputs, Model, Network, Normalization, Output
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import softmax_over_parents, softmax_over_windows
 
@@ -43,32 +42,18 @@ class EMCapsNetConfig(Normalization):
       width: multiplies the backbone's features and channels, for small machines.
     """
 
-    backbone: str = "simple"
-    features: int = 256
-    channels: int = 32
-    pose_size: int = 16
-    conv_strides: tuple[int, ...] = (2, 1)
-    num_iterations: int = 2
-    inverse_temperature: float = 0.01
-    normalize_over: str = "position"
-    width: float = 1.0
-
-    def __post_init__(self):
-        check_choice(self, "backbone", ("simple", "resnet"))
-        check_choice(self, "normalize_over", ("position", "receptive_field"))
-        check_positive(
-            self,
-            "features",
-            "channels",
-            "pose_size",
-            "conv_strides",
-            "num_iterations",
-            "inverse_temperature",
-            "width",
-        )
+    backbone: str = one_of("simple", "resnet")
+    features: int = positive(256)
+    channels: int = positive(32)
+    pose_size: int = positive(16)
+    conv_strides: tuple[int, ...] = positive((2, 1))
+    num_iterations: int = positive(2)
+    inverse_temperature: float = positive(0.01)
+    normalize_over: str = one_of("position", "receptive_field")
+    width: float = positive(1.0)
 
 
-class EMCapsNet(nnx.Module):
+class EMCapsNet(Model):
     """Backbone, primary capsules with activations, EM capsule layers.
 
     Tsai et al. 2020, tables 6 and 7. 452,788 parameters for CIFAR-10 with the simple backbone.
@@ -94,7 +79,6 @@ class EMCapsNet(nnx.Module):
         )
         channels = scaled(config.channels, config.width)
         pose_size = config.pose_size
-        self.input_shape = input_shape
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone: Callable[[Array], Array]
         if simple:
@@ -145,24 +129,16 @@ class EMCapsNet(nnx.Module):
         self.conv_caps = nnx.List(conv_caps)
         self.classes = EMClassCapsules(channels, num_classes, pose_size, rngs=rngs, **em)
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies a batch.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: not used: there is no decoder.
-          keys: not used: nothing here is random.
-          capture: return what the layers and routings made, by name: "backbone", "primary",
-            "conv_caps1" …, "classes".
-        """
-        x = self.backbone(self.inputs(images))
+        """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""
+        x = self.backbone(images)
         poses, activations = self.primary(x), jax.nn.sigmoid(self.activations(x))
         features, routed = {"backbone": x, "primary": poses}, {}
         for i, layer in enumerate(self.conv_caps, start=1):
@@ -173,8 +149,6 @@ class EMCapsNet(nnx.Module):
         out = self.classes(poses, activations)
         assert out.activations is not None
         features["classes"], routed["classes"] = out.poses, out
-        if not capture:
-            features, routed = {}, {}
         return Output(out.activations, out.poses, None, routed, features)
 
 

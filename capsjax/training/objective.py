@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from capsjax._nearest import nearest
+from capsjax._names import lookup
 from capsjax.data.accuracy import Rule, is_correct
 from capsjax.data.tasks import Example
 from capsjax.losses import (
@@ -59,8 +59,7 @@ def make_objective(
       ValueError: an argument that is none of these.
     """
     losses = ON_PRESENCES | ON_LOGITS
-    if name not in losses:
-        raise ValueError(f"unknown loss {name!r}: {nearest(name, losses)}")
+    loss_of = lookup("loss", name, losses)
     if reconstruction not in ("sum", "mean"):
         raise ValueError(f'loss.reconstruction must be "sum" or "mean", got {reconstruction!r}')
     if not reconstruction_weight >= 0:
@@ -68,7 +67,7 @@ def make_objective(
 
     def objective(output: Output, batch: Example) -> tuple[Float[Array, ""], Metrics]:
         scores = presences(output) if name in ON_PRESENCES else logits(output)
-        loss = jnp.mean(jax.vmap(losses[name])(scores, batch.label))
+        loss = jnp.mean(jax.vmap(loss_of)(scores, batch.label))
         is_logits = output.score_kind is ScoreKind.LOGITS
         correct = jax.vmap(partial(is_correct, rule, logits=is_logits))(output.scores, batch.label)
         metrics = {name: loss, "accuracy": jnp.mean(correct.astype(jnp.float32))}

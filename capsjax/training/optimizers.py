@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from capsjax._nearest import nearest
+from capsjax._names import check_options, lookup
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 
@@ -145,12 +145,9 @@ def _section(
     common: Mapping[str, Any],
     overrides: Mapping[str, Any],
 ) -> dict[str, Any]:
-    if name not in factories:
-        raise ValueError(f"unknown {kind}.name {name!r}: {nearest(name, factories)}")
-    parameters = inspect.signature(factories[name]).parameters.values()
+    factory = lookup(f"{kind}.name", name, factories)
+    parameters = inspect.signature(factory).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     defaults = dict(common) | own
-    for key in overrides:
-        if key not in defaults:
-            raise ValueError(f"{kind} {name} has no option {key!r}: {nearest(key, defaults)}")
+    check_options(f"{kind} {name}", overrides, defaults)
     return {"name": name} | defaults | dict(overrides)

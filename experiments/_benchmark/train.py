@@ -31,7 +31,7 @@ from rich.markup import escape
 
 from _benchmark.measure import machine_rates, provenance
 from _benchmark.operations import collectives, operations
-from capsjax._nearest import nearest
+from capsjax._names import nearest
 from capsjax.data.dataset import Dataset
 from capsjax.data.tasks import Task
 from capsjax.data.tasks.classification import Classification

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import ml_collections
 
-from capsjax.data import load, prepared, tasks
+from capsjax.data import load, tasks, tfds
 from capsjax.training.parallel import memory_needed, on_devices
 from capsjax.training.setup import build
 
@@ -30,7 +30,7 @@ def found(source: str, data_dir: str | None) -> bool:
     """Whether `source` is on this machine."""
     if source == "digits" or ":" in source:  # a file's name: `missing` reads it
         return True
-    return prepared.find(source, prepared.search_path(data_dir)) is not None
+    return tfds.find(source, tfds.search_path(data_dir)) is not None
 
 
 class Memory(NamedTuple):

@@ -2,7 +2,7 @@
 
 from _reproduce import choi2019, gu2021, lin2018, sabour2017, tsai2020
 from _reproduce.experiment import Experiment
-from capsjax._nearest import nearest
+from capsjax._names import nearest
 
 EXPERIMENTS: dict[str, Experiment] = {
     f"{paper.__name__.rpartition('.')[2]}/{name}": experiment

@@ -9,7 +9,7 @@ from typing import Any
 import ml_collections
 
 from _reproduce.experiment import Experiment, Overrides
-from capsjax._nearest import nearest
+from capsjax._names import nearest
 from capsjax.data import tasks
 from capsjax.training import config as configs
 from capsjax.training import optimizers

@@ -3,9 +3,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from capsjax.analysis.cost import costs_by_iterations, inference_cost
+from capsjax.analysis.cost import inference_cost
 from capsjax.models import Output
-from tests.models.building import build
 
 SIDE = 64
 
@@ -36,27 +35,6 @@ def test_known_sizes():
     assert len(cost.seconds) == 3
     assert min(cost.seconds) <= cost.median_seconds <= max(cost.seconds)
     assert min(cost.seconds) > 0
-
-
-def test_one_cost_for_each_number_of_iterations():
-    def network(num_iterations):
-        return build(
-            "tsai2020_cifar10_simple",
-            (16, 16, 3),
-            3,
-            width=1 / 16,
-            num_iterations=num_iterations,
-        )
-
-    costs = costs_by_iterations(network, np.zeros((2, 16, 16, 3), np.uint8), (1, 2), repeats=1)
-    assert list(costs) == [1, 2]
-    assert costs[1].parameters == costs[2].parameters > 0
-
-
-@pytest.mark.parametrize("iterations", [(), (0, 1)])
-def test_bad_iterations(iterations):
-    with pytest.raises(ValueError, match="one or more numbers ≥ 1"):
-        costs_by_iterations(Products, np.zeros((1, 8, 8, 1)), iterations)
 
 
 def test_bad_repeats():

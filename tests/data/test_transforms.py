@@ -3,16 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.data.transforms import (
-    flip,
-    normalize,
-    overlay,
-    pad,
-    pad_and_crop,
-    place,
-    random_flip,
-    shift,
-)
+from capsjax.data.transforms import flip, normalize, overlay, pad, random_offset, translate
+
+
+def shift(key, image, max_shift):
+    return translate(image, random_offset(key, max_shift), max_shift)
 
 
 @pytest.mark.parametrize("dtype", [jnp.uint8, jnp.float32])
@@ -74,35 +69,10 @@ def test_pad_puts_in_the_middle():
     np.testing.assert_array_equal(padded, expected)
 
 
-def test_place_keeps_the_image_whole_and_every_place_is_as_likely():
-    image = jnp.arange(1.0, 7.0).reshape(2, 3, 1)
-    count = 20 * 300
-    keys = jax.random.split(jax.random.key(0), count)
-    placed = np.asarray(jax.vmap(lambda key: place(key, image, (5, 7)))(keys))
-    np.testing.assert_array_equal(placed.sum((1, 2, 3)), 21)
-    corners = np.argmax(placed.reshape(count, -1) == 1, axis=1)
-    observed = np.bincount(corners, minlength=35).reshape(5, 7)[:4, :5]
-    assert observed.sum() == count
-    # Chi-squared with 19 degrees of freedom: 44 is exceeded once in a thousand keys.
-    assert np.sum((observed - 300) ** 2 / 300) < 44
-
-
-def test_pad_and_crop_is_a_window_of_the_padded_image():
-    image = jnp.arange(1.0, 21.0).reshape(4, 5, 1)
-    padded = np.pad(image, ((2, 2), (2, 2), (0, 0)))
-    windows = {padded[y : y + 3, x : x + 6].tobytes() for y in range(6) for x in range(4)}
-    keys = jax.random.split(jax.random.key(0), 400)
-    cropped = jax.vmap(lambda key: pad_and_crop(key, image, 2, (3, 6)))(keys)
-    assert {window.tobytes() for window in np.asarray(cropped)} == windows
-
-
 def test_flip():
     image = jnp.arange(12.0).reshape(2, 3, 2)
     np.testing.assert_array_equal(flip(image), image[:, ::-1])
     np.testing.assert_array_equal(flip(image, False), image)
-    keys = jax.random.split(jax.random.key(0), 1000)
-    flipped = jax.vmap(lambda key: random_flip(key, image)[0, 0, 0] != 0)(keys)
-    assert 430 < flipped.sum() < 570
 
 
 def test_normalize():
@@ -120,15 +90,12 @@ def test_overlay_adds_ink_up_to_one():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda key, image: pad(image, (4, 9)), "a canvas of 4×9 is smaller than the image of 5×5"),
-        (lambda key, image: place(key, image, (9, 4)), "a canvas of 9×4 is smaller"),
-        (lambda key, image: pad_and_crop(key, image, -1, (3, 3)), "margin: expected 0 or more"),
-        (lambda key, image: pad_and_crop(key, image, 1, (8, 3)), "8×3 cannot be cut out of 7×7"),
-        (lambda key, image: normalize(image, (0, 0), (1, 1)), "expected 1 numbers each"),
-        (lambda key, image: normalize(image, (0,), (0,)), "std positive"),
-        (lambda key, image: flip(image[None]), "expected one image"),
+        (lambda image: pad(image, (4, 9)), "a canvas of 4×9 is smaller than the image of 5×5"),
+        (lambda image: normalize(image, (0, 0), (1, 1)), "expected 1 numbers each"),
+        (lambda image: normalize(image, (0,), (0,)), "std positive"),
+        (lambda image: flip(image[None]), "expected one image"),
     ],
 )
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
-        call(jax.random.key(0), jnp.zeros((5, 5, 1)))
+        call(jnp.zeros((5, 5, 1)))

@@ -7,7 +7,7 @@ import pytest
 from flax import nnx
 
 from capsjax import models
-from capsjax.models.inputs import Inputs
+from capsjax.models.model import Inputs
 
 MEAN, STD = (0.5, 0.25, 0.4), (0.2, 0.1, 0.3)
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 9, 9, 3), np.uint8)

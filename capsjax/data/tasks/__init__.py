@@ -5,7 +5,7 @@ from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any
 
-from capsjax._nearest import nearest
+from capsjax._names import check_options
 from capsjax.data.sources import load
 from capsjax.data.tasks.affnist import AffNIST, Translated
 from capsjax.data.tasks.classification import Classification
@@ -86,10 +86,7 @@ def create(
         `capsjax.data.load` raises.
     """
     family = _family(name)
-    known = [field.name for field in fields(family)]
-    for key in overrides:
-        if key not in known:
-            raise ValueError(f"{name} has no option {key!r}: {nearest(key, known)}")
+    check_options(name, overrides, [field.name for field in fields(family)])
     read = partial(load, data_dir=data_dir, device_budget_mb=device_budget_mb)
     return replace(family, **overrides).build(name, read)
 

@@ -2,7 +2,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 import capsjax.data
-from capsjax.data import preparing
+from capsjax.data import tfds_download
 from tests.data.small_datasets import CLASSES, random_images, tiny_examples, write_tfds
 
 
@@ -29,14 +29,14 @@ class CapsjaxTestSet(tfds.core.GeneratorBasedBuilder):
 
 
 def without_tensorflow(monkeypatch):
-    installed = preparing._installed
+    installed = tfds_download._installed
     monkeypatch.setattr(
-        preparing, "_installed", lambda name: name != "tensorflow" and installed(name)
+        tfds_download, "_installed", lambda name: name != "tensorflow" and installed(name)
     )
 
 
 def test_prepares_into_the_first_directory(tmp_path, monkeypatch):
-    monkeypatch.setattr(preparing, "_installed", lambda name: True)
+    monkeypatch.setattr(tfds_download, "_installed", lambda name: True)
     monkeypatch.setenv("CAPSJAX_DATA_DIR", f"{tmp_path}/a:{tmp_path}/b")
     dataset = capsjax.data.load("capsjax_test_set", "train")
     assert (dataset.images == random_images(4)).all()

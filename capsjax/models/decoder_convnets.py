@@ -4,17 +4,17 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from capsjax.functional import safe_norm, squash, to_unit
-from capsjax.layers import Decoder, conv2d
-from capsjax.models.interface import Network, Output, ScoreKind, check_images
-from capsjax.models.reconstruction import reconstruct
-from capsjax.models.sizes import after_convolutions, check_choice, check_positive, scaled
+from capsjax.functional import safe_norm, squash
+from capsjax.layers import Decoder, conv2d, reconstruct
+from capsjax.models.config import Config, one_of, positive, scaled
+from capsjax.models.grids import Window, grids
+from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
 
 
 @dataclass(frozen=True)
-class ReconstructingConvNetConfig:
+class ReconstructingConvNetConfig(Config):
     """Sizes and switches; the defaults are those of ConvNet-CR.
 
     Attributes:
@@ -32,31 +32,18 @@ class ReconstructingConvNetConfig:
       width: multiplies features and decoder_features, for small machines.
     """
 
-    features: int = 256
-    kernel_size: int = 9
-    class_units: int = 16
-    classifier: str = "sum"
+    features: int = positive(256)
+    kernel_size: int = positive(9)
+    class_units: int = positive(16)
+    classifier: str = one_of("sum", "length", "linear")
     squash: bool = False
-    squash_pose: int = 8
-    reconstruction: str = "conditional"
-    decoder_features: tuple[int, ...] = (512, 1024)
-    width: float = 1.0
-
-    def __post_init__(self):
-        check_positive(
-            self,
-            "features",
-            "kernel_size",
-            "class_units",
-            "squash_pose",
-            "decoder_features",
-            "width",
-        )
-        check_choice(self, "classifier", ("sum", "length", "linear"))
-        check_choice(self, "reconstruction", ("conditional", "normal"))
+    squash_pose: int = positive(8)
+    reconstruction: str = one_of("conditional", "normal")
+    decoder_features: tuple[int, ...] = positive((512, 1024))
+    width: float = positive(1.0)
 
 
-class ReconstructingConvNet(nnx.Module):
+class ReconstructingConvNet(Model):
     """The two convolutions of CapsNet, one dense layer, and CapsNet's decoder on its units.
 
     ConvNet-R, -CR and -CR-SF. The units are not rectified, although the text says that all dense
@@ -73,13 +60,13 @@ class ReconstructingConvNet(nnx.Module):
         rngs: nnx.Rngs,
     ):
         k = config.kernel_size
-        height, width = after_convolutions(input_shape, [(k, 1), (k, 2)])
+        height, width = grids(input_shape, [Window(k), Window(k, 2)])[-1]
         features = scaled(config.features, config.width)
         if config.squash:  # a whole number of poses, at any width
             features = scaled(config.features // config.squash_pose, config.width)
             features *= config.squash_pose
         units = num_classes * config.class_units
-        self.input_shape = input_shape
+        self.inputs = Inputs(input_shape)
         self.num_classes = num_classes
         self.classifier = config.classifier
         self.squash_pose = config.squash_pose if config.squash else None
@@ -104,28 +91,20 @@ class ReconstructingConvNet(nnx.Module):
             rngs=rngs,
         )
 
-    def __call__(
+    def forward(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Float[Array, "n h w c"],
         *,
-        mask: Float[Array, "n *targets classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
-        capture: bool = False,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
     ) -> Output:
-        """Classifies and reconstructs a batch; the poses are the dense layer's units by class.
+        """See `Model`; captures "conv1", "conv2" and "classes".
 
-        With a linear classifier the units belong to no class; row k of the poses then holds the
-        k-th group of units.
-
-        Args:
-          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
-          mask: which classes' units a conditional decoder sees, as for CapsNet. None: those of
-            the class with the highest score.
-          keys: not used: nothing here is random.
-          capture: return what the layers made, by name: "conv1", "conv2", "classes".
+        The poses are the dense layer's units by class. With a linear classifier the units belong
+        to no class; row k of the poses then holds the k-th group of units.
         """
-        check_images(images, self.input_shape)
-        first = nnx.relu(self.convs[0](to_unit(images)))
+        first = nnx.relu(self.convs[0](images))
         second = self.convs[1](first)
         if self.squash_pose is None:
             second = nnx.relu(second)
@@ -139,7 +118,7 @@ class ReconstructingConvNet(nnx.Module):
         reconstruction = reconstruct(
             self.decoder, poses, scores, mask, conditional=self.conditional
         )
-        made = {"conv1": first, "conv2": second, "classes": poses} if capture else {}
+        made = {"conv1": first, "conv2": second, "classes": poses}
         return Output(scores, poses, reconstruction, features=made, score_kind=kind)
 
     def _classify(

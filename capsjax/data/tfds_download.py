@@ -1,20 +1,20 @@
-"""What happens when a dataset is not there: it is prepared, or an error says how to."""
+"""Preparing a dataset that is not there; without TensorFlow, an error that says how to."""
 
 import difflib
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-from capsjax.data.prepared import prepared_names
+from capsjax.data.tfds import prepared_names
 
 
-def prepare(name: str, directories: Sequence[Path], known: Sequence[str]) -> None:
+def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> None:
     """Downloads and prepares a TFDS set into the first of `directories`. Needs TensorFlow.
 
     Args:
       name: as TFDS calls it.
       directories: where the set was looked for.
-      known: names that are no TFDS sets or that are known without asking TFDS.
+      known: names that are known without asking TFDS.
 
     Raises:
       ValueError: nothing has that name.

@@ -44,7 +44,7 @@ def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
     return [Path(directory).expanduser() for directory in [*listed, default] if directory]
 
 
-class Prepared:
+class PreparedDataset:
     """One prepared set: a directory NAME[/CONFIG]/VERSION that holds dataset_info.json."""
 
     def __init__(self, directory: Path) -> None:
@@ -129,7 +129,7 @@ class Prepared:
         return f"{self.where}, split {split!r}"
 
 
-def find(name: str, directories: list[Path]) -> Prepared | None:
+def find(name: str, directories: list[Path]) -> PreparedDataset | None:
     """The set in the first directory that holds it, in the newest version that lies there.
 
     Args:
@@ -154,7 +154,7 @@ def find(name: str, directories: list[Path]) -> Prepared | None:
             base /= configs[0]
         versions = [v for v in _versions(base) if match["version"] in (None, v)]
         if versions:
-            return Prepared(base / versions[-1])
+            return PreparedDataset(base / versions[-1])
     return None
 
 

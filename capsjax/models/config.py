@@ -1,0 +1,69 @@
+"""Options of networks: frozen dataclasses whose fields know which values they take."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+_CHECK = "check"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of a network; raises ValueError for a value that its field does not take."""
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            if _CHECK in option.metadata:
+                option.metadata[_CHECK](option.name, getattr(self, option.name))
+
+
+def positive(default: Any) -> Any:
+    """A field for a number, or a tuple of numbers, greater than 0; or None, if it may be."""
+
+    def check(name: str, value: Any) -> None:
+        numbers = value if isinstance(value, tuple) else (value,)
+        if value is not None and not all(number > 0 for number in numbers):
+            raise ValueError(f"{name} must be positive, got {value}")
+
+    return _checked(default, check)
+
+
+def not_negative(default: Any) -> Any:
+    """A field for a number, or a tuple of numbers, all at least 0."""
+
+    def check(name: str, value: Any) -> None:
+        if not all(number >= 0 for number in (value if isinstance(value, tuple) else (value,))):
+            raise ValueError(f"{name} must not be negative, got {value}")
+
+    return _checked(default, check)
+
+
+def fraction(default: float) -> Any:
+    """A field for a number in (0, 1]."""
+
+    def check(name: str, value: float) -> None:
+        if not 0 < value <= 1:
+            raise ValueError(f"{name} must be in (0, 1], got {value}")
+
+    return _checked(default, check)
+
+
+def one_of(default: str, *others: str) -> Any:
+    """A field for one of these words."""
+
+    words = (default, *others)
+
+    def check(name: str, value: str) -> None:
+        if value not in words:
+            raise ValueError(f"{name} must be one of {', '.join(words)}, got {value!r}")
+
+    return _checked(default, check)
+
+
+def scaled(channels: int, width: float) -> int:
+    """`channels` times the multiplier `width`, at least 1."""
+    return max(1, round(channels * width))
+
+
+def _checked(default: Any, check: Callable[[str, Any], None]) -> Any:
+    return field(default=default, metadata={_CHECK: check})

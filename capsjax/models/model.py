@@ -1,0 +1,173 @@
+"""What every network takes and returns."""
+
+import enum
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+from flax import nnx
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+
+from capsjax.functional import normalize, to_unit
+from capsjax.models.config import Config
+from capsjax.routing import Routed
+
+
+@jax.tree_util.register_static
+class ScoreKind(enum.Enum):
+    """What the scores of a model are. Static: part of the structure of an output, not of its data.
+
+    LENGTHS: of class capsules, |p_k|: in [0, 1) where squash made them, and a class is present
+      above one half.
+    LOGITS: any number; a class is present above zero.
+    """
+
+    LENGTHS = "lengths"
+    LOGITS = "logits"
+
+
+class Output(NamedTuple):
+    """The result of a model for a batch of n images.
+
+    Attributes:
+      scores: what the loss and the accuracy use; the higher, the likelier the class.
+      poses: the poses of the class capsules, None for networks without.
+      reconstruction: the decoder's image in [0, 1], None without a decoder; one for each mask
+        where a model is given several.
+      routed: by layer name, what each routing returned (poses and couplings); empty unless
+        asked for with `capture=True`.
+      features: by layer name, from the images up, what each layer made (poses for capsules, maps
+        or vectors for others); empty unless asked for with `capture=True`.
+      score_kind: what the scores are.
+    """
+
+    scores: Float[Array, "n classes"]
+    poses: Float[Array, "n classes d"] | None = None
+    reconstruction: Float[Array, "n *targets h w c"] | None = None
+    routed: dict[str, Routed] = {}  # noqa: RUF012 (never mutated: models build a new one)
+    features: dict[str, Float[Array, "n ..."]] = {}  # noqa: RUF012
+    score_kind: ScoreKind = ScoreKind.LENGTHS
+
+
+@dataclass(frozen=True)
+class Normalization(Config):
+    """Options of networks whose recipe normalises images.
+
+    They are part of the network, not of the data: so a checkpoint holds them, and images that are
+    predicted, exported or perturbed are normalised like those that the network was trained on.
+
+    Attributes:
+      mean: by channel, of images in [0, 1]; () to leave them as they are.
+      std: the same; positive.
+    """
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Checks images, brings them to [0, 1] and normalises them.
+
+    Attributes:
+      shape: height, width and channels of an image.
+      mean, std: see `Normalization`.
+    """
+
+    shape: tuple[int, int, int]
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        channels = self.shape[-1]
+        lengths = len(self.mean), len(self.std)
+        if lengths not in ((0, 0), (channels, channels)) or not all(s > 0 for s in self.std):
+            raise ValueError(
+                f"mean and std must have {channels} numbers each, one per channel, std positive, "
+                f"or none; got {self.mean} and {self.std}"
+            )
+
+    def __call__(
+        self, images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"]
+    ) -> Float[Array, "n h w c"]:
+        """Raises ValueError unless `images` is a batch of images of this shape."""
+        if images.ndim != 4 or images.shape[1:] != self.shape:
+            wanted = ", ".join(map(str, self.shape))
+            raise ValueError(
+                f"images must have shape [n, {wanted}], got {list(images.shape)}; "
+                "one image needs a leading axis: images[None]"
+            )
+        return normalize(images, self.mean, self.std) if self.mean else to_unit(images)
+
+
+class Model(nnx.Module):
+    """A network from images to class scores.
+
+    A subclass sets `inputs` and defines `forward`. A network of your own need not be a subclass:
+    it is enough that it is called in this way and returns an `Output`.
+
+    Attributes:
+      inputs: the images that it takes.
+    """
+
+    inputs: Inputs
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels."""
+        return self.inputs.shape
+
+    def __call__(
+        self,
+        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n *targets classes"] | None = None,
+        keys: PRNGKeyArray | None = None,
+        capture: bool = False,
+    ) -> Output:
+        """Classifies a batch and, with a decoder, reconstructs it.
+
+        Args:
+          images: floats in [0, 1], or uint8, which are scaled to [0, 1].
+          mask: the classes whose poses a conditional decoder sees: the true class in training, one
+            mask for each object where several are to be reconstructed. None: the class with the
+            highest score.
+          keys: one per image, for dropout; None for no dropout.
+          capture: whether to return `routed` and `features`.
+
+        Raises:
+          ValueError: the images do not have the network's input shape.
+        """
+        output = self.forward(self.inputs(images), mask=mask, keys=keys, capture=capture)
+        return output if capture else output._replace(routed={}, features={})
+
+    @abstractmethod
+    def forward(
+        self,
+        images: Float[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: PRNGKeyArray | None,
+        capture: bool,
+    ) -> Output:
+        """The output for normalised images, with all routings and features where cheap."""
+
+
+class Network(NamedTuple):
+    """A named network: its class, its sizes, and where it was published.
+
+    Attributes:
+      model: called as `model(input_shape, num_classes, config, rngs=rngs)`.
+      config: a frozen dataclass; its fields are the options of `models.create`.
+      input_shape: height, width and channels in the paper.
+      num_classes: in the paper.
+      parameters: the count that the paper prints, or that its text fixes, as it gives it; None
+        where it gives none.
+    """
+
+    model: type
+    config: Any
+    input_shape: tuple[int, int, int] = (28, 28, 1)
+    num_classes: int = 10
+    parameters: str | None = None
