@@ -1,11 +1,13 @@
 """Eight virtual CPU devices for all tests, and nothing of the user's is touched."""
 
 import importlib.metadata
+import inspect
 import os
 import shutil
 import tempfile
 
 import hypothesis
+import jaxtyping
 import pytest
 
 # pytest-xdist's workers inherit the environment of the process that started them.
@@ -34,6 +36,19 @@ def pytest_report_header() -> str:
 def pytest_unconfigure() -> None:
     if not WORKER:
         shutil.rmtree(cache, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def checked_annotations(request):
+    """Shapes and types are checked against their annotations, but not where errors are expected.
+
+    Such tests pass what the annotations forbid, to see what the functions themselves say.
+    """
+    expects_errors = "pytest.raises(" in inspect.getsource(request.function)
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", before or expects_errors)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,14 @@
 """When an answer is correct: rules from scores to the set of predicted classes."""
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 
+@runtime_checkable
 class Rule(Protocol):
     """Which classes scores name."""
 

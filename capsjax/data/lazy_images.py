@@ -53,7 +53,9 @@ class LazyImages:
 Images = UInt8[np.ndarray, "n h w c"] | LazyImages
 
 
-def select(images: Images, indices: Int[np.ndarray, "m"] | slice) -> Images:
+def select(
+    images: Images, indices: Int[np.ndarray, "m"] | slice
+) -> UInt8[np.ndarray, "m h w c"] | LazyImages:
     """The images at `indices`: an array of an array, lazy ones of `LazyImages`."""
     return images.select(indices) if isinstance(images, LazyImages) else images[indices]
 

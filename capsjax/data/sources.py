@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from capsjax.data import tfds
 from capsjax.data.affnist_files import AffNISTFiles
@@ -17,6 +17,7 @@ from capsjax.data.tfds_download import download
 BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
 
+@runtime_checkable
 class Source(Protocol):
     """One dataset: where it lies, its splits, and how to read one."""
 

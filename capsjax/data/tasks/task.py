@@ -10,7 +10,7 @@ fit on the device.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -60,6 +60,7 @@ class Example(NamedTuple):
     objects: Objects
 
 
+@runtime_checkable
 class Recipe(Protocol):
     """How one example is made; hashable, holding nothing but plain numbers."""
 
