@@ -114,42 +114,35 @@ def test_each_host_feeds_its_own_devices(run, alone, tmp_path):
     assert_same_numbers(records(tmp_path / "run"), alone.history.records)
 
 
+UNHEALTHY = r"tasks are unhealthy \(stopped sending heartbeats\):\s+1\b"
+
+
 @pytest.mark.parametrize(
-    ("lost", "by"),
+    ("lost", "by", "message"),
     [
-        (1, signal.SIGSTOP),
-        (1, signal.SIGKILL),
-        (0, signal.SIGSTOP),
+        (1, signal.SIGSTOP, UNHEALTHY),
+        (1, signal.SIGKILL, UNHEALTHY),
+        (0, signal.SIGSTOP, r"Deadline Exceeded[\s\S]*/Heartbeat"),
+        (0, signal.SIGKILL, "the leader task was preempted/died"),
     ],
 )
 @pytest.mark.slow
-def test_a_lost_host_ends_the_other_with_a_message(run, tmp_path, lost, by):
-    processes = run("--stall_seconds=12", epochs=10_000)
+def test_a_lost_host_ends_the_other_with_jax_s_message(run, tmp_path, lost, by, message):
+    processes = run("--heartbeat_seconds=10", epochs=10_000)
     wait_for("epoch   1", tmp_path / "host0", processes)
     began = time.monotonic()
     processes[lost].send_signal(by)
     code = processes[1 - lost].wait(timeout=120)
     print(f"{time.monotonic() - began:.1f} s")
-    assert code == 1
-    log = (tmp_path / f"host{1 - lost}").read_text()
-    assert re.search(rf"host {lost} of 2 \(.+\) gave no sign of life for 6 seconds", log)
-    assert "start it again with the same command" in log
+    assert code == -signal.SIGABRT
+    assert re.search(message, (tmp_path / f"host{1 - lost}").read_text())
     assert time.monotonic() - began < 60
-
-
-@pytest.mark.slow
-def test_jax_itself_tells_of_the_death_of_host_0(run, tmp_path):
-    processes = run(epochs=10_000)
-    wait_for("epoch   1", tmp_path / "host0", processes)
-    processes[0].kill()
-    assert processes[1].wait(timeout=60) == -signal.SIGABRT
-    assert "the leader task was preempted/died" in (tmp_path / "host1").read_text()
 
 
 @pytest.mark.slow
 def test_a_save_that_fails_ends_both(run, tmp_path):
     """Orbax notes the error of a save in the background, and then waits for what never comes."""
-    processes = run("--stall_seconds=15", epochs=10_000)
+    processes = run("--stall_seconds=15", "--heartbeat_seconds=10", epochs=10_000)
     wait_for("epoch   1", tmp_path / "host0", processes)
     (tmp_path / "run" / "checkpoints").rename(tmp_path / "gone")
     (tmp_path / "run" / "checkpoints").write_text("no directory")
@@ -157,7 +150,6 @@ def test_a_save_that_fails_ends_both(run, tmp_path):
     logs = [(tmp_path / f"host{i}").read_text() for i in (0, 1)]
     assert 0 not in codes
     assert "NotADirectoryError" in logs[0]
-    assert any("error: host" in log for log in logs), logs
 
 
 @pytest.mark.parametrize(
