@@ -55,7 +55,7 @@ def mask_poses(
 
 
 def to_unit(image: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Integers 0…255 (uint8) to floats in [0, 1]; floating images pass through as they are.
+    """Images as floats in [0, 1]: integers 0…255 (uint8) are scaled, floats returned unchanged.
 
     Raises:
       ValueError: for any other type, whose range is anybody's guess.
@@ -71,7 +71,7 @@ def to_unit(image: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
 def normalize(
     images: Shaped[Array, "*shape c"], mean: Sequence[float], std: Sequence[float]
 ) -> Float[Array, "*shape c"]:
-    """(x − mean) / std by channel, of images in [0, 1]; their floating type stays.
+    """(x − mean) / std by channel, of images in [0, 1]; their floating type is kept.
 
     Raises:
       ValueError: not one positive `std` and one `mean` per channel.

@@ -63,7 +63,7 @@ def cross_entropy(
 def sigmoid_cross_entropy(
     logits: Float[Array, "classes"], label: Float[Array, "classes"]
 ) -> Float[Array, ""]:
-    """−Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class for itself."""
+    """−Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class separately."""
     logits, label = _of_one_example(logits, label)
     present, absent = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
     return -jnp.sum(label * present + (1 - label) * absent)
@@ -99,7 +99,7 @@ def reconstruction_loss(
 
 
 def _of_one_example(scores: Array, label: Array) -> tuple[Array, Array]:
-    """Both in at least float32; ValueError for a batch or a class number."""
+    """Both in at least float32; raises ValueError for a batch or a class number."""
     if jnp.ndim(scores) != 1 or jnp.shape(scores) != jnp.shape(label):
         raise ValueError(
             "a loss takes the scores [classes] and the label [classes] of one example, got shapes "

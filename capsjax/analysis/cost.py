@@ -1,4 +1,4 @@
-"""What a forward pass costs: parameters, memory, time (Tsai et al. 2020, figure 4)."""
+"""The cost of a forward pass: parameters, memory, time (Tsai et al. 2020, figure 4)."""
 
 import statistics
 import time
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Num
 
 
 class Cost(NamedTuple):
-    """Of the scores of one batch, on the default device.
+    """The cost of the scores of one batch on the default device.
 
     Attributes:
       parameters: trainable numbers.

@@ -46,7 +46,7 @@ def routing_entropies(
 
 
 def _entropies(model: Any, images: Array) -> dict[str, tuple[Float[Array, "n"], Float[Array, "n"]]]:
-    """By layer, for each image: the mean entropy of the rows and the greatest sum of one."""
+    """By layer, for each image: the mean entropy of the rows and the greatest sum of a row."""
 
     def of(coupling: Array) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
         rows = coupling_entropy(coupling).reshape(len(images), -1)

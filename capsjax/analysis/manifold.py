@@ -31,7 +31,7 @@ def shift_grid(max_shift: int = 4) -> Float[np.ndarray, "n 2"]:
 def representations(
     model: nnx.Module, images: Num[np.ndarray, "n h w c"], layer: str, *, batch_size: int = 128
 ) -> Float[np.ndarray, "n features"]:
-    """What `layer` makes of each image, flattened.
+    """The output of `layer` for each image, flattened.
 
     Args:
       model: a network.
@@ -51,7 +51,7 @@ def representations(
 def embed(
     representations: Float[np.ndarray, "n features"], *, perplexity: float = 30.0, seed: int = 0
 ) -> Float[np.ndarray, "n 2"]:
-    """Points in the plane with the same neighbours: scikit-learn's t-SNE, begun with PCA.
+    """Points in the plane with the same neighbours: scikit-learn's t-SNE, initialised by PCA.
 
     The exact method: for 81 points faster than the approximate one, for some thousands too slow.
     The paper gives no perplexity; the default is scikit-learn's.
@@ -74,7 +74,7 @@ def embed(
 def fit_to(
     points: Float[np.ndarray, "n d"], target: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d"]:
-    """`points` moved, turned, mirrored and scaled as a whole, as near as can be to `target`.
+    """`points` moved, turned, mirrored and scaled as a whole, to be as near as possible to `target`.
 
     Least squares over the pairs with the same index (Procrustes): image and shift belong together.
 

@@ -1,4 +1,4 @@
-"""Transfer: lower layers kept as they were trained, the rest trained anew (Lin et al. 2018).
+"""Transfer: lower layers kept as they were trained, the others trained again (Lin et al. 2018).
 
 A1B keeps one layer trained on domain A and trains the others on B, A2B keeps two; B1B and B2B do
 the same with a network trained on B (section 3.3, figures 6 and 7).
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from capsjax._names import lookup
 
-# The paper's three layers. It draws none below them: what is there belongs to the first.
+# The paper's three layers. It draws none below them; here those belong to the first.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lin2018_capsnet_deeper": (("conv", "primary", "capsules/0"), ("capsules/1",), ("classes",)),
     "lin2018_cnn_deeper": (("convs", "dense/0"), ("dense/1",), ("classes",)),

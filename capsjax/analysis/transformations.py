@@ -85,8 +85,8 @@ def moved_poses(
 ) -> Float[np.ndarray, "n k d"]:
     """The pose of each image's true class, for the image moved by each of `amounts`.
 
-    Of a network whose units belong to no class (ConvNet-R), the group of units in the class's
-    place.
+    If a network's units belong to no class (ConvNet-R), the pose is the group of units in the
+    class's place.
 
     Args:
       model: a network with class poses.

@@ -10,22 +10,22 @@ from jaxtyping import Array, Bool, Float
 
 @runtime_checkable
 class Rule(Protocol):
-    """Which classes scores name."""
+    """Which classes scores predict."""
 
     def __call__(self, scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
-        """The named classes; scores are lengths or probabilities in [0, 1], or `logits`."""
+        """The predicted classes; scores are lengths or probabilities in [0, 1], or `logits`."""
 
 
 def top(count: int) -> Rule:
-    """The `count` classes with the highest scores; of equal ones the first.
+    """The `count` classes with the highest scores; the first of equal ones.
 
     Top-1, and for two overlapping digits "both are the top two" (Sabour et al. 2017, section 6).
     """
 
     def rule(scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
         del logits
-        _, named = jax.lax.top_k(scores, count)
-        return jnp.zeros(scores.shape, bool).at[named].set(True)
+        _, predicted = jax.lax.top_k(scores, count)
+        return jnp.zeros(scores.shape, bool).at[predicted].set(True)
 
     return rule
 
@@ -55,5 +55,5 @@ def is_correct(
     *,
     logits: bool = False,
 ) -> Bool[Array, ""]:
-    """Whether the named classes are those of `label` (1 where present), no more and no fewer."""
+    """Whether exactly the classes in `label` (1 where present) are predicted."""
     return jnp.all(rule(scores, logits=logits) == (label > 0))

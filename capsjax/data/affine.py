@@ -179,8 +179,8 @@ def ink_translations(
 ) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
     """The least and the greatest translation that keep all ink on a canvas of `size`.
 
-    Ink is what is not zero. A pixel's ink reaches, bilinearly, up to one pixel around it before
-    the transformation. Where it cannot fit, both are the translation to the middle.
+    Ink is every pixel that is not zero. Before the transformation it reaches, bilinearly, up to one
+    pixel around. Where it cannot fit, both are the translation to the middle.
     """
     height, width, _ = image.shape
     ink = jnp.any(image > 0, axis=-1)
@@ -193,7 +193,7 @@ def ink_translations(
         reach = jnp.abs(vertical) + jnp.abs(horizontal)
         first = jnp.min(moved, where=ink, initial=jnp.inf) - reach
         last = jnp.max(moved, where=ink, initial=-jnp.inf) + reach
-        # Between -1 and n, both excluded, lie the pixels of the canvas.
+        # The pixels of the canvas are between -1 and n, both excluded.
         edge = (size[axis] + 1) / 2
         low, high = -edge - first, edge - last
         middle = (low + high) / 2

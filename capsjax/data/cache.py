@@ -1,4 +1,4 @@
-"""Decoded arrays on disk, so that images are decoded once and not at every start.
+"""Decoded arrays on disk, so that images are decoded only once.
 
 One entry is one uncompressed .npz file: the arrays of one split and the fingerprint of the source
 that they were decoded from. A changed source has another fingerprint, and its entry is replaced.
@@ -54,7 +54,7 @@ def _file_name(key: str) -> str:
 def _read(path: Path, fingerprint: str) -> Examples | None:
     """The entry at `path`, or None if it is missing, out of date or damaged."""
     try:
-        # Opened here, not by NumPy, which leaves a file that is no zip archive open.
+        # Opened here, not by NumPy, which would leave a file open that is not a zip archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as entry:
             if str(entry["fingerprint"]) != fingerprint:
                 return None

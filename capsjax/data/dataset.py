@@ -1,4 +1,4 @@
-"""What loading a dataset gives, and the checks that every source passes."""
+"""The result of loading a dataset, and the checks that every source passes."""
 
 from typing import NamedTuple
 
@@ -20,11 +20,11 @@ class Dataset(NamedTuple):
     """One split of an image classification set.
 
     Attributes:
-      images: uint8 [N, H, W, C]; an array, or `LazyImages` if they were too many for it.
+      images: uint8 [N, H, W, C]; an array, or `LazyImages` if they exceed the budget.
       labels: int32 [N], each in [0, num_classes).
       class_names: one name per class.
-      name: the name it was asked for by, such as "mnist" or "folder:PATH".
-      split: the split it was asked for by.
+      name: the name that it was loaded by, such as "mnist" or "folder:PATH".
+      split: the split that was loaded.
     """
 
     images: Images
@@ -41,7 +41,7 @@ class Dataset(NamedTuple):
 def checked(
     images: np.ndarray | LazyImages, labels: np.ndarray, class_names: tuple[str, ...], where: str
 ) -> Examples:
-    """`images` and `labels` as `Examples`, or a ValueError that says what is wrong with them.
+    """`images` and `labels` as `Examples`, raising ValueError if something is wrong with them.
 
     Args:
       images: uint8 [N, H, W, C], or [N, H, W] for grey images.
@@ -61,7 +61,7 @@ def checked(
             f"{where}: images have shape {images.shape}, expected [N, H, W] or [N, H, W, C]"
         )
     if images.size == 0:
-        raise ValueError(f"{where}: images have shape {images.shape}: there is nothing in the set")
+        raise ValueError(f"{where}: images have shape {images.shape}: the set is empty")
     if labels.shape != (len(images),):
         raise ValueError(
             f"{where}: labels have shape {labels.shape}, expected ({len(images)},): "

@@ -56,7 +56,7 @@ class Folder:
         """Decodes a split.
 
         Raises:
-          ValueError: a file is no readable image, or differs in size from the first.
+          ValueError: a file is not a readable image, or differs in size from the first.
         """
         files = [file for file, _ in self._files[split]]
         if not files:

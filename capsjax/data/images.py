@@ -9,12 +9,12 @@ from jaxtyping import UInt8
 def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
     """Decodes an image file: grey (and black and white) to one channel, colour to three.
 
-    The orientation that a camera notes in the file is applied. Transparency is accepted where
-    nothing is transparent.
+    The orientation that a camera stored in the file is applied. An alpha channel is accepted if
+    every pixel is opaque.
 
     Raises:
       FileNotFoundError: no such file.
-      ValueError: the file is no image, is damaged, has more than 8 bits per channel or shows
+      ValueError: the file is not an image, is damaged, has more than 8 bits per channel or shows
         transparent pixels.
     """
     from PIL import Image, ImageOps

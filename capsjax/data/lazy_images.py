@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Int, UInt8
 
-# Of a split's decoded images, in units of 2**20 bytes. Small enough for any accelerator beside a
-# network; MNIST takes 45, CIFAR-10 146.
+# For a split's decoded images, in units of 2**20 bytes. Small enough to leave room for a network
+# on any accelerator; MNIST takes 45, CIFAR-10 146.
 DEVICE_BUDGET_MB = 2048.0
 
 

@@ -19,20 +19,20 @@ BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
 @runtime_checkable
 class Source(Protocol):
-    """One dataset: where it lies, its splits, and how to read one."""
+    """One dataset: its location, its splits, and how to read one."""
 
     where: str
     splits: tuple[str, ...]
 
     def fingerprint(self, split: str) -> str | None:
-        """Changes when the files do. None: reading is as fast as a cache would be."""
+        """A string that changes when the files do; None if a cache would not be faster."""
 
     def read(self, split: str) -> Examples:
-        """Decodes a split; raises ValueError if it holds no proper image classification set."""
+        """Decodes a split; raises ValueError if it is not an image classification set."""
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load` knows by itself; others are names of TFDS sets or of a user's files.
+    """The built-in names of `load`; other names are those of TFDS sets or a user's files.
 
     Only `digits` comes with the installation; the others are read from prepared directories.
     """
@@ -103,7 +103,7 @@ def _read(source: Source, split: str, device_budget_mb: float | None) -> Example
 def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
     kind, _, path = name.partition(":")
     if kind in ("folder", "npz", "affnist") and not path:
-        raise ValueError(f"name: {name!r} names no path, expected {kind}:PATH")
+        raise ValueError(f"name: {name!r} has no path, expected {kind}:PATH")
     if name == "digits":
         return Digits()
     if kind == "folder":

@@ -7,7 +7,7 @@ from jaxtyping import Int
 def stratified_holdout(
     labels: Int[np.ndarray, "n"], fraction: float, seed: int
 ) -> tuple[Int[np.ndarray, "kept"], Int[np.ndarray, "held_out"]]:
-    """Splits indices so that each class gives the same share of its examples.
+    """Splits indices so that each class gives the same fraction of its examples.
 
     A class of n examples gives `fraction * n` of them, rounded, but at least one and not all if
     it has two or more, so that every such class is in both parts. A class of one is kept whole;
@@ -15,7 +15,7 @@ def stratified_holdout(
 
     Args:
       labels: the class of each example.
-      fraction: the share to hold out, in [0, 1).
+      fraction: how much to hold out, in [0, 1).
       seed: non-negative; the same seed gives the same split everywhere.
 
     Returns:

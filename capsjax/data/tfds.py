@@ -130,7 +130,7 @@ class PreparedDataset:
 
 
 def find(name: str, directories: list[Path]) -> PreparedDataset | None:
-    """The set in the first directory that holds it, in the newest version that lies there.
+    """The set in the first directory that holds it, in its newest version there.
 
     Args:
       name: NAME, NAME/CONFIG, and either with :VERSION. The configuration can be left out where
@@ -147,7 +147,7 @@ def find(name: str, directories: list[Path]) -> PreparedDataset | None:
         configs = [] if match["config"] else _configs(base)
         if len(configs) > 1 and not _versions(base):
             raise ValueError(
-                f"name: {name!r} lies in {directory} in {len(configs)} configurations; expected "
+                f"name: {name!r} is in {directory} in {len(configs)} configurations; expected "
                 f"one of {', '.join(f'{name}/{config}' for config in configs)}"
             )
         if configs and not _versions(base):
@@ -159,7 +159,7 @@ def find(name: str, directories: list[Path]) -> PreparedDataset | None:
 
 
 def prepared_names(directories: list[Path]) -> list[str]:
-    """All sets that lie prepared in the directories."""
+    """The names of all sets that are prepared in the directories."""
     bases = [base for d in directories if d.is_dir() for base in sorted(d.iterdir())]
     return [
         name

@@ -35,7 +35,7 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> No
         )
     import tensorflow_datasets as tfds
 
-    # Of the formats that can be read without TensorFlow, TFDS's own choice.
+    # A format that can be read without TensorFlow.
     builder = tfds.builder(name, data_dir=directories[0], file_format="array_record")
     builder.download_and_prepare()
 

@@ -1,7 +1,6 @@
 """Pure functions on one example, to be vmapped over a batch inside the compiled step.
 
-Those that take a key choose at random and say how; the others are told what to do. See
-`capsjax.data.affine` for rotations, scales and shears.
+See `capsjax.data.affine` for rotations, scales and shears.
 """
 
 import jax

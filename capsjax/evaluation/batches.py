@@ -117,7 +117,7 @@ def check_labels(labels: Any, images: Any, num_classes: int) -> None:
 
 
 def _put(array: Any, places: np.ndarray, mesh: Mesh | None) -> Any:
-    """The examples at `places`, divided over the devices; this process reads its share alone."""
+    """The examples at `places`, divided over the devices; a process reads only its own."""
     if mesh is None:
         return array[places]
     numbers = [n for n, d in enumerate(mesh.devices) if d.process_index == jax.process_index()]

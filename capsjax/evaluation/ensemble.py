@@ -12,10 +12,10 @@ from capsjax.models import Output
 
 
 class Ensemble(nnx.Module):
-    """The mean of what several networks score, for evaluation.
+    """The mean of several networks' scores, for evaluation.
 
-    Choi et al. 2019 report ensembles of 7 networks, trained apart from different seeds; how they
-    join them is not said.
+    Choi et al. 2019 report ensembles of 7 networks, trained separately from different seeds; they
+    do not say how they join them.
 
     Args:
       members: networks for the same images and classes, with the same kind of scores.
@@ -37,7 +37,7 @@ class Ensemble(nnx.Module):
         keys: PRNGKeyArray | None = None,
         capture: bool = False,
     ) -> Output:
-        """Mean scores, and no poses: those of different networks do not compare.
+        """Mean scores; no poses, as those of different networks cannot be compared.
 
         Args:
           images: as the members take them.

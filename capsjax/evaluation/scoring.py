@@ -153,10 +153,10 @@ def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
             f"× width × channels): choose a data set of that size, such as the {config.data.name} "
             f"it was trained on, or train a network on {data.name}"
         )
-    tells, asked = tuple(config.task.class_names), data.class_names
-    if tells != asked:
+    known, asked = tuple(config.task.class_names), data.class_names
+    if known != asked:
         raise ValueError(
-            f"{data.name} has the classes {_listed(asked)}, this network tells {_listed(tells)}:"
+            f"{data.name} has the classes {_listed(asked)}, this network knows {_listed(known)}:"
             f" choose a data set with the classes of {config.data.name}, which it was trained on, "
             f"or train a network on {data.name}"
         )

@@ -9,7 +9,7 @@ from capsjax.layers.convolution import conv2d
 
 
 def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
-    """Batch normalisation whose running statistics keep 0.9 of what they were."""
+    """Batch normalisation whose running statistics decay by 0.9 per step."""
     return nnx.BatchNorm(features, momentum=0.9, rngs=rngs)
 
 

@@ -1,10 +1,10 @@
-"""Functions with some of their arguments, for attributes of modules."""
+"""Functions with some of their arguments filled in, as attributes of modules."""
 
 import functools
 
 
 class bound(functools.partial):
-    """A `functools.partial` that equals another of the same function and arguments.
+    """A `functools.partial` that is equal to another of the same function and arguments.
 
     So the graphdefs of two equal networks are equal, and `nnx.jit` compiles them once.
     """

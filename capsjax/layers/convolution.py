@@ -1,4 +1,4 @@
-"""The one place that knows how a convolution is computed on which backend."""
+"""How a convolution is computed on each platform."""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -40,7 +40,7 @@ def convolve_native(
     padding: Padding = "VALID",
     precision: lax.PrecisionLike = None,
 ) -> Float[Array, "n h_out w_out features"]:
-    """The same by XLA's convolution."""
+    """`convolve` by XLA's convolution."""
     return lax.conv_general_dilated(
         images,
         kernel,
@@ -58,7 +58,7 @@ def convolve_patches(
     padding: Padding = "VALID",
     precision: lax.PrecisionLike = None,
 ) -> Float[Array, "n h_out w_out features"]:
-    """The same as one matrix product over all patches."""
+    """`convolve` as one matrix product over all patches."""
     patches = pose_patches(images, kernel.shape[0], stride=stride, padding=padding, pose_axes=0)
     return jnp.dot(patches, kernel.reshape(-1, kernel.shape[-1]), precision=precision)
 
@@ -92,7 +92,7 @@ def conv2d(
 
 
 def _conv_general_dilated(images, kernel, strides, padding, *, precision, **undilated_ungrouped):
-    """`convolve` behind the signature that `nnx.Conv` calls; `conv2d` sets nothing it drops."""
+    """`convolve` with the signature that `nnx.Conv` calls; it ignores what `conv2d` never sets."""
     if not isinstance(padding, str):
         images, padding = jnp.pad(images, [(0, 0), *padding, (0, 0)]), "VALID"
     return convolve(images, kernel, strides[0], padding, precision)

@@ -1,4 +1,4 @@
-"""From class poses back to an image."""
+"""Reconstructing an image from class poses."""
 
 import math
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Decoder(nnx.Module):
         poses: Float[Array, "n classes d"],
         mask: Float[Array, "n *targets classes"] | None = None,
     ) -> Float[Array, "n *targets h w c"]:
-        """Reconstructs what the classes in `mask` saw ("conditional" in Gu et al. 2021).
+        """Reconstructs the objects of the classes in `mask` ("conditional" in Gu et al. 2021).
 
         Args:
           poses: of all classes.
@@ -69,12 +69,12 @@ def reconstruct(
     *,
     conditional: bool,
 ) -> Float[Array, "n *targets h w c"] | None:
-    """What `decoder` makes of the class poses in each of the settings of Gu et al. 2021.
+    """The reconstruction in each of the settings of Gu et al. 2021.
 
     Args:
       decoder: None for no reconstruction.
       poses: of all classes.
-      scores: the highest is that of the predicted class.
+      scores: of the classes; the highest one's class is the predicted one.
       mask: the classes that are seen; None for the predicted one.
       conditional: whether to look at the mask; otherwise all classes are seen.
     """

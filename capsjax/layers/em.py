@@ -1,4 +1,4 @@
-"""What EM routing learns, and its class capsules."""
+"""EM routing with learned costs, and its class capsules."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Inverted dot-product attention: what it learns, and a stack of layers that it routes through."""
+"""Inverted dot-product attention with learned parameters, and a stack of layers routed by it."""
 
 import math
 from collections.abc import Mapping
@@ -210,7 +210,7 @@ class InvertedAttentionStack(nnx.Module):
     def _children(
         self, layer: ConvCapsules | DenseCapsules, below: Routed
     ) -> tuple[Votes, Array | None]:
-        """The votes of the layer below, and the activations of those that vote."""
+        """The votes of the layer below, and the activations of its capsules."""
         poses, activations = below.poses, below.activations
         if isinstance(layer, ConvCapsules):
             if activations is not None:
@@ -229,10 +229,10 @@ def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
 
 
 def identity(x: jax.Array) -> jax.Array:
-    """`x`."""
+    """The identity: returns `x`."""
     return x
 
 
 def _without_coupling(routed: Routed) -> Routed:
-    """A state for schedules, which carry it from iteration to iteration."""
+    """The state that schedules carry from iteration to iteration."""
     return routed._replace(coupling=None)  # type: ignore[arg-type]

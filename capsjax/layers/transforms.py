@@ -57,7 +57,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
     stacked layers do not learn.
 
     Args:
-      num_children: I, which the shape of a shared kernel does not tell.
+      num_children: I, which the shape of a shared kernel does not show.
     """
 
     def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:

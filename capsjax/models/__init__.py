@@ -70,7 +70,7 @@ def create(
       name: one of `names()`.
       input_shape: height, width, channels.
       num_classes: number of classes.
-      rngs: where the parameters come from, `nnx.Rngs(seed)`.
+      rngs: the source of the parameters, `nnx.Rngs(seed)`.
       **overrides: fields of the model's config, see `options(name)`.
 
     Raises:
@@ -84,7 +84,7 @@ def create(
         )
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
-    # Lists too, as configs read from files have them: a config's fields are compared and hashed.
+    # Configs read from files have lists, but a config's fields must be hashable.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
     config = type(network.config)(**asdict(network.config) | given)
     return network.model(tuple(input_shape), num_classes, config, rngs=rngs)
@@ -110,19 +110,19 @@ def lookup(name: str) -> Network:
 
 
 def register(name: str, model: type[nnx.Module], config: Any) -> None:
-    """Makes a network of your own known to `create`, and so to training and checkpoints.
+    """Registers a network of your own for `create`, and so for training and checkpoints.
 
     Call it in each process that trains or restores the network.
 
     Args:
-      name: not one of the published; registered again, it means the latest.
+      name: not that of a published network; the latest registration counts.
       model: called as `model(input_shape, num_classes, config, rngs=rngs)`; its calls
         `model(images, *, mask=None, keys=None, capture=False)` return an `Output`.
       config: the default options: an instance of a frozen dataclass of numbers, strings, booleans
         and tuples of them.
 
     Raises:
-      TypeError: `config` is no instance of a dataclass.
+      TypeError: `config` is not an instance of a dataclass.
       ValueError: the name is that of a published network.
     """
     if not is_dataclass(config) or isinstance(config, type):

@@ -1,7 +1,7 @@
 """CapsNet (Sabour et al. 2017) and its ablations (Gu et al. 2021): one network, five switches.
 
 Four are options of the network: routing, shared transform, squash, reconstruction. The fifth, the
-loss, is one of the training (`capsjax.training.objective`).
+loss, belongs to training (`capsjax.training.objective`).
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class CapsNetConfig(Normalization):
       num_iterations: r, of dynamic routing.
       routing_bias: a learned bias in the class capsules, as in the released code.
       shared_transform: one transform for all primary capsules (Aff-CapsNet).
-      squash: of the primary and the class capsules; without, they stay as they are.
+      squash: whether to squash the primary and the class capsules.
       reconstruction: "conditional": the decoder sees the poses of the masked classes; "normal": it
         sees all; "none": there is no decoder.
       decoder_features: sizes of the decoder's hidden layers.

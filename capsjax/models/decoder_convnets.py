@@ -1,4 +1,4 @@
-"""ConvNets with a decoder: what of CapsNet makes semantic codes (Gu et al. 2021, section 3.3)."""
+"""ConvNets with CapsNet's decoder, to find out what makes codes semantic (Gu et al. 2021, 3.3)."""
 
 from dataclasses import dataclass, replace
 

@@ -1,8 +1,8 @@
 """Deep CapsNets and CNNs whose representations are compared layer by layer (Lin et al. 2018).
 
 The paper's figure shows a convolution and three layers of capsules with two routings, R1 and R2,
-and no sizes. Those of the convolution, the primary and the class capsules are taken from Sabour et
-al. 2017, to whose network it is said to be similar. The CNN has as many neurons in each layer
+and no sizes. The sizes of the convolution, the primary and the class capsules are taken from
+Sabour et al. 2017, whose network it is said to resemble. The CNN has as many neurons in each layer
 between the image and the classes.
 """
 

@@ -17,7 +17,7 @@ def by_path(variables: nnx.State) -> dict[str, Array]:
 
 
 def within(params: nnx.State, layers: Collection[str]) -> PyTree:
-    """Of the structure of `params`: True in `layers`, False elsewhere.
+    """A tree of the structure of `params`: True in `layers`, False elsewhere.
 
     Args:
       params: of a network, `nnx.state(model, nnx.Param)`.
@@ -47,16 +47,16 @@ def is_in(path: str, layers: Collection[str]) -> bool:
 def freeze(
     optimizer: optax.GradientTransformation, frozen: PyTree
 ) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` for what is not frozen; what is frozen gets no update, no weight decay either.
+    """`optimizer`, but frozen parameters get no update and no weight decay.
 
-    The network's running statistics are no parameters and go on adapting.
+    Running statistics are not parameters and keep adapting.
     """
     labels = jax.tree.map(lambda is_frozen: "frozen" if is_frozen else "trained", frozen)
     return optax.partition({"trained": optimizer, "frozen": optax.set_to_zero()}, labels)
 
 
 def replaced(variables: nnx.State, by: dict[str, Any]) -> nnx.State:
-    """`variables` with those arrays that `by` holds by path."""
+    """`variables` with the arrays in `by` put at their paths."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: by.get(_joined(path), leaf), variables
     )

@@ -36,8 +36,8 @@ class EMCapsNetConfig(Normalization):
       pose_size: of all capsules, a square: poses are matrices.
       conv_strides: of the convolutional capsule layers, 3×3 without padding.
       num_iterations: of EM. Two did best in the paper.
-      inverse_temperature: what λ rises to; see `EMRouting`. Narrow networks want more.
-      normalize_over: what a child divides itself among: the parents of one "position" at a time, or
+      inverse_temperature: what λ rises to; see `EMRouting`. Narrow networks need more.
+      normalize_over: the parents among which a child is divided: the parents of one "position" at a time, or
         all parents in its "receptive_field", as in Hinton et al.
       width: multiplies the backbone's features and channels, for small machines.
     """

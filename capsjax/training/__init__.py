@@ -1,4 +1,4 @@
-"""Training that is the same run on any number of devices, and goes on where it stopped."""
+"""Training: a run gives the same result on any number of devices, and can be resumed."""
 
 from capsjax._lazy import modules_of
 

@@ -3,7 +3,7 @@
 A work directory holds `config.json` and `checkpoints/STEP/`, each with three items: `model`
 (parameters and running statistics; their moving averages where the run has them), `optimizer` (its
 state, the step and then the parameters and statistics themselves) and `about` (the config and the
-metrics history, JSON). Nothing else is needed to go on or to evaluate.
+metrics history, JSON). Nothing else is needed to resume or to evaluate.
 """
 
 import hashlib
@@ -128,7 +128,7 @@ class Checkpoints:
         return _joined(items.model, items.optimizer), History(**items.about["history"])
 
     def wait(self) -> None:
-        """Returns when no save is under way any more."""
+        """Returns when no save is under way."""
         self._manager.wait_until_finished()
 
     def _seal_saved(self) -> None:
@@ -144,7 +144,7 @@ class Checkpoints:
             _seal(self._directory / str(self._saving))
 
     def _newest_good(self) -> int:
-        """Those after it are moved out of the way of the saves to come, but kept."""
+        """The newest intact step; damaged ones after it are moved out of the way of new saves."""
         steps = sorted(self._manager.all_steps(), reverse=True)
         good = _first_good(self._directory, steps)
         for step in (newer for newer in steps if newer > good):
@@ -154,7 +154,7 @@ class Checkpoints:
 
 
 def latest_step(workdir: epath.Path) -> int | None:
-    """The step of the newest checkpoint of a work directory; None where there is none yet."""
+    """The step of the newest checkpoint in a work directory; None if there is none yet."""
     directory = workdir / "checkpoints"
     if not directory.is_dir():
         return None

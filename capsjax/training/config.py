@@ -1,4 +1,4 @@
-"""What a run is: one nested `ConfigDict`, complete, so that a checkpoint needs no other input."""
+"""The configuration of a run: one nested `ConfigDict`, complete enough to restore a checkpoint."""
 
 import json
 from typing import Any
@@ -14,16 +14,16 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
     """The recipe of Sabour et al. 2017 for the network `model` on the task `data`.
 
     Files in `configs/` start from here and change what differs (it is locked: a key that is not
-    there is an error). Nothing in it but `init_from` names a place on a machine, so the same config
-    is the same run anywhere.
+    there is an error). Apart from `init_from`, nothing in it refers to a path on a
+    machine, so the same config is the same run anywhere.
     """
     config = ml_collections.ConfigDict(
         {
             "seed": 0,
-            # How many runs, with the seeds `seed`, `seed` + 1, …
+            # The number of runs, with the seeds `seed`, `seed` + 1, …
             "seeds": 1,
-            # A work directory whose best checkpoint the run begins with, "" for none; the layers
-            # to take from there, () for all that fit; layers that are not trained.
+            # A work directory whose best checkpoint the run starts from ("" for none), the layers
+            # to take from it (() for all that fit), and the layers that are not trained.
             "init_from": "",
             "init_layers": (),
             "frozen_layers": (),
@@ -36,14 +36,14 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
                 "epochs": 50,
                 "batch_size": 128,
                 "log_every_steps": 20,
-                # What the network computes in: float32 or bfloat16. Parameters are float32.
+                # The network's arithmetic: float32 or bfloat16. Parameters are float32.
                 "compute_dtype": "float32",
                 # Of float32 matrix products on accelerators: default, high or highest.
                 "matmul_precision": "default",
-                # Stop at the end of an epoch with at least this validation accuracy; 0: do not.
+                # Stop at the end of an epoch with at least this validation accuracy; 0: never.
                 "stop_at_accuracy": 0.0,
-                # Decay a step of the parameters' moving averages, which are then what is
-                # validated, and kept for use; 0: no averages.
+                # Decay per step of the parameters' moving averages, which are then validated
+                # and kept for use; 0: no averages.
                 "ema_decay": 0.0,
             },
             # At the end of each epoch: the latest `keep` and the best by validation accuracy.
@@ -58,7 +58,7 @@ def resolve(
     input_shape: tuple[int, int, int],
     class_names: tuple[str, ...],
 ) -> ml_collections.ConfigDict:
-    """`config` with what the data turned out to be: all that it takes to rebuild the network."""
+    """`config` with the shape and classes of the data: all that it takes to rebuild the network."""
     resolved = config.copy_and_resolve_references()
     with resolved.unlocked():
         resolved.task = {"input_shape": tuple(input_shape), "class_names": tuple(class_names)}

@@ -24,7 +24,7 @@ SECONDS_BETWEEN_UPLOADS = 60.0
 
 
 def console() -> Console:
-    """The terminal; where there is none, plain lines of any length. Only host 0 prints."""
+    """The terminal, or plain lines of any length without one. Only host 0 prints."""
     quiet = not is_first_host()
     return Console(file=sys.stdout, soft_wrap=True, highlight=False, quiet=quiet)
 
@@ -56,7 +56,7 @@ class Display:
         self._bar.stop()
 
     def restart_clock(self) -> None:
-        """After compilation: the time from here tells how fast the steps are."""
+        """Starts timing the steps; called after compilation."""
         self._began = time.monotonic()
 
     def update(self, step: int, loss: float, accuracy: float) -> None:
@@ -144,12 +144,12 @@ class Writer:
             self._upload()
 
     def add_speed(self, step: int, images_per_second: float) -> None:
-        """Only for TensorBoard: a time is no part of the history."""
+        """Only for TensorBoard: times are not part of the history."""
         if self._active:
             self._events.add_scalar("train/images_per_second", images_per_second, step)
 
     def add_snapshot(self, step: int, snapshot: Snapshot) -> None:
-        """Only for TensorBoard too: whether anybody looks is no part of the history."""
+        """Only for TensorBoard too: what a person looks at is not part of the history."""
         if not self._active:
             return
         for tag, value in snapshot.scalars.items():

@@ -20,8 +20,8 @@ from capsjax.data.tasks import Task
 from capsjax.training.parallel import Devices, divide, of_this_process, replicate
 from capsjax.training.step import Batches, DeviceSource, example_keys
 
-# A chunk is what is put on a device at once: so many steps, or fewer if their images take more
-# than so many bytes, but at least one. One is used, one waits on the device, one is being made.
+# A chunk is put on the devices at once. It holds up to CHUNK_STEPS steps, fewer if their images
+# exceed CHUNK_BYTES, but at least one. One chunk is used, one waits, one is being made.
 CHUNK_STEPS = 32
 CHUNK_BYTES = 64 * 2**20
 READERS = 8  # threads
@@ -61,7 +61,7 @@ def is_streamed(task: Task) -> bool:
 def _reader(
     task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices
 ) -> Callable[[int], UInt8[np.ndarray, "local k h w c"]]:
-    """A function from a step to the source images of this process's share of its examples."""
+    """A function from a step to the source images that this process's devices need for it."""
     key, labels = _on_host((key, task.train.labels))
     order_key, example_key = jax.random.split(key)
     slots = _slots(batches, devices)
@@ -146,7 +146,7 @@ def _slots(batches: Batches, devices: Devices) -> Int[np.ndarray, "local"]:
 
 
 def _on_host(tree: Any) -> Any:
-    """Committed to the CPU: what is computed from it is computed there, beside other devices."""
+    """`tree` on the CPU, committed, so that everything computed from it runs there too."""
     try:
         cpu = jax.local_devices(backend="cpu")[0]
     except RuntimeError as error:

@@ -43,10 +43,11 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Monitoring:
-    """What is done beside training; none of it changes a result.
+    """What happens beside training; none of it changes a result.
 
     Attributes:
-      stall_seconds: the process ends when nothing happens for so long; 0 for no limit.
+      stall_seconds: the longest that one piece of work may take before the process is ended; 0 for
+        no limit.
       snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
       profile: (START, STOP), steps to trace into the run's profile/.
       memory_profile: after this many steps, what is on the devices is written to memory.prof.
@@ -281,7 +282,7 @@ class _Loop:
         self._display.restart_clock()
 
     def _advance(self, count: int) -> int:
-        """Does up to `count` steps, within the epoch and what is fed; returns how many."""
+        """Does at most `count` steps, up to the end of the epoch or chunk; returns how many."""
         run, batches = self._run, self._training.batches
         epoch = run.step // batches.per_epoch + 1
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What is minimised, and what is counted beside it."""
+"""The loss that training minimises, and the metrics beside it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -38,25 +38,25 @@ def make_objective(
     reconstruction: str = "sum",
     reconstruction_weight: float = 0.0005,
 ) -> Objective:
-    """A loss of the class scores plus `reconstruction_weight` times that of the image.
+    """A loss of the class scores plus `reconstruction_weight` times one of the image.
 
-    Any loss goes with any model. Where a loss takes presences and the scores are logits, it gets
-    their sigmoid; where it takes logits and the scores are lengths, `length_logits` of them.
+    Any loss goes with any model. A loss of presences gets the sigmoid of scores that are logits; a
+    loss of logits gets `length_logits` of scores that are lengths.
 
     Args:
-      rule: the classes that scores name, for the accuracy.
+      rule: from scores to the predicted classes, for the accuracy.
       name: "margin", "spread", "cross_entropy" or "sigmoid_cross_entropy".
       reconstruction: the "sum" (Sabour et al. 2017) or the "mean" (Choi et al. 2019) over the
         pixels of the squared error.
       reconstruction_weight: at least 0.
 
     Returns:
-      A function from a batch's output to the mean loss and the means of `loss`, of the loss of the
-      scores under its name, of `reconstruction`, and of `accuracy`: the classes that `rule`
-      names are those that are present.
+      A function from a batch's output to the mean loss and to these means: `loss`;
+      the loss of the scores, under its name; `reconstruction`; and `accuracy`, the fraction of
+      examples for which `rule` predicts exactly the classes present.
 
     Raises:
-      ValueError: an argument that is none of these.
+      ValueError: an argument has another value.
     """
     losses = ON_PRESENCES | ON_LOGITS
     loss_of = lookup("loss", name, losses)
@@ -99,10 +99,10 @@ def logits(output: Output) -> Float[Array, "n classes"]:
 def _squared_error(
     reconstruction: Float[Array, "n *objects h w c"], batch: Example
 ) -> Float[Array, "n"]:
-    """Of each object alone, added up (Sabour et al. 2017, section 6.1).
+    """The squared errors of an image's objects, added up (Sabour et al. 2017, section 6.1).
 
-    A decoder that looks at no mask makes one image of all objects, which is compared with what
-    the network saw.
+    A decoder that ignores the mask makes one image of all objects, which is compared with the
+    input.
     """
     if reconstruction.ndim == batch.image.ndim:
         return jax.vmap(reconstruction_loss)(reconstruction, batch.image)

@@ -1,7 +1,7 @@
 """The papers' optimizers and learning rates, from optax.
 
-A config has a section `optimizer` and a section `schedule`, each with a `name` and the options of
-that name and no others: `options("sgd", momentum=0.8)` is such a section.
+A config has the sections `optimizer` and `schedule`, each with a `name` and exactly the options of
+that name: `options("sgd", momentum=0.8)` is such a section.
 """
 
 import inspect
@@ -33,7 +33,7 @@ def sgd(rate: Schedule, *, momentum: float = 0.9) -> optax.GradientTransformatio
 
 
 def constant(rate: float, steps_per_epoch: int) -> Schedule:
-    """The same rate throughout."""
+    """A constant rate."""
     return optax.constant_schedule(rate)
 
 
@@ -87,7 +87,7 @@ def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
 
     `weight_decay` adds that multiple of each parameter to its gradient, before the optimizer;
     `clip_norm` then limits the gradient's global norm; `accumulate_steps` averages the
-    gradients of so many batches before each update.
+    gradients of that many batches before each update.
     """
     return _section("optimizer", OPTIMIZERS, name, COMMON, overrides)
 

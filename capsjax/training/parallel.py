@@ -1,4 +1,4 @@
-"""Many devices and many hosts, one run: what is replicated, what is divided, who must agree.
+"""Many devices and many hosts, one run: what is replicated or divided, and who must agree.
 
 The only file that knows that steps are driven by `jax.pmap` (jit of shard_map, since JAX 0.8).
 State and labels are replicated: ordinary arrays without a device axis, whole on every device, so a

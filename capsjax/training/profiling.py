@@ -59,7 +59,7 @@ class Profiler:
         return min([count, *(event - step for event in self._events if event > step)])
 
     def at(self, step: int) -> None:
-        """To be called between dispatches, when so many steps are done."""
+        """Begins and ends what is due at `step`; to be called between dispatches."""
         if not is_first_host():
             return
         if step == self._memory:

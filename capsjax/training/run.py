@@ -51,7 +51,7 @@ class Run:
         self._closing.close()
 
     def restore(self, fresh: TrainState) -> TrainState:
-        """The state of the newest good checkpoint, `fresh` where there is none."""
+        """The state of the newest intact checkpoint, or `fresh` if there is none."""
         state = fresh
         if self._saver.latest_step() is not None:
             state, self.history = self._saver.restore(fresh)

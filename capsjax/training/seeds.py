@@ -41,8 +41,8 @@ def train_seeds(
 ) -> SeedResults:
     """Trains `config.seeds` seeds, `config.seed`, `config.seed` + 1, …, one after another.
 
-    Each gets its own complete run in `directory`/seed_N, which is that of the same config with
-    that seed; the accuracies of all go to `directory`/seeds.json. A second call resumes.
+    Each gets its own complete run in `directory`/seed_N, identical to a run of the same config with
+    that seed alone; the accuracies of all go to `directory`/seeds.json. A second call resumes.
 
     Args:
       config: see `capsjax.training.config.default`.

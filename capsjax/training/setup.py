@@ -40,7 +40,7 @@ class Training:
       batches: how an epoch is divided.
       devices: of all hosts.
       optimizer: leaves frozen layers alone.
-      objective: what is minimised.
+      objective: the loss to minimise.
       graphdef: of the network in training.
       eval_graphdef: of the network in evaluation.
       num_parameters: trainable numbers of the network.
@@ -222,7 +222,8 @@ def _check(config: ml_collections.ConfigDict) -> None:
             raise ValueError(f"{key} must be a tuple of layers' names, got {names!r}")
     if config.init_layers and not config.init_from:
         raise ValueError(
-            f"init_layers is {config.init_layers}, but init_from names no run to take them from"
+            f"init_layers is {config.init_layers}, but init_from is empty: name the "
+            "run to take them from"
         )
 
 

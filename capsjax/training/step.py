@@ -1,6 +1,6 @@
 """One update, and many of them in one dispatch: pure functions of one device.
 
-Collectives run over the named axis `DEVICES`; `parallel` alone knows how that axis is driven.
+Collectives run over the named axis `DEVICES`; only `parallel` knows how devices get it.
 """
 
 from collections.abc import Callable
@@ -211,7 +211,7 @@ def run_steps(
 
     The loop's length is an argument of the program and not part of it: the same executable
     runs whatever the number of steps, so where a run was interrupted cannot change its numbers.
-    (A `lax.scan` would be compiled anew for each length, and the compiler rounds differently
+    (A `lax.scan` would be compiled again for each length, and the compiler rounds differently
     for each.) The last `capacity - count` metrics are zeros.
 
     A step whose metrics are not all finite is not taken: the state stays that before it.

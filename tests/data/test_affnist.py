@@ -55,7 +55,7 @@ def test_no_files(tmp_path):
         load(f"affnist:{tmp_path / 'none'}", "test")
     with pytest.raises(FileNotFoundError, match="holds no affNIST files; expected test_batches"):
         load(f"affnist:{tmp_path}", "test")
-    with pytest.raises(ValueError, match="names no path, expected affnist:PATH"):
+    with pytest.raises(ValueError, match="has no path, expected affnist:PATH"):
         load("affnist:", "test")
 
 

@@ -20,8 +20,8 @@ def test_grey_images_get_a_channel_and_labels_become_int32():
     [
         (IMAGES.astype(np.float32), LABELS, "images are float32, expected uint8"),
         (IMAGES[0, 0], LABELS, r"images have shape \(5, 1\), expected \[N, H, W\]"),
-        (IMAGES[:0], LABELS[:0], "there is nothing in the set"),
-        (IMAGES[:, :0], LABELS, "there is nothing in the set"),
+        (IMAGES[:0], LABELS[:0], "the set is empty"),
+        (IMAGES[:, :0], LABELS, "the set is empty"),
         (IMAGES, LABELS[:2], r"labels have shape \(2,\), expected \(3,\)"),
         (IMAGES, LABELS.astype(np.float32), "labels are float32, expected integers from 0 to 1"),
         (IMAGES, LABELS.astype(bool), "labels are bool"),

@@ -72,7 +72,7 @@ def test_unfit_folders_are_named(tmp_path):
 
     with pytest.raises(FileNotFoundError, match=r"no directory .*set; expected folder:PATH"):
         load()
-    with pytest.raises(ValueError, match="'folder:' names no path"):
+    with pytest.raises(ValueError, match="'folder:' has no path"):
         capsjax.data.load("folder:", "train")
     root.mkdir()
     with pytest.raises(ValueError, match="no subfolders; expected one per class"):

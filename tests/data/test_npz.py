@@ -59,7 +59,7 @@ def test_classes_are_counted_over_both_sets(tmp_path):
         ({"images": IMAGES, "labels": LABELS + 10**9}, "labels go up to 1000000003; if that is"),
         ({"images": IMAGES, "labels": LABELS / 2}, "labels are float64, expected integers"),
         ({"images": IMAGES, "labels": LABELS.astype(str)}, "labels are <U21, expected integers"),
-        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "there is nothing in the set"),
+        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "the set is empty"),
         ({"images": IMAGES, "labels": LABELS.astype(object)}, "cannot read 'labels' .*objects"),
         (
             {"images": IMAGES, "labels": LABELS, "class_names": np.array(["a", "b"])},

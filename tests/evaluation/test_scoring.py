@@ -38,7 +38,9 @@ def test_other_image_sizes_are_refused(checkpoint):
 
 def test_other_classes_are_refused_even_if_as_many(checkpoint, data):
     letters = data._replace(class_names=tuple("ABCDEFGHIJ"))
-    with pytest.raises(ValueError, match=r"the classes A, B, C, D, E, … \(10\), this network tel"):
+    with pytest.raises(
+        ValueError, match=r"the classes A, B, C, D, E, … \(10\), this network knows"
+    ):
         check_fits(checkpoint.config, letters)
 
 

@@ -1,7 +1,7 @@
 """Runs of earlier versions are still read, evaluated and resumed.
 
-`old_run` was made at commit 7e42f4e, a CapsNet of 535 parameters trained for two epochs on the digits
-of `tests.tiny.write_digits`; `expected.json` is what that commit then read from it.
+`old_run` was made at commit 7e42f4e: a CapsNet of 535 parameters, trained for two epochs on the
+digits of `tests.tiny.write_digits`; `expected.json` is what that commit then read from it.
 """
 
 import json
@@ -49,5 +49,5 @@ def test_training_finds_it_finished(config, tmp_path, capsys):
 
 def test_another_config_is_still_told_apart(config, tmp_path):
     config.training.epochs = 3
-    with pytest.raises(ValueError, match="training.epochs: 2 → 3"):
+    with pytest.raises(ValueError, match=r"training\.epochs: 2 → 3"):
         loop.train(config, tmp_path / "run", devices=jax.devices()[:1])

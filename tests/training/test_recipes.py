@@ -201,7 +201,7 @@ class TestFineTuning:
                 {"frozen_layers": ("con",)},
                 r"frozen_layers: no parameters in 'con': did you mean 'c",
             ),
-            ({"init_layers": ("conv",)}, "init_from names no run"),
+            ({"init_layers": ("conv",)}, "init_from is empty"),
             ({"init_from": "RUN", "init_layers": ("cnov",)}, "init_layers: no .* mean 'conv'"),
             ({"frozen_layers": "conv"}, "must be a tuple of layers' names, got 'conv'"),
         ],

@@ -57,7 +57,7 @@ _GENERATED: dict[str, Family] = {
 
 
 def generated() -> tuple[str, ...]:
-    """The tasks whose images are made from another set's; every set is a task of its own name."""
+    """The tasks whose images are made from another set's; every set is also a task."""
     return tuple(_GENERATED)
 
 
@@ -78,8 +78,8 @@ def create(
     Args:
       name: one of `generated()`, or any name that `capsjax.data.load` takes.
       data_dir, device_budget_mb: as for `capsjax.data.load`.
-      **overrides: options of the task, see `options(name)`; their classes in this package say
-        what they mean.
+      **overrides: options of the task, see `options(name)`; they are documented in the task's class
+        in this package.
 
     Raises:
       ValueError: unknown option (the nearest is named) or a value out of range; and what

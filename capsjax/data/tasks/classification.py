@@ -1,4 +1,4 @@
-"""Classifying a data set as it is."""
+"""Classifying the images of a data set."""
 
 from dataclasses import dataclass, replace
 
@@ -10,13 +10,13 @@ from capsjax.data.tasks.task import Task
 
 @dataclass(frozen=True)
 class Classification:
-    """A data set as it is; training images are shifted, flipped and rotated as asked for.
+    """The images of a data set; those to train on are shifted, flipped and rotated if asked for.
 
     Attributes:
       validation_fraction: part of the training split held out, stratified.
       train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
       max_shift: pixels, either way along each axis (Sabour et al. 2017: 2 for MNIST; the same as
-        padding by so many and cropping, Tsai et al. 2020: 4 for CIFAR).
+        padding by as many and cropping, Tsai et al. 2020: 4 for CIFAR).
       flip: mirror half of the images.
       max_rotation: degrees, either way.
     """

@@ -35,7 +35,7 @@ class Placements(NamedTuple):
 
 @dataclass(frozen=True)
 class _OnCanvas:
-    """What recipes of two objects share: how they are rendered."""
+    """How recipes of two objects are rendered."""
 
     num_classes: int
     canvas: int
@@ -66,8 +66,8 @@ class Overlaid(_OnCanvas):
 
     MultiMNIST: Sabour et al. 2017, section 6.1; with `single_probability` 1/6 DiverseMultiMNIST:
     Tsai et al. 2020, section 6 and appendix B.2. The first object is the one asked for, so an
-    epoch goes through all of them; the second's class is uniform among those that `pairs` allows
-    and its image uniform in that class.
+    epoch goes through all of them; the second's class is uniform among the classes that `pairs`
+    allows, and its image uniform in that class.
 
     Attributes:
       num_classes: length of the labels.
@@ -75,8 +75,8 @@ class Overlaid(_OnCanvas):
       max_shift: pixels from the middle, either way along each axis, uniform.
       pairs: the classes that may be seen together.
       single_probability: of an image with one object only.
-      versions: if positive, there are only so many different images of each first object, drawn
-        once and for all with `seed`; a draw takes one of them. 0: every draw is new.
+      versions: if positive, the number of different images of each first object, drawn once and for
+        all with `seed`; each example is one of them. 0: no limit.
       seed: see `versions`.
     """
 

@@ -39,7 +39,7 @@ class Moved:
 
     Attributes:
       num_classes: length of the labels.
-      canvas: rows and columns, 0 for those of the source.
+      canvas: rows and columns, 0 for the source's own.
       max_shift: pixels from the middle, either way along each axis, uniform.
       flip: mirror half of the images.
       max_rotation: degrees, either way, uniform.
