@@ -13,7 +13,7 @@ WIDEST_TABLE = 200  # columns, where there is no terminal
 
 
 def table_console() -> "Console":
-    """The terminal, wide enough for tables where there is none."""
+    """The terminal; wide enough for tables if output is not a terminal."""
     from capsjax.training.display import console
 
     terminal = console()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 COLUMNS, ROWS = 10, 6
 MARGIN = 4
 CAPTION = 12
-CELL = 80  # images are enlarged to about so many pixels
+CELL = 80  # images are enlarged to about this many pixels
 
 
 def parser() -> argparse.ArgumentParser:

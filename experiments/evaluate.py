@@ -133,7 +133,7 @@ def score(
 
 
 def default_file_name(data: "EvaluationData", kind: str = "evaluation") -> str:
-    """Where names such as "folder:a/b" have characters that file names should not."""
+    """A file name without the special characters of names such as "folder:a/b"."""
     safe = re.sub(r"[^\w.-]+", "_", f"{data.name}_{data.split}")
     return f"{kind}_{safe}.json"
 
@@ -185,7 +185,7 @@ def multi_label_to_json(
 
 
 def versions() -> dict[str, str]:
-    """Of what the numbers depend on."""
+    """The versions of the software that the numbers depend on."""
     packages = {name: version(name) for name in ("capsjax", "jax", "flax", "numpy")}
     return packages | {"python": platform.python_version()}
 
@@ -201,8 +201,8 @@ def _per_class(summary: "Summary", names: tuple[str, ...]) -> Table:
 
 
 def _per_present_class(summary: "MultiLabelSummary", names: tuple[str, ...]) -> Table:
-    table = Table("class", title="Classes present and named", title_justify="left")
-    for heading in ("images", "found", "named where absent"):
+    table = Table("class", title="Classes present and predicted", title_justify="left")
+    for heading in ("images", "found", "predicted where absent"):
         table.add_column(heading, justify="right")
     for name, n, k, wrong in zip(
         names, summary.present, summary.found, summary.mistaken, strict=True

@@ -165,7 +165,7 @@ def one(
 def sizes(
     published: "Network", input_shape: tuple[int, int, int] | None, num_classes: int | None
 ) -> tuple[tuple[int, int, int], int]:
-    """Those asked for, else the published."""
+    """The sizes asked for, or the published ones."""
     return (
         published.input_shape if input_shape is None else input_shape,
         published.num_classes if num_classes is None else num_classes,

@@ -86,7 +86,7 @@ def fit(
 ) -> tuple["np.ndarray", str]:
     """A uint8 image [h, w, 1 or 3] as the network takes it, and in words what was done.
 
-    Proportions are kept: what is missing at two sides is black, as for shifted training images.
+    Proportions are kept: missing areas at two sides are black, as in shifted training images.
 
     Raises:
       ValueError: the network takes neither grey nor colour images.

@@ -118,7 +118,7 @@ def of_run(args: argparse.Namespace) -> None:
     )
     train = train_command(checkpoint.config, args.run)
     commands = [
-        train or f"# No file of configs/ fits any more; the values are in {args.run}/config.json.",
+        train or f"# No file of configs/ fits; the values are in {args.run}/config.json.",
         shlex.join(
             [
                 "python",

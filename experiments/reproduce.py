@@ -134,7 +134,7 @@ def _run(
             try:
                 record = run(where, name, experiment, variant, number, wait=wait)
             except process.Interrupted as stop:
-                print(f"{stop}. The same command goes on from there.")
+                print(f"{stop}. The same command resumes from there.")
                 sys.exit(128 + stop.signum)
             if record is None:
                 terminal.print("another process is at it", markup=False)

@@ -38,7 +38,7 @@ class Alignment(NamedTuple):
 def align(
     differences: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"],
 ) -> Alignment:
-    """The direction nearest to k vectors, and how much of them is along it (Choi et al. 2019, eq. 12 to 15).
+    """The direction nearest to k vectors and the alignment ratio (Choi et al. 2019, eq. 12 to 15).
 
     ṽ is the first right-singular vector of the stacked vectors, without centring. Random vectors
     are a reference: five standard normal ones give .462 ± .269 in R^32 and .498 ± .277 in R^16

@@ -74,7 +74,7 @@ def embed(
 def fit_to(
     points: Float[np.ndarray, "n d"], target: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d"]:
-    """`points` moved, turned, mirrored and scaled as a whole, to be as near as possible to `target`.
+    """`points` moved, turned, mirrored and scaled as a whole to fit `target` best.
 
     Least squares over the pairs with the same index (Procrustes): image and shift belong together.
 

@@ -37,7 +37,7 @@ class EMCapsNetConfig(Normalization):
       conv_strides: of the convolutional capsule layers, 3×3 without padding.
       num_iterations: of EM. Two did best in the paper.
       inverse_temperature: what λ rises to; see `EMRouting`. Narrow networks need more.
-      normalize_over: the parents among which a child is divided: the parents of one "position" at a time, or
+      normalize_over: a child is divided among the parents of one "position" at a time, or among
         all parents in its "receptive_field", as in Hinton et al.
       width: multiplies the backbone's features and channels, for small machines.
     """

@@ -44,7 +44,7 @@ from capsjax.training.setup import Training, build
 from capsjax.training.step import DEVICES, DeviceSource, drawing
 
 MNIST, CIFAR = (60_000, 28, 28, 1), (50_000, 32, 32, 3)
-# In training a dispatch takes about so long: `capsjax.training.loop.DISPATCH_SECONDS`.
+# In training a dispatch takes about this long: `capsjax.training.loop.DISPATCH_SECONDS`.
 DISPATCH_SECONDS = 2.0
 COUNTED_DEVICES = 8
 
@@ -124,7 +124,7 @@ def _in_a_process(
 
 
 def random_task(config: ml_collections.ConfigDict, shape: tuple[int, ...]) -> Task:
-    """Noise in place of a data set: times do not depend on what is in the images."""
+    """A task of noise images: times do not depend on what the images show."""
     random = np.random.default_rng(0)
     images = random.integers(0, 256, shape, np.uint8)
     labels = random.integers(0, 10, len(images)).astype(np.int32)
@@ -144,7 +144,7 @@ def setup_of(name: str, batch_size: int, devices: list[jax.Device]) -> Training:
 
 
 def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[str, Any]:
-    """Seconds of a step as the loop runs it, and of its parts alone."""
+    """The seconds of a step as the loop runs it, and of its parts alone."""
     devices = jax.devices()[:num_devices]
     setup = setup_of(name, batch_size, devices)
     source, key = replicate((_source(setup.task), jax.random.key(0)), devices)
@@ -168,7 +168,7 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
                 writer.add_speed(step + count, count * batch_size / seconds)
                 writer.flush()
 
-            # One step, which does not count, tells how many make a dispatch.
+            # One step, which is not measured, decides how many make a dispatch.
             state, _ = jax.block_until_ready(dispatch(state, source, key, np.int32(1)))
             began = time.perf_counter()
             state, record = jax.block_until_ready(dispatch(state, source, key, np.int32(1)))
@@ -210,7 +210,7 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
 
 
 def _model_seconds(setup: Training, devices: list[jax.Device], count: int, repeats: int) -> float:
-    """A step on a batch that is there: forward, backward, optimizer."""
+    """The seconds of a step on a ready batch: forward, backward, optimizer."""
 
     def steps(state, batch, keys, count):
         def body(_, carry):
@@ -286,7 +286,7 @@ def _seconds(function: Callable[[], Any], repeats: int) -> float:
 
 
 def count(name: str, num_devices: int) -> dict[str, Any]:
-    """Operations of a step of the paper's batch, and what devices tell one another in it."""
+    """The operations of a step of the paper's batch, and the communication of its devices."""
     config = NETWORKS[name][0]()
     batch_size, devices = config.training.batch_size, jax.devices()[:num_devices]
     setup = setup_of(name, batch_size, devices)

@@ -15,7 +15,7 @@ from capsjax.training.history import History
 
 
 class Colours(NamedTuple):
-    """Those of report.css."""
+    """The colours of report.css."""
 
     text: str
     grid: str

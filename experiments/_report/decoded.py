@@ -57,7 +57,7 @@ def poses(results: Results, examples: Examples) -> str:
     if output.poses is None or output.reconstruction is None:
         lacks = "class poses" if output.poses is None else "decoder"
         return section("poses", title, f"This network has no {lacks}.")
-    # Of each class the first that is classified right: its pose is that of its true class.
+    # The first image of each class that is classified correctly.
     pose_of = dict(zip(chain.from_iterable(examples.by_class.values()), output.poses, strict=True))
     firsts = [next((i for i in p if results.right[i]), None) for p in examples.by_class.values()]
     known = [i for i in firsts if i is not None]

@@ -94,7 +94,7 @@ def confusion(results: Results) -> str:
         "confusion",
         "Confusion matrix",
         "Number of images by true class (rows) and predicted class (columns); on the right the "
-        "share of each class that is right.",
+        "fraction of each class that is correct.",
         f'<div class="scroll"><table class="confusion"><thead><tr><td></td>{head}'
         f'<th scope="col">right</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>',
     )
@@ -130,6 +130,6 @@ def commands(lines: Iterable[str]) -> str:
         "commands",
         "Reproduce",
         "In a clone of capsjax, with this page's versions. A finished run is only evaluated; to "
-        "train anew, give another directory.",
+        "train again, give another directory.",
         f'<pre class="scroll">{escape(chr(10).join(lines))}</pre>',
     )

@@ -1,4 +1,4 @@
-"""Arrays to pictures that lie inside the page."""
+"""Arrays as pictures that are embedded in the page."""
 
 import base64
 import io

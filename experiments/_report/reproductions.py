@@ -1,4 +1,4 @@
-"""One page of all tables and figures that were reproduced, and of those that were not."""
+"""One page of all tables and figures, reproduced or not."""
 
 import io
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the page tells of."""
+"""What the page shows."""
 
 from itertools import chain
 from typing import NamedTuple

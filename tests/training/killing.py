@@ -44,7 +44,7 @@ def _train(npz, directory, epochs, doing):
     """In a process of its own; `doing` is shared memory that says what it does."""
     from capsjax.training import loop
 
-    logging.set_verbosity(logging.ERROR)  # Orbax tells of what was killed
+    logging.set_verbosity(logging.ERROR)  # Orbax reports what was killed
 
     def telling(method, text):
         """`method`, which first says what it does."""
@@ -114,7 +114,7 @@ class Run:
 
 
 def kill_and_resume(npz, directory, *, kills, epochs, seed, seconds):
-    """Trains to the end, with up to so many kills on the way.
+    """Trains to the end, with up to `kills` kills on the way.
 
     The uninterrupted run takes `seconds`.
     """

@@ -1,4 +1,4 @@
-"""What is fed from the host is what lies on the device."""
+"""Images fed from the host give the same examples as images on the device."""
 
 import threading
 from dataclasses import replace
@@ -116,7 +116,7 @@ def test_a_process_reads_its_own_share(npz, monkeypatch):
 
 
 def source_images(task):
-    """Those of eight steps on one device."""
+    """The source images of eight steps on one device."""
     return feed.source_images(task, Batches(180, 40, 1), KEY, jax.devices()[:1], 0, 8)
 
 

@@ -42,7 +42,7 @@ def test_moving_average():
     for step, (new, expected) in enumerate([(10.0, 9.0), (20.0, 18.0), (0.0, 3.6)]):
         state = step_module._moved(state, (jnp.full(2, new), jnp.int32(step)), step, 0.2)
         np.testing.assert_allclose(state[0], expected, rtol=1e-6)
-    assert state[1] == 2  # a count is no average
+    assert state[1] == 2  # a count is not averaged
 
 
 def variables(model):
