@@ -81,7 +81,7 @@ def _of(equation: Any) -> Operations:
 
 
 def _multiply_adds(convolution: Any) -> int:
-    """Operations, without those of padding and of the zeros between the numbers a gradient reads."""
+    """Operations without padding and the zeros between the numbers that a gradient reads."""
     parameters = convolution.params
     images, kernel = (variable.aval.shape for variable in convolution.invars)
     out = convolution.outvars[0].aval.shape

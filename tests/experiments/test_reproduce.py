@@ -23,7 +23,7 @@ from _reproduce.experiment import (
     Variant,
 )
 from _reproduce.minutes import MINUTES
-from capsjax.training.locks import hold
+from capsjax._files import lock as hold
 from flax import nnx
 
 from capsjax import models
@@ -272,7 +272,7 @@ def test_a_lock_is_held_by_one_process_until_it_ends(tmp_path):
     file = tmp_path / "lock"
     code = (
         "import pathlib, sys\n"
-        "from capsjax.training.locks import hold\n"
+        "from capsjax._files import lock as hold\n"
         "with hold(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"
