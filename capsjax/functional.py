@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Shaped
+import numpy as np
+from jaxtyping import Array, Float, Num, Shaped
 
 
 def at_least_float32(x: Array) -> Array:
@@ -47,14 +48,14 @@ def squash(s: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
 
 
 def mask_poses(
-    poses: Float[Array, "*batch classes d"], mask: Float[Array, "*batch classes"]
-) -> Float[Array, "*batch classes_d"]:
+    poses: Float[Array, "*#batch classes d"], mask: Num[Array, "*#batch classes"]
+) -> Float[Array, "*_batch classes_d"]:
     """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees."""
     masked = poses * mask[..., None].astype(poses.dtype)
     return masked.reshape(*masked.shape[:-2], -1)
 
 
-def to_unit(image: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
+def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
     """Images as floats in [0, 1]: integers 0…255 (uint8) are scaled, floats returned unchanged.
 
     Raises:
@@ -69,7 +70,7 @@ def to_unit(image: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def normalize(
-    images: Shaped[Array, "*shape c"], mean: Sequence[float], std: Sequence[float]
+    images: Shaped[Array | np.ndarray, "*shape c"], mean: Sequence[float], std: Sequence[float]
 ) -> Float[Array, "*shape c"]:
     """(x − mean) / std by channel, of images in [0, 1]; their floating type is kept.
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import ml_collections
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, Key
 
 from capsjax.evaluation.scoring import gives_logits
-from capsjax.models import Output
+from capsjax.models.model import Images, Output
 
 
 class Ensemble(nnx.Module):
@@ -31,10 +31,10 @@ class Ensemble(nnx.Module):
 
     def __call__(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Images,
         *,
         mask: Float[Array, "n *targets classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
+        keys: Key[Array, "n"] | None = None,
         capture: bool = False,
     ) -> Output:
         """Mean scores; no poses, as those of different networks cannot be compared.

@@ -2,11 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 
 def dropout(
-    x: Float[Array, "n *shape"], keys: PRNGKeyArray | None, *, keep: float
+    x: Float[Array, "n *shape"], keys: Key[Array, "n"] | None, *, keep: float
 ) -> Float[Array, "n *shape"]:
     """Each number of `x` is 0 with probability 1 − `keep`, and otherwise divided by `keep`.
 

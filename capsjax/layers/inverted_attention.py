@@ -8,6 +8,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from capsjax.layers.conv_capsules import ConvCapsules
@@ -31,7 +32,7 @@ _TOLERANCE = 1e-4  # of fixed points, relative; a narrow type's own precision wh
 
 
 def inverted_attention_init(
-    key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32
+    key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32
 ) -> Array:
     """A normal with standard deviation √(J / (X·I)), for kernels W [I, X, J, Y].
 

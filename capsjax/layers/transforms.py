@@ -6,6 +6,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from capsjax.routing import LinearVotes
@@ -60,7 +61,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
       num_children: I, which the shape of a shared kernel does not show.
     """
 
-    def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
+    def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
         _, _, parents, columns = shape
         std = parents / math.sqrt(num_children * columns)
         return jax.nn.initializers.truncated_normal(std)(key, shape, dtype)
@@ -68,7 +69,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
     return init
 
 
-def unit_votes(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
+def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
     """A normal with standard deviation 1 / √X: votes are about as long as poses.
 
     For procedures whose parents are means of votes, such as EM.

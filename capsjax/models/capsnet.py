@@ -7,7 +7,7 @@ loss, belongs to training (`capsjax.training.objective`).
 from dataclasses import dataclass, replace
 
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm, squash
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d, reconstruct
@@ -118,7 +118,7 @@ class CapsNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "conv", "primary" and "classes"."""

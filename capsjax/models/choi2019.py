@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm
 from capsjax.layers import (
@@ -122,7 +122,7 @@ class ARCapsNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "conv", "primary", "conv_caps1" …, "classes"."""
@@ -145,7 +145,7 @@ class ARCapsNet(Model):
         )
         return Output(scores, out.poses, reconstruction, routed, features)
 
-    def _drop(self, poses: Array, keys: PRNGKeyArray | None, layer: int) -> Array:
+    def _drop(self, poses: Array, keys: Key[Array, "n"] | None, layer: int) -> Array:
         """Dropout of the input of one layer, each with keys of its own."""
         if keys is not None:
             keys = jax.vmap(lambda key: jax.random.fold_in(key, layer))(keys)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.layers import conv2d
 from capsjax.models.config import Config, positive, scaled
@@ -80,7 +80,7 @@ class ConvNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "conv1" …, "pool", "dense1" …."""

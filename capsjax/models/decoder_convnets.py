@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm, squash
 from capsjax.layers import Decoder, conv2d, reconstruct
@@ -96,7 +96,7 @@ class ReconstructingConvNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "conv1", "conv2" and "classes".

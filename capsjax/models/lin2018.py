@@ -9,7 +9,7 @@ between the image and the classes.
 from dataclasses import dataclass, replace
 
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
@@ -95,7 +95,7 @@ class DeepCapsNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "conv", "primary", "capsules1" (with R1's coupling) … "classes"."""

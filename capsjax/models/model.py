@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, Key, UInt8
 
 from capsjax.functional import normalize, to_unit
 from capsjax.models.config import Config
 from capsjax.routing import Routed
+
+# A batch of images: floats in [0, 1], or uint8.
+Images = Float[Array | np.ndarray, "n h w c"] | UInt8[Array | np.ndarray, "n h w c"]
 
 
 @jax.tree_util.register_static
@@ -88,9 +92,7 @@ class Inputs:
                 f"or none; got {self.mean} and {self.std}"
             )
 
-    def __call__(
-        self, images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"]
-    ) -> Float[Array, "n h w c"]:
+    def __call__(self, images: Images) -> Float[Array, "n h w c"]:
         """Raises ValueError unless `images` is a batch of images of this shape."""
         if images.ndim != 4 or images.shape[1:] != self.shape:
             wanted = ", ".join(map(str, self.shape))
@@ -120,10 +122,10 @@ class Model(nnx.Module):
 
     def __call__(
         self,
-        images: Float[Array, "n h w c"] | UInt8[Array, "n h w c"],
+        images: Images,
         *,
         mask: Float[Array, "n *targets classes"] | None = None,
-        keys: PRNGKeyArray | None = None,
+        keys: Key[Array, "n"] | None = None,
         capture: bool = False,
     ) -> Output:
         """Classifies a batch and, with a decoder, reconstructs it.
@@ -148,7 +150,7 @@ class Model(nnx.Module):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """The output for normalised images, with all routings and features where cheap."""

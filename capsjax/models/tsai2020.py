@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.layers import (
     ActivatedInvertedAttention,
@@ -170,7 +170,7 @@ class InvertedAttentionCapsNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "caps1" …, "classes"."""

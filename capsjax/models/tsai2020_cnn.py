@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.layers import ResNetBackbone, batch_norm, conv2d
 from capsjax.models.config import not_negative, one_of, positive, scaled
@@ -99,7 +99,7 @@ class BaselineCNN(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "conv1", "conv2", "conv3" and, if there is one, "dense"."""
@@ -172,7 +172,7 @@ class ResNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures the last feature map, "backbone"."""

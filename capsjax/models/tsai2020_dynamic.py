@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules, conv2d
@@ -112,7 +112,7 @@ class DynamicCapsNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from capsjax.layers import (
     ConvCapsules,
@@ -134,7 +134,7 @@ class EMCapsNet(Model):
         images: Float[Array, "n h w c"],
         *,
         mask: Float[Array, "n *targets classes"] | None,
-        keys: PRNGKeyArray | None,
+        keys: Key[Array, "n"] | None,
         capture: bool,
     ) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
+import ml_collections
 import optax
 from jaxtyping import Array, Float, Int
 
@@ -98,7 +99,10 @@ def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
 
 
 def make_optimizer(
-    optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps_per_epoch: int
+    optimizer: Mapping[str, Any] | ml_collections.ConfigDict,
+    schedule: Mapping[str, Any] | ml_collections.ConfigDict,
+    *,
+    steps_per_epoch: int,
 ) -> optax.GradientTransformation:
     """The optimizer of these two config sections.
 

@@ -14,7 +14,7 @@ import optax
 from flax import nnx
 from jax import lax
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, UInt8
 
 from capsjax.data.tasks import Example, Task, make_example
 from capsjax.models import Output
@@ -42,7 +42,7 @@ def forward(
     params: nnx.State,
     rest: nnx.State,
     batch: Example,
-    keys: PRNGKeyArray,
+    keys: Key[Array, "n"],
     *,
     graphdef: nnx.GraphDef,
     objective: Objective,
@@ -62,7 +62,7 @@ def forward(
 def update(
     state: TrainState,
     batch: Example,
-    keys: PRNGKeyArray,
+    keys: Key[Array, "n"],
     *,
     graphdef: nnx.GraphDef,
     objective: Objective,
@@ -159,7 +159,7 @@ class DeviceSource(NamedTuple):
 
 def example_keys(
     key: PRNGKeyArray, step: Int[Array, ""], slots: Int[Array, "*local"]
-) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+) -> tuple[Key[Array, "*local"], Key[Array, "*local"]]:
     """For the data and for the model, one each for the examples in these slots of a step.
 
     By slot in the global batch, so that examples do not depend on the device count.
@@ -177,13 +177,13 @@ def drawing(
     *,
     task: Task,
     batches: Batches,
-) -> Callable[[Int[Array, ""]], tuple[Example, PRNGKeyArray]]:
+) -> Callable[[Int[Array, ""]], tuple[Example, Key[Array, "local"]]]:
     """A function from a step of the epoch of step `first` to its examples and the model's keys."""
     order_key, example_key = jax.random.split(key)
     order = batches.order(order_key, first // batches.per_epoch)
     slots = batches.slots()
 
-    def draw(step: Int[Array, ""]) -> tuple[Example, PRNGKeyArray]:
+    def draw(step: Int[Array, ""]) -> tuple[Example, Key[Array, "local"]]:
         for_data, for_model = example_keys(example_key, step, slots)
         indices = order[batches.places(step, slots)]
         chosen = jax.vmap(task.recipe.choose, in_axes=(0, None, 0))(
@@ -204,7 +204,7 @@ def run_steps(
     *,
     task: Task,
     batches: Batches,
-    update: Callable[[TrainState, Example, PRNGKeyArray], tuple[TrainState, Metrics]],
+    update: Callable[[TrainState, Example, Key[Array, "local"]], tuple[TrainState, Metrics]],
     capacity: int,
 ) -> tuple[TrainState, dict[str, Float[Array, "capacity"]]]:
     """`count` steps of one epoch in one program; returns each step's metrics.

@@ -23,10 +23,10 @@ from _reproduce.experiment import (
     Variant,
 )
 from _reproduce.minutes import MINUTES
-from capsjax._files import lock as hold
 from flax import nnx
 
 from capsjax import models
+from capsjax._files import lock as hold
 from capsjax.training import checkpoints
 from capsjax.training.checkpoints import build_model
 from tests.experiments.test_report import Page

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, UInt8
 
 from capsjax.data.lazy_images import select
 from capsjax.data.tasks.task import Example, Objects, Source
@@ -110,7 +110,7 @@ class Overlaid(_OnCanvas):
             ),
         )
 
-    def _keys(self, key: PRNGKeyArray, index: Int[Array, ""]) -> PRNGKeyArray:
+    def _keys(self, key: PRNGKeyArray, index: Int[Array, ""]) -> Key[Array, "4"]:
         """For the class and the image of the second object, the offsets, whether it is alone."""
         if self.versions:
             version = jax.random.randint(key, (), 0, self.versions)
