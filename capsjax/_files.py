@@ -1,11 +1,18 @@
 """Files that are written whole, locked and copied: local ones, or any that etils.epath knows."""
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from etils import epath
+
+P = TypeVar("P", Path, epath.Path)
+
+# What a write that was killed leaves behind ends like this.
+TEMPORARY = ".tmp"
 
 
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
@@ -14,7 +21,7 @@ def absolute(path: str | os.PathLike[str]) -> epath.Path:
     return given.absolute() if is_local(given) else given
 
 
-def is_local(path: epath.Path) -> bool:
+def is_local(path: epath.Path | Path) -> bool:
     """Whether `path` is in a local file system, where files can be appended to and renamed."""
     return "://" not in os.fspath(path)
 
@@ -24,14 +31,27 @@ def write_atomically(path: epath.Path, text: str) -> None:
     if not is_local(path):
         path.write_text(text)  # an object appears when it is closed
         return
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text)
-    sync(temporary)
-    temporary.replace(path)
-    sync(path.parent)
+    with replacing(path) as temporary:
+        temporary.write_text(text)
 
 
-def sync(path: epath.Path) -> None:
+@contextmanager
+def replacing(path: P) -> Iterator[P]:
+    """A temporary file that takes the place of the local `path` at the end of the block.
+
+    Until then readers see the old file; an error leaves it as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
+    try:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync(path: epath.Path | Path) -> None:
     """Returns when the contents of a local file or directory would survive a power cut."""
     if not is_local(path) or os.name != "posix":  # only there can directories be opened
         return

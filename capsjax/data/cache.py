@@ -6,9 +6,7 @@ The checksums are the zip format's own.
 """
 
 import hashlib
-import os
 import re
-import uuid
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from capsjax._cache import cache_dir
+from capsjax._files import replacing
 from capsjax.data.dataset import Examples
 from capsjax.data.lazy_images import LazyImages
 
@@ -74,21 +73,16 @@ def _read(path: Path, fingerprint: str) -> Examples | None:
 
 def _write(path: Path, fingerprint: str, examples: Examples, images: np.ndarray) -> None:
     """Writes an entry so that readers see the old one or the whole new one."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as file:
-                np.savez(
-                    file,
-                    images=images,
-                    labels=examples.labels,
-                    class_names=np.asarray(examples.class_names, dtype=np.str_),
-                    fingerprint=np.asarray(fingerprint),
-                )
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary, temporary.open("xb") as file:
+            np.savez(
+                file,
+                images=images,
+                labels=examples.labels,
+                class_names=np.asarray(examples.class_names, dtype=np.str_),
+                fingerprint=np.asarray(fingerprint),
+            )
     except OSError as error:
         warnings.warn(
             f"cannot write the cache entry {path}: {error}. Images are decoded again at the next "

@@ -130,7 +130,9 @@ def claim_directory(workdir: epath.Path, config: ml_collections.ConfigDict) -> N
     """
     file = workdir / "config.json"
     # A start that was killed leaves at most this file.
-    if not workdir.exists() or {path.name for path in workdir.iterdir()} <= {"config.json.tmp"}:
+    if not workdir.exists() or all(
+        path.name.endswith(_files.TEMPORARY) for path in workdir.iterdir()
+    ):
         workdir.mkdir(parents=True, exist_ok=True)
         _files.write_atomically(file, json.dumps(configs.to_json(config), indent=2) + "\n")
         return

@@ -23,11 +23,13 @@ from typing import Any, NamedTuple
 import jax
 import ml_collections
 import numpy as np
+from etils import epath
 
 from _reproduce.experiment import Experiment, Measured
 from _reproduce.measures import Finished
 from _reproduce.settings import key_of, run_config, run_name, slug, trainings
 from capsjax._files import lock as hold
+from capsjax._files import write_atomically
 from capsjax.evaluation import ensemble
 from capsjax.training import checkpoints
 from capsjax.training import config as configs
@@ -324,6 +326,4 @@ def read_json(file: Path) -> dict[str, Any]:
 def write_json(file: Path, record: Mapping[str, Any]) -> None:
     """All or nothing: an interrupted write leaves no half file."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f"{file.name}.tmp")
-    draft.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    os.replace(draft, file)
+    write_atomically(epath.Path(file), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
