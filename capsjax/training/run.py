@@ -129,9 +129,10 @@ def claim_directory(workdir: epath.Path, config: ml_collections.ConfigDict) -> N
         that is not a run. Nothing is changed then.
     """
     file = workdir / "config.json"
-    # A start that was killed leaves at most this file.
+    # A start that was killed leaves at most a part of this file.
     if not workdir.exists() or all(
-        path.name.endswith(_files.TEMPORARY) for path in workdir.iterdir()
+        file.name in path.name and path.name.endswith(_files.TEMPORARY)
+        for path in workdir.iterdir()
     ):
         workdir.mkdir(parents=True, exist_ok=True)
         _files.write_atomically(file, json.dumps(configs.to_json(config), indent=2) + "\n")

@@ -4,38 +4,22 @@ from dataclasses import dataclass
 
 from capsjax.data.accuracy import top
 from capsjax.data.affine import AffineRanges
+from capsjax.data.tasks.generated import Generated
 from capsjax.data.tasks.single import AffineTransformed, Moved
-from capsjax.data.tasks.source_splits import Reader, check_canvas, fixed_set, read_splits
+from capsjax.data.tasks.source_splits import Reader, fixed_set
 from capsjax.data.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Translated:
+class Translated(Generated):
     """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.3).
 
-    Attributes:
-      source: of the digits, see `capsjax.data.load`.
-      validation_fraction: part of the training split held out, stratified.
-      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
-      canvas: rows and columns.
-      max_shift: pixels from the middle, either way along each axis; the default is as far as a
-        28×28 image fits whole.
-      test_versions: examples per image in the test set.
-      seed: of the evaluation sets.
+    The default shift is as far as a 28×28 image fits whole.
     """
-
-    source: str = "mnist"
-    validation_fraction: float = 0.1
-    train_fraction: float = 1.0
-    canvas: int = 40
-    max_shift: int = 6
-    test_versions: int = 1
-    seed: int = 0
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        splits = read_splits(self.source, self.validation_fraction, self.train_fraction, read)
-        check_canvas(splits.train, self.canvas, self.max_shift)
+        splits = self.splits(read)
         recipe = Moved(len(splits.class_names), canvas=self.canvas, max_shift=self.max_shift)
         return Task(
             name=name,
@@ -49,31 +33,19 @@ class Translated:
 
 
 @dataclass(frozen=True)
-class AffNIST:
+class AffNIST(Generated):
     """Trained on translated digits, tested on affine transformed ones, as affNIST has them.
 
     Sabour et al. 2017, section 5.3; Choi et al. 2019, section 4.1; Gu et al. 2021, section 3.1.
     The last gives other ranges: max_shear=1 (45°), max_translation=8, keep_ink=False.
 
-    Attributes:
-      source: of the digits, see `capsjax.data.load`.
-      validation_fraction: part of the training split held out, stratified.
-      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
-      canvas: rows and columns.
-      max_shift: of training images; pixels from the middle, either way along each axis.
+    Attributes (beside `Generated`'s; `max_shift` is that of training images):
       max_rotation, max_shear, min_scale, max_scale, max_translation, keep_ink: of test images,
         see `capsjax.data.affine.AffineRanges`.
       affine_validation: whether the validation images are transformed like test images (Choi et
         al. choose by affNIST's validation set) and not like training images.
-      test_versions: examples per image in the test sets.
-      seed: of the evaluation sets.
     """
 
-    source: str = "mnist"
-    validation_fraction: float = 0.1
-    train_fraction: float = 1.0
-    canvas: int = 40
-    max_shift: int = 6
     max_rotation: float = 20.0
     max_shear: float = 0.2
     min_scale: float = 0.8
@@ -82,12 +54,10 @@ class AffNIST:
     keep_ink: bool = True
     affine_validation: bool = False
     test_versions: int = 32
-    seed: int = 0
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`; "test_translated" are the test digits only translated."""
-        splits = read_splits(self.source, self.validation_fraction, self.train_fraction, read)
-        check_canvas(splits.train, self.canvas, self.max_shift)
+        splits = self.splits(read)
         num_classes = len(splits.class_names)
         translated = Moved(num_classes, canvas=self.canvas, max_shift=self.max_shift)
         ranges = AffineRanges(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from capsjax.data.accuracy import above, top
+from capsjax.data.tasks.generated import Generated
 from capsjax.data.tasks.overlaid import (
     Overlaid,
     Pairs,
@@ -13,35 +14,23 @@ from capsjax.data.tasks.overlaid import (
     by_class,
     domain_pairs,
 )
-from capsjax.data.tasks.source_splits import Reader, Splits, check_canvas, fixed_set, read_splits
+from capsjax.data.tasks.source_splits import Reader, Splits, fixed_set
 from capsjax.data.tasks.task import EvaluationSet, NumberedExamples, Source, Task
 
 
 @dataclass(frozen=True)
-class MultiMNIST:
+class MultiMNIST(Generated):
     """Two overlapping digits of different classes; right if both are the top two.
 
     Sabour et al. 2017, section 6.1; Gu et al. 2021, section 3.2; Lin et al. 2018.
 
-    Attributes:
-      source: of the digits, see `capsjax.data.load`.
-      validation_fraction: part of the training split held out, stratified.
-      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
-      canvas: rows and columns.
-      max_shift: of each digit; pixels from the middle, either way along each axis.
+    Attributes (beside `Generated`'s; `seed` is that of the training images too, with `versions`):
       versions: different training images per first digit (Gu et al., figure 3), 0 for no end.
-      test_versions: examples per first digit in the test set.
-      seed: of the evaluation sets and, with `versions`, of the training images.
     """
 
-    source: str = "mnist"
-    validation_fraction: float = 0.1
-    train_fraction: float = 1.0
     canvas: int = 36
     max_shift: int = 4
     versions: int = 0
-    test_versions: int = 1
-    seed: int = 0
 
     def pairs(self, num_classes: int) -> Pairs:
         """The classes that may be seen together."""
@@ -49,10 +38,7 @@ class MultiMNIST:
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
-        splits = _sorted_by_class(
-            read_splits(self.source, self.validation_fraction, self.train_fraction, read)
-        )
-        check_canvas(splits.train, self.canvas, self.max_shift)
+        splits = _sorted_by_class(self.splits(read))
         if self.versions < 0:
             raise ValueError(f"versions must be ≥ 0, got {self.versions}")
         num_classes = len(splits.class_names)
@@ -99,39 +85,24 @@ class TransferB(TransferA):
 
 
 @dataclass(frozen=True)
-class DiverseMultiMNIST:
+class DiverseMultiMNIST(Generated):
     """One digit or two overlapping ones; right if the predicted set equals the true set.
 
     Tsai et al. 2020, section 6 and appendix B.2.
 
-    Attributes:
-      source: of the digits, see `capsjax.data.load`.
-      validation_fraction: part of the training split held out, stratified.
-      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
-      canvas: rows and columns.
-      max_shift: of each digit; pixels from the middle, either way along each axis.
+    Attributes (beside `Generated`'s):
       single_probability: of an image of one digit.
       threshold: a class is predicted if its score exceeds it. The paper does not print it.
-      test_versions: examples per first digit in the test set.
-      seed: of the evaluation sets.
     """
 
-    source: str = "mnist"
-    validation_fraction: float = 0.1
-    train_fraction: float = 1.0
     canvas: int = 36
     max_shift: int = 4
     single_probability: float = 1 / 6
     threshold: float = 0.5
-    test_versions: int = 1
-    seed: int = 0
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        splits = _sorted_by_class(
-            read_splits(self.source, self.validation_fraction, self.train_fraction, read)
-        )
-        check_canvas(splits.train, self.canvas, self.max_shift)
+        splits = _sorted_by_class(self.splits(read))
         if not 0 <= self.single_probability <= 1:
             raise ValueError(f"single_probability must be in [0, 1], got {self.single_probability}")
         num_classes = len(splits.class_names)
