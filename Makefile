@@ -10,7 +10,10 @@ WORKERS := -n auto --maxprocesses=4 --dist loadfile
 # (docs/benchmarks.md).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: help demo test test-all reproduce-smoke lint docs clean
+# Rooms whose annotations of shapes and types are checked as their tests run.
+TYPED := tests/data tests/evaluation tests/layers tests/models tests/training tests/test_functional.py tests/test_losses.py
+
+.PHONY: help demo test test-types test-all reproduce-smoke lint docs clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +40,9 @@ test: $(VENV)/installed ## Lint, types and the default test suite
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest $(WORKERS) -m 'not slow'
+
+test-types: $(VENV)/installed ## The same tests with shapes and types checked against their annotations
+	$(BIN)/python -m pytest $(WORKERS) -m 'not slow' --jaxtyping-packages=capsjax,beartype.beartype $(TYPED)
 
 test-all: $(VENV)/installed ## The slow tests too
 	$(BIN)/python -m pytest $(WORKERS)

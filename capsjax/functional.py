@@ -7,13 +7,13 @@ import numpy as np
 from jaxtyping import Array, Float, Num, Shaped
 
 
-def at_least_float32(x: Array) -> Array:
+def at_least_float32(x: Array | np.ndarray) -> Array:
     """`x` in float32 if its type is narrower, unchanged otherwise (float64 stays float64)."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return jnp.asarray(x).astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def safe_norm(
-    x: Float[Array, "*batch d"], *, keepdims: bool = False
+    x: Float[Array | np.ndarray, "*batch d"], *, keepdims: bool = False
 ) -> Float[Array, "*batch"] | Float[Array, "*batch 1"]:
     """Euclidean length of the last axis, with gradient 0 (not NaN) where `x` is 0.
 
@@ -31,7 +31,7 @@ def safe_norm(
     return length.astype(x.dtype)
 
 
-def squash(s: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
+def squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]:
     """squash(s) = |s|² / (1 + |s|²) · s / |s|   (Sabour et al. 2017, eq. 1).
 
     Keeps the direction of the last axis and maps its length into [0, 1). Value and gradient are

@@ -14,7 +14,7 @@ import optax
 from flax import nnx
 from jax import lax
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, UInt8
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, Shaped, UInt8
 
 from capsjax.data.tasks import Example, Task, make_example
 from capsjax.models import Output
@@ -206,7 +206,7 @@ def run_steps(
     batches: Batches,
     update: Callable[[TrainState, Example, Key[Array, "local"]], tuple[TrainState, Metrics]],
     capacity: int,
-) -> tuple[TrainState, dict[str, Float[Array, "capacity"]]]:
+) -> tuple[TrainState, dict[str, Shaped[Array, "capacity *metric"]]]:
     """`count` steps of one epoch in one program; returns each step's metrics.
 
     The loop's length is an argument of the program and not part of it: the same executable

@@ -84,7 +84,7 @@ def test_normalize():
 def test_overlay_adds_ink_up_to_one():
     images = np.zeros((2, 1, 3, 1), np.uint8)
     images[:, 0, :, 0] = [[0, 102, 204], [51, 102, 204]]
-    np.testing.assert_allclose(overlay(images)[0, :, 0], [0.2, 0.8, 1.0], atol=1e-6)
+    np.testing.assert_allclose(overlay(jnp.asarray(images))[0, :, 0], [0.2, 0.8, 1.0], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -23,4 +23,4 @@ def test_mean_is_kept():
 def test_no_keys_no_dropout():
     x = jnp.ones((2, 3))
     assert dropout(x, None, keep=0.5) is x
-    assert dropout(x, jax.random.split(jax.random.key(0), 2), keep=1) is x
+    assert dropout(x, jax.random.split(jax.random.key(0), 2), keep=1.0) is x

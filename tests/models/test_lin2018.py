@@ -79,7 +79,7 @@ def test_iterations_and_update_rate_reach_every_routing(images):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"update_rate": 1.5}, r"update_rate \(η\) must be in \(0, 1\], got 1.5"),
+        ({"update_rate": 1.5}, r"update_rate must be in \(0, 1\], got 1.5"),
         ({"middle_capsules": (4, 0)}, "middle_capsules must be positive"),
         ({"kernel_size": 7}, "smallest is 13×13"),
     ],

@@ -3,6 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from capsjax.data.accuracy import top
+from capsjax.data.tasks import Example, Source, Task, fixed_set
 from capsjax.evaluation.batches import check_batch_size
 from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.state import TrainState
@@ -10,11 +12,12 @@ from capsjax.training.step import Batches, DeviceSource, run_steps
 
 
 class Echo:
-    """A task, and its recipe, whose examples are their own label and key."""
+    """A recipe whose examples are their own label and key."""
 
-    @property
-    def recipe(self):
-        return self
+    num_classes = 1
+
+    def image_shape(self, source):
+        return source
 
     def choose(self, key, labels, index):
         return index[None]
@@ -23,7 +26,7 @@ class Echo:
         return jax.random.bits(key)
 
     def render(self, images, labels, parameters):
-        return labels[0], parameters
+        return Example(labels[0], parameters, None)
 
 
 def draws(num_devices, counts, *, num_examples=26, batch_size=8):
@@ -31,19 +34,22 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8):
     devices = jax.devices()[:num_devices]
 
     def update(seen, batch, keys):
-        labels, bits = (jax.lax.all_gather(x, "devices").reshape(-1) for x in batch)
+        labels, bits = (jax.lax.all_gather(x, "devices").reshape(-1) for x in batch[:2])
         return seen._replace(step=seen.step + 1), {"labels": labels, "bits": bits}
+
+    images, labels = np.zeros((num_examples, 1, 1, 1), np.uint8), np.arange(num_examples)
+    arrays = Source(images, labels)
+    task = Task("echo", ("",), arrays, Echo(), fixed_set(arrays, Echo()), top(1))
 
     def program(state, source, key, count):
         batches = Batches(num_examples, batch_size, num_devices)
         state, record = run_steps(
-            state, source, key, count, task=Echo(), batches=batches, update=update, capacity=4
+            state, source, key, count, task=task, batches=batches, update=update, capacity=4
         )
         return state, record
 
     run = on_devices(program, devices, (None,) * 4)
-    images = np.zeros((num_examples, 1, 1, 1), np.uint8)
-    source = DeviceSource(np.arange(num_examples), images, np.int32(0))
+    source = DeviceSource(labels, images, np.asarray(0, np.int32))
     state = replicate(TrainState(jnp.int32(0), (), (), ()), devices)
     source, key = replicate((source, jax.random.key(1)), devices)
     records = []
