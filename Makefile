@@ -10,8 +10,13 @@ WORKERS := -n auto --maxprocesses=4 --dist loadfile
 # (docs/benchmarks.md).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-# Rooms whose annotations of shapes and types are checked as their tests run.
-TYPED := tests/data tests/evaluation tests/layers tests/models tests/training tests/test_functional.py tests/test_losses.py
+# Tests in which shapes and types are checked against their annotations; to be extended.
+TYPED := tests/test_functional.py tests/test_losses.py \
+  $(addprefix tests/data/test_,accuracy.py images.py splits.py transforms.py) \
+  $(addprefix tests/evaluation/test_,batches.py summaries.py) \
+  $(addprefix tests/layers/test_,decoder.py dropout.py) \
+  $(addprefix tests/models/test_,grids.py inputs.py) \
+  $(addprefix tests/training/test_,history.py optimizers.py step.py)
 
 .PHONY: help demo test test-types test-all reproduce-smoke lint docs clean
 
@@ -41,7 +46,7 @@ test: $(VENV)/installed ## Lint, types and the default test suite
 	$(BIN)/mypy
 	$(BIN)/python -m pytest $(WORKERS) -m 'not slow'
 
-test-types: $(VENV)/installed ## The same tests with shapes and types checked against their annotations
+test-types: $(VENV)/installed ## Tests with shapes and types checked against annotations
 	$(BIN)/python -m pytest $(WORKERS) -m 'not slow' --jaxtyping-packages=capsjax,beartype.beartype $(TYPED)
 
 test-all: $(VENV)/installed ## The slow tests too
