@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.routing._checks import check_count, check_floating
+from capsjax.routing.kernels.layout import row_major
 
 Padding = Literal["SAME", "VALID"]
 
@@ -52,18 +53,21 @@ def pose_patches(
     height, width = poses.shape[-3 - pose_axes : -1 - pose_axes]
     rows = _Windows.of(height, window, stride, padding)
     columns = _Windows.of(width, window, stride, padding)
-    row_axis = poses.ndim - 3 - pose_axes
-    pads = [(0, 0)] * poses.ndim
-    pads[row_axis], pads[row_axis + 1] = rows.pads, columns.pads
-    padded = jnp.pad(poses, pads)
+    # Capsules and their poses as one long axis: what accelerators lay out and move well.
+    *batch, _, _, channels = poses.shape[: poses.ndim - pose_axes]
+    pose = poses.shape[poses.ndim - pose_axes :]
+    maps = poses.reshape(*batch, height, width, channels * math.prod(pose))
+    padded = jnp.pad(row_major(maps), [(0, 0)] * len(batch) + [rows.pads, columns.pads, (0, 0)])
 
     def shifted(row: int, column: int) -> Array:
-        slab = lax.slice_in_dim(padded, row, row + rows.reach, stride, row_axis)
-        return lax.slice_in_dim(slab, column, column + columns.reach, stride, row_axis + 1)
+        axis = len(batch)
+        slab = lax.slice_in_dim(padded, row, row + rows.reach, stride, axis)
+        return lax.slice_in_dim(slab, column, column + columns.reach, stride, axis + 1)
 
     # Strided slices: on CPU their gradient is far cheaper than that of a gather or a convolution.
     offsets = itertools.product(range(window), repeat=2)
-    return jnp.concatenate([shifted(*offset) for offset in offsets], axis=row_axis + 2)
+    patches = jnp.concatenate([shifted(*offset) for offset in offsets], axis=-1)
+    return row_major(patches).reshape(*patches.shape[:-1], window * window * channels, *pose)
 
 
 def uniform_convolution(
