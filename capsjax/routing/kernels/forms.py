@@ -29,6 +29,8 @@ from capsjax.routing.kernels.terms import Sizes
 
 LARGEST_LOOP = 256  # multiplications in a pose product that XLA takes well on a CPU
 LARGEST_KERNEL = 512  # and that a kernel writes out
+_LONGEST_VECTOR = 64
+_MOST_PARENTS_OF_VECTORS = 128
 _MOST_PARENTS = 512  # in one tile of a Triton kernel
 _MOST_ELEMENTS = 2**31 - 1  # that a Triton kernel can count
 
@@ -53,6 +55,7 @@ class Form(NamedTuple):
 
 LOOPS = Form("loops", cpu.differentiate)
 PRODUCTS = Form("products", einsum.differentiate)
+VECTORS = Form("kernel", einsum.differentiate, True)  # whole iterations alone are kernels
 
 
 def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
@@ -63,7 +66,7 @@ def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
         return LOOPS if small else PRODUCTS
     if why_no_kernel(target, sizes, dtype) is not None:
         return PRODUCTS
-    return _kernels(platform)
+    return _kernels(platform, sizes)
 
 
 def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
@@ -81,6 +84,9 @@ def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
         return f"{jnp.dtype(dtype).name} is computed by XLA"
     if not all((sizes.positions, *sizes[1:])):
         return "there is nothing to compute"
+    if platform == "tpu" and sizes.rows == 1:
+        fits = sizes.columns <= _LONGEST_VECTOR and sizes.parents <= _MOST_PARENTS_OF_VECTORS
+        return None if fits else "its kernels would not fit on the chip"
     if sizes.products > LARGEST_KERNEL:
         return f"A·X·Y = {sizes.products} is more than {LARGEST_KERNEL}"
     if platform == "cuda" and sizes.parents > _MOST_PARENTS:
@@ -91,15 +97,19 @@ def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
     return None
 
 
-def _kernels(platform: str) -> Form:
+def _kernels(platform: str, sizes: Sizes) -> Form:
     # Pallas is imported where a program needs it: elsewhere it would double the time of an import.
+    if platform == "tpu" and sizes.rows == 1:
+        from capsjax.routing.kernels import tpu_vectors
+
+        return VECTORS._replace(
+            attend=tpu_vectors.attend, attend_backward=tpu_vectors.attend_backward
+        )
     if platform == "tpu":
         from capsjax.routing.kernels import tpu as module
     else:
         from capsjax.routing.kernels import gpu as module  # type: ignore[no-redef]
-    return Form(
-        "kernel", module.differentiate, True, module.attend, module.attend_backward
-    )
+    return Form("kernel", module.differentiate, True, module.attend, module.attend_backward)
 
 
 _enabled = os.environ.get("CAPSJAX_KERNELS", "on").lower() not in ("off", "0", "false", "no")
