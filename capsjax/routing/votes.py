@@ -139,7 +139,7 @@ class DenseVotes:
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any]) -> "DenseVotes":
-        return _rebuild(cls, votes=children[0])
+        return rebuild(cls, votes=children[0])
 
 
 @jax.tree_util.register_pytree_node_class
@@ -267,7 +267,7 @@ class LinearVotes:
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> "LinearVotes":
-        return _rebuild(cls, poses=children[0], kernel=children[1])
+        return rebuild(cls, poses=children[0], kernel=children[1])
 
 
 def _einsum(subscripts: str, *operands: Array) -> Array:
@@ -292,7 +292,7 @@ def _is_placeholder(leaf: Any) -> bool:
     return leaf is None or isinstance(leaf, int | jax.ShapeDtypeStruct)
 
 
-def _rebuild(cls: type, **fields: Any) -> Any:
+def rebuild(cls: type, **fields: Any) -> Any:
     """An instance without the checks: JAX hands any object through unflatten."""
     instance: Any = object.__new__(cls)
     for name, value in fields.items():

@@ -121,7 +121,7 @@ def attend_backward(
         tile.store("p", flat(product(cotangents, transposed(tile.grid("k")))))
         return [a + rate * b for a, b in zip(totals, flat(votes), strict=True)]
 
-    plan = _Plan.of(sizes, numbers=4 * _numbers("q", sizes))
+    plan = _Plan.of(sizes, numbers=3 * _numbers("q", sizes) + _numbers("k", sizes) // 2)
     to_p, to_q = plan.by_position(
         "attend_backward", operands, ["p"], "q", partial(_keep, "qw"), step
     )

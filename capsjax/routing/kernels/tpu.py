@@ -316,7 +316,7 @@ class _Plan(NamedTuple):
         if letter == "c":
             x = x[:, :parents].transpose(2, 0, 1)
         elif letter in "pP":
-            x = x.transpose(2, 0, 1).reshape(positions, -1, rows, columns)
+            x = row_major(x.reshape(-1, positions).T).reshape(positions, -1, rows, columns)
         else:
             x = x[:, :parents].transpose(2, 1, 0).reshape(positions, -1, rows, columns)
         return x.reshape(*self.sizes.batch, *x.shape[1:])
