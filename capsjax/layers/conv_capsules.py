@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers.transforms import Form, kernel_shape, linear_votes, unit_sums
-from capsjax.routing import LinearVotes, Routed, dynamic_routing, pose_patches
+from capsjax.layers.transforms import Form, as_matrices, kernel_shape, unit_sums
+from capsjax.routing import Routed, WindowVotes, dynamic_routing, pose_patches
 from capsjax.routing.patches import Padding
 
 
@@ -63,15 +63,27 @@ class ConvCapsules(nnx.Module):
             else nnx.data(None)
         )
 
-    def votes(self, poses: Float[Array, "*batch H W C D"]) -> LinearVotes:
+    def votes(self, poses: Float[Array, "*batch H W C D"]) -> WindowVotes:
         """The votes v_ij of every window of `poses`, not yet computed; batch axes [..., H', W']."""
-        return linear_votes(self._windows(poses, pose_axes=1), self.kernel[...])
+        return WindowVotes(
+            as_matrices(poses, self.kernel[...]),
+            self.kernel[...],
+            self.kernel_size,
+            stride=self.strides,
+            padding=self.padding,
+        )
 
     def child_activations(
         self, activations: Float[Array, "*batch H W C"]
     ) -> Float[Array, "*batch H_out W_out I"]:
         """The activations of the children of every position, in the order of the votes."""
-        return self._windows(activations, pose_axes=0)
+        return pose_patches(
+            activations,
+            self.kernel_size,
+            stride=self.strides,
+            padding=self.padding,
+            pose_axes=0,
+        )
 
     def __call__(self, poses: Float[Array, "*batch H W C D"], *state: Array | None) -> Routed:
         """Routes the capsules of every window to the parents of its position.
@@ -85,12 +97,3 @@ class ConvCapsules(nnx.Module):
         """
         bias = {} if self.bias is None else {"bias": self.bias[...]}
         return self.routing(self.votes(poses), *state, **bias)
-
-    def _windows(self, grid: Array, *, pose_axes: int) -> Array:
-        return pose_patches(
-            grid,
-            self.kernel_size,
-            stride=self.strides,
-            padding=self.padding,
-            pose_axes=pose_axes,
-        )

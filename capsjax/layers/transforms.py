@@ -77,8 +77,15 @@ def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float3
     return jax.nn.initializers.normal(1 / math.sqrt(shape[1]))(key, shape, dtype)
 
 
+def as_matrices(
+    poses: Float[Array, "*batch I D"], kernel: Float[Array, "I_or_1 X J Y"]
+) -> Float[Array, "*batch I A X"]:
+    """`poses` as matrices of as many columns as `kernel` has rows."""
+    return poses.reshape(*poses.shape[:-1], -1, kernel.shape[1])
+
+
 def linear_votes(
     poses: Float[Array, "*batch I D"], kernel: Float[Array, "I_or_1 X J Y"]
 ) -> LinearVotes:
     """The votes of `poses`, read as matrices of as many columns as `kernel` has rows."""
-    return LinearVotes(poses.reshape(*poses.shape[:-1], -1, kernel.shape[1]), kernel)
+    return LinearVotes(as_matrices(poses, kernel), kernel)

@@ -6,7 +6,7 @@ from capsjax.routing.diagnostics import coupling_entropy
 from capsjax.routing.dynamic import dynamic_routing
 from capsjax.routing.em import em_routing, published_inverse_temperature, softmax_over_parents
 from capsjax.routing.inverted_attention import inverted_attention_routing
-from capsjax.routing.patches import pose_patches, softmax_over_windows, uniform_convolution
+from capsjax.routing.patches import WindowVotes, pose_patches, softmax_over_windows
 from capsjax.routing.routed import Routed
 from capsjax.routing.schedules import FixedPoint, concurrent, fixed_point, sequential
 from capsjax.routing.uniform import uniform_routing
@@ -18,6 +18,7 @@ __all__ = [
     "LinearVotes",
     "Routed",
     "Votes",
+    "WindowVotes",
     "attention_routing",
     "blocked_vmap",
     "choose_block_size",
@@ -33,6 +34,5 @@ __all__ = [
     "sequential",
     "softmax_over_parents",
     "softmax_over_windows",
-    "uniform_convolution",
     "uniform_routing",
 ]

@@ -1,6 +1,8 @@
 """Dynamic routing by agreement, with the soft update."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +13,10 @@ from capsjax.functional import squash
 from capsjax.routing._carry import divided_like
 from capsjax.routing._checks import check_broadcast, check_count
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import Votes, as_votes, shape_of
+from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
 _State = tuple[Array, Array, Array]  # logits, coupling, poses
+_Activation = Callable[[Array], Array]
 
 
 def dynamic_routing(
@@ -70,15 +73,76 @@ def dynamic_routing(
         bias = bias.astype(dtype)
     if logits is not None:
         check_broadcast("logits", logits, (*batch, children, parents), "[..., I, J]")
-    plain = not isinstance(update_rate, jax.core.Tracer) and update_rate == 1
-    hold = lax.stop_gradient if stop_gradient else lambda x: x
+    activate = partial(_activate, activation, bias)
+    uniform = 1 / (parents + leaky)
+    if logits is None and not leaky and not stop_gradient:
+        poses, coupling = _route(votes, uniform, num_iterations, update_rate, activate)
+    else:
+        start = None
+        if logits is not None:
+            start = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
+        poses, coupling = _route_with_logits(
+            votes, uniform, num_iterations, update_rate, activate, start, leaky, stop_gradient
+        )
+    return Routed(poses.astype(shape.dtype), coupling)
 
-    def activate(total: Array) -> Array:
-        return activation(total if bias is None else total + bias)
+
+def _route(
+    votes: Votes, uniform: float, num_iterations: int, rate: float, activate: _Activation
+) -> tuple[Array, Array]:
+    """Poses and coupling where logits begin at zero.
+
+    Then b_ij = <v_ij, q_j> with q the sum of all poses so far, an iteration is one call of
+    `attend`, and no logits are kept. The soft update mixes couplings and, since s is linear in
+    them, sums alike.
+    """
+    plain = _is_plain(rate)
+    sums = votes.total() * uniform
+    poses = activate(sums)
+    coupling = None
+    if num_iterations == 1 or not plain:
+        children = shape_of(votes).shape[-3]
+        coupling = divided_like(sums, jnp.full((children, sums.shape[-2]), uniform, sums.dtype))
+
+    def iterate(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        total, sums, coupling, poses = state
+        new_sums, new_coupling = attend(votes, total)
+        if not plain:
+            new_sums = _mix(rate, new_sums, sums)
+            new_coupling = _mix(rate, new_coupling, coupling)
+        poses = activate(new_sums)
+        return total + poses, new_sums, new_coupling, poses
+
+    def carry(state: tuple[Any, ...], _: None) -> tuple[tuple[Any, ...], None]:
+        total, sums, coupling, poses = iterate(state)
+        return (total, sums, None if plain else coupling, poses), None
+
+    state = (poses, sums, coupling, poses)
+    if num_iterations > 1:
+        # The last iteration stands outside the loop: only its couplings are ever asked for.
+        state, _ = lax.scan(carry, state, length=num_iterations - 2)
+        state = iterate(state)
+    _, _, coupling, poses = state
+    return poses, coupling
+
+
+def _route_with_logits(
+    votes: Votes,
+    uniform: float,
+    num_iterations: int,
+    rate: float,
+    activate: _Activation,
+    logits: Array | None,
+    leaky: bool,
+    stop_gradient: bool,
+) -> tuple[Array, Array]:
+    """Poses and coupling for prior logits, the leaky softmax and held couplings."""
+    plain = _is_plain(rate)
+    hold = lax.stop_gradient if stop_gradient else lambda x: x
 
     def update(logits: Array, coupling: Array | float) -> Array:
         routed = _softmax(logits, leaky=leaky)
-        return hold(routed if plain else _mix(update_rate, routed, coupling))
+        return hold(routed if plain else _mix(rate, routed, coupling))
 
     def iterate(state: _State, _: None) -> tuple[_State, None]:
         logits, coupling, poses = state
@@ -86,14 +150,13 @@ def dynamic_routing(
         coupling = update(logits, coupling)
         return (logits, coupling, activate(votes.combine(coupling))), None
 
-    uniform = 1 / (parents + leaky)
     if logits is None:
         # Uniform coupling needs no votes: their sum is one matrix product.
         sums = votes.total() * uniform
-        coupling = jnp.full((children, parents), uniform, sums.dtype)
+        children = shape_of(votes).shape[-3]
+        coupling = jnp.full((children, sums.shape[-2]), uniform, sums.dtype)
         logits = jnp.zeros_like(coupling)
     else:
-        logits = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
         coupling = update(logits, uniform)
         sums = votes.combine(coupling)
     logits, coupling = divided_like(sums, logits), divided_like(sums, coupling)
@@ -103,7 +166,17 @@ def dynamic_routing(
         state, _ = lax.scan(iterate, jax.tree.map(hold, state), length=num_iterations - 2)
         state, _ = iterate(jax.tree.map(hold, state), None)
     _, coupling, poses = state
-    return Routed(poses.astype(shape.dtype), coupling)
+    return poses, coupling
+
+
+def _activate(
+    activation: Callable[[Array], Array], bias: Array | None, total: Array
+) -> Array:
+    return activation(total if bias is None else total + bias)
+
+
+def _is_plain(rate: float) -> bool:
+    return not isinstance(rate, jax.core.Tracer) and rate == 1
 
 
 def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from capsjax.functional import at_least_float32
 from capsjax.routing._checks import check_broadcast
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import Votes, as_votes, shape_of
+from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
 
 def inverted_attention_routing(
@@ -52,6 +52,5 @@ def inverted_attention_routing(
     else:
         check_broadcast("poses", poses, (*batch, parents, size), "[..., J, D]")
         poses = jnp.broadcast_to(at_least_float32(poses), (*batch, parents, size))
-        coupling = jax.nn.softmax(votes.agreement(poses) / math.sqrt(size), axis=-1)
-        sums = votes.combine(coupling)
+        sums, coupling = attend(votes, poses, scale=1 / math.sqrt(size))
     return Routed(normalize(sums).astype(shape.dtype), coupling)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,8 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.routing._checks import check_count, check_floating
+from capsjax.routing.kernels.layout import row_major
+from capsjax.routing.votes import LinearVotes, rebuild
 
 Padding = Literal["SAME", "VALID"]
 
@@ -52,80 +54,117 @@ def pose_patches(
     height, width = poses.shape[-3 - pose_axes : -1 - pose_axes]
     rows = _Windows.of(height, window, stride, padding)
     columns = _Windows.of(width, window, stride, padding)
-    row_axis = poses.ndim - 3 - pose_axes
-    pads = [(0, 0)] * poses.ndim
-    pads[row_axis], pads[row_axis + 1] = rows.pads, columns.pads
-    padded = jnp.pad(poses, pads)
+    # Capsules and their poses as one long axis: what accelerators lay out and move well.
+    *batch, _, _, channels = poses.shape[: poses.ndim - pose_axes]
+    pose = poses.shape[poses.ndim - pose_axes :]
+    maps = poses.reshape(*batch, height, width, channels * math.prod(pose))
+    padded = jnp.pad(row_major(maps), [(0, 0)] * len(batch) + [rows.pads, columns.pads, (0, 0)])
 
     def shifted(row: int, column: int) -> Array:
-        slab = lax.slice_in_dim(padded, row, row + rows.reach, stride, row_axis)
-        return lax.slice_in_dim(slab, column, column + columns.reach, stride, row_axis + 1)
+        axis = len(batch)
+        slab = lax.slice_in_dim(padded, row, row + rows.reach, stride, axis)
+        return lax.slice_in_dim(slab, column, column + columns.reach, stride, axis + 1)
 
     # Strided slices: on CPU their gradient is far cheaper than that of a gather or a convolution.
     offsets = itertools.product(range(window), repeat=2)
-    return jnp.concatenate([shifted(*offset) for offset in offsets], axis=row_axis + 2)
+    patches = jnp.concatenate([shifted(*offset) for offset in offsets], axis=-1)
+    return row_major(patches).reshape(*patches.shape[:-1], window * window * channels, *pose)
 
 
-def uniform_convolution(
-    poses: Float[Array, "*batch H W C A X"],
-    kernel: Float[Array, "I X J Y"],
-    window: int,
-    *,
-    stride: int = 1,
-    padding: Padding = "VALID",
-) -> Float[Array, "*batch H_out W_out J D"]:
-    """Σ_i v_ij of every window as one ordinary convolution: the uniform first iteration.
+@jax.tree_util.register_pytree_node_class
+class WindowVotes(LinearVotes):
+    """The votes of the capsules under each position of a k×k window, for convolutional capsules.
 
-    Equal to `LinearVotes(pose_patches(poses, …), kernel).total()` without making patches, on
-    accelerators. On CPU it is that: XLA's gradients of strided convolutions are slow there.
+    LinearVotes of `pose_patches(grid, window, …)`, which also know the grid: on accelerators their
+    sum, the uniform first iteration, is one ordinary convolution of it.
 
     Args:
-      poses: matrix poses on a grid.
-      kernel: the kernel of LinearVotes for the patches, I = k·k·C.
+      grid: matrix poses [..., H, W, C, A, X] (vectors with A = 1).
+      kernel: [k·k·C, X, J, Y].
       window: k.
-      stride: as in `pose_patches`.
-      padding: as in `pose_patches`.
+      stride: as in `pose_patches`, also padding.
 
     Raises:
       TypeError: an argument has the wrong type.
-      ValueError: `kernel` does not fit the windows.
+      ValueError: `kernel` does not fit the windows, or the windows do not fit the grid.
     """
-    check_floating("poses", poses)
-    check_floating("kernel", kernel)
-    if poses.ndim < 5:
-        raise ValueError(f"poses must have axes [..., H, W, C, A, X], got shape {poses.shape}.")
-    *batch, height, width, channels, rows, columns = poses.shape
-    expected = (window * window * channels, columns)
-    if kernel.ndim != 4 or kernel.shape[:2] != expected:
-        raise ValueError(
-            f"kernel must be [I, X, J, Y] with I = window² · C and X = {expected} for poses "
-            f"{poses.shape} and window {window}, got {kernel.shape}."
+
+    def __init__(
+        self,
+        grid: Float[Array, "*batch H W C A X"],
+        kernel: Float[Array, "I X J Y"],
+        window: int,
+        *,
+        stride: int = 1,
+        padding: Padding = "VALID",
+    ):
+        patches = pose_patches(grid, window, stride=stride, padding=padding)
+        super().__init__(patches, kernel)
+        if self.shared:
+            raise ValueError(
+                f"kernel must have an entry for each of the {patches.shape[-3]} children of a "
+                f"window, got shape {kernel.shape}; LinearVotes takes one for all."
+            )
+        object.__setattr__(self, "grid", grid)
+        object.__setattr__(self, "windows", (window, stride, padding))
+
+    def total(self) -> Float[Array, "*batch J D"]:
+        """Σ_i v_ij: a matrix product on a CPU, elsewhere a convolution."""
+
+        def by_patches(grid: Array, patches: Array, kernel: Array) -> Array:
+            return LinearVotes(patches, kernel).total()
+
+        def by_convolution(grid: Array, patches: Array, kernel: Array) -> Array:
+            return _uniform_convolution(grid, kernel, *self.windows)
+
+        return lax.platform_dependent(
+            self.grid, self.poses, self.kernel, cpu=by_patches, default=by_convolution
         )
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        return (self.grid, self.poses, self.kernel), self.windows
+
+    @classmethod
+    def tree_unflatten(cls, windows: Any, children: tuple[Any, ...]) -> "WindowVotes":
+        grid, poses, kernel = children
+        return rebuild(cls, grid=grid, poses=poses, kernel=kernel, windows=windows)
+
+
+def _uniform_convolution(
+    grid: Float[Array, "*batch H W C A X"],
+    kernel: Float[Array, "I X J Y"],
+    window: int,
+    stride: int,
+    padding: Padding,
+) -> Float[Array, "*batch H_out W_out J D"]:
+    """Σ_i v_ij of every window as one convolution, from C·A·X channels to A·J·Y.
+
+    The rows of a pose are transformed alike and apart, so that all but one in A of its weights are
+    zero. To leave these out would cost more, in moving the rows, than they do.
+    """
+    *batch, height, width, channels, rows, columns = grid.shape
     parents, size = kernel.shape[2:]
-    top = _Windows.of(height, window, stride, padding)
-    left = _Windows.of(width, window, stride, padding)
-    wide = jnp.promote_types(jnp.result_type(poses, kernel), jnp.float32)
-
-    def by_patches(poses: Array, kernel: Array) -> Array:
-        patches = pose_patches(poses, window, stride=stride, padding=padding)
-        votes = jnp.einsum("...iax,ixjy->...jay", patches, kernel, preferred_element_type=wide)
-        return votes.reshape(*votes.shape[:-2], rows * size)
-
-    def by_convolution(poses: Array, kernel: Array) -> Array:
-        # The rows of a pose are transformed alike: they join the batch.
-        maps = jnp.moveaxis(poses, -2, -5).reshape(-1, height, width, channels * columns)
-        filters = kernel.reshape(window, window, channels * columns, parents * size)
-        sums = lax.conv_general_dilated(
-            maps.astype(wide),
-            filters.astype(wide),
-            (stride, stride),
-            (top.pads, left.pads),
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )
-        sums = sums.reshape(*batch, rows, *sums.shape[1:3], parents, size)
-        return jnp.moveaxis(sums, -5, -2).reshape(*batch, *sums.shape[-4:-2], parents, rows * size)
-
-    return lax.platform_dependent(poses, kernel, cpu=by_patches, default=by_convolution)
+    pads = [_Windows.of(extent, window, stride, padding).pads for extent in (height, width)]
+    wide = jnp.promote_types(jnp.result_type(grid, kernel), jnp.float32)
+    row = kernel.reshape(*kernel.shape[:2], parents * size)
+    pad = [(0, 0)] * 2
+    weights = jnp.stack(
+        [
+            jnp.pad(row, [*pad, (a * row.shape[-1], (rows - 1 - a) * row.shape[-1])])
+            for a in range(rows)
+        ],
+        axis=1,
+    )
+    sums = lax.conv_general_dilated(
+        grid.reshape(-1, height, width, channels * rows * columns),
+        weights.reshape(window, window, channels * rows * columns, rows * parents * size),
+        (stride, stride),
+        pads,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        preferred_element_type=wide,
+    )
+    sums = sums.reshape(*batch, *sums.shape[1:3], rows, parents, size)
+    return jnp.swapaxes(sums, -3, -2).reshape(*sums.shape[:-3], parents, rows * size)
 
 
 def softmax_over_windows(

@@ -12,11 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
-from capsjax.routing import _fused
+from capsjax.routing import kernels
 from capsjax.routing._checks import check_floating, is_array
-
-# Multiplications in a pose product, above which writing them out takes XLA too long to compile.
-_LARGEST_FUSED = 256
 
 
 @runtime_checkable
@@ -68,6 +65,20 @@ def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
             f"dense() has shape {shape.shape}."
         )
     return shape
+
+
+def attend(
+    votes: Votes, poses: Float[Array, "*batch J D"], *, scale: float = 1.0
+) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
+    """Σ_i r_ij v_ij and r, where r_i· = softmax_j(scale · <v_ij, p_j>): one pass, if votes can.
+
+    Votes with a method `attend` of their own (see LinearVotes) are asked for both at once.
+    """
+    own = getattr(votes, "attend", None)
+    if own is not None:
+        return own(poses, scale=scale)
+    coupling = jax.nn.softmax(scale * votes.agreement(poses), axis=-1)
+    return votes.combine(coupling), coupling
 
 
 @jax.tree_util.register_pytree_node_class
@@ -128,7 +139,7 @@ class DenseVotes:
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any]) -> "DenseVotes":
-        return _rebuild(cls, votes=children[0])
+        return rebuild(cls, votes=children[0])
 
 
 @jax.tree_util.register_pytree_node_class
@@ -136,8 +147,8 @@ class DenseVotes:
 class LinearVotes:
     """Votes v_ij = P_i W_ij, recomputed from poses and kernel instead of held.
 
-    Small matrix poses (up to 6×6) are contracted in fused loops that store no vote; for vectors and
-    large matrices one matrix product per child or parent makes intermediates [..., I, J, A, X].
+    What arithmetic that is depends on the sizes and on the platform that a program is compiled for
+    (capsjax/routing/kernels/forms.py has the table). None of it stores all votes.
 
     A pose P_i is a matrix of A rows and X columns; the vote has A rows and Y columns and is
     flattened row by row into D = A·Y numbers. One class has all the published forms:
@@ -191,11 +202,7 @@ class LinearVotes:
         if self.shared:
             sums = _einsum("...ij,...iax->...jax", coupling, self.poses)
             return _flat(_einsum("...jax,xjy->...jay", sums, self.kernel[0]))
-        if self._fuses:
-            coupling, poses, kernel = _promote(coupling, self.poses, self.kernel)
-            return _flat(_fused.combine(coupling, poses, kernel))
-        weighted = _einsum("...ij,...iax->...ijax", coupling, self.poses)
-        return _flat(_einsum("...ijax,ixjy->...jay", weighted, self.kernel))
+        return _flat(kernels.combine(*_promote(coupling, self.poses, self.kernel)))
 
     def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
         """The scalar products <v_ij, p_j>."""
@@ -203,10 +210,18 @@ class LinearVotes:
         if self.shared:
             pulled = _einsum("...jay,xjy->...jax", rows, self.kernel[0])
             return _einsum("...iax,...jax->...ij", self.poses, pulled)
-        if self._fuses:
-            return _fused.agreement(*_promote(self.poses, self.kernel, rows))
-        pulled = _einsum("...jay,ixjy->...ijax", rows, self.kernel)
-        return _einsum("...iax,...ijax->...ij", self.poses, pulled)
+        return kernels.agreement(*_promote(self.poses, self.kernel, rows))
+
+    def attend(
+        self, poses: Float[Array, "*batch J D"], *, scale: float = 1.0
+    ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
+        """Σ_i r_ij v_ij and r, where r_i· = softmax_j(scale · <v_ij, p_j>)."""
+        if self.shared:
+            coupling = jax.nn.softmax(scale * self.agreement(poses), axis=-1)
+            return self.combine(coupling), coupling
+        operands = _promote(self.poses, self.kernel, self._rows(poses))
+        sums, coupling = kernels.attend(*operands, scale=scale)
+        return _flat(sums), coupling
 
     def total(self) -> Float[Array, "*batch J D"]:
         """Σ_i v_ij, one matrix product."""
@@ -217,28 +232,21 @@ class LinearVotes:
 
     def dense(self) -> Float[Array, "*batch I J D"]:
         """All votes in one array."""
-        kernel = jnp.broadcast_to(self.kernel, (self.poses.shape[-3], *self.kernel.shape[1:]))
-        return _flat(jnp.einsum("...iax,ixjy->...ijay", self.poses, kernel))
+        return _flat(jnp.einsum("...iax,ixjy->...ijay", self.poses, self._own_kernel()))
 
     def scatter(
         self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch J D"]:
         """Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
-        if self.shared or not self._fuses:
-            return DenseVotes(self.dense()).scatter(coupling, means)
-        coupling, poses, kernel, rows = _promote(
-            coupling, self.poses, self.kernel, self._rows(means)
-        )
-        return _flat(_fused.scatter(coupling, poses, kernel, rows))
+        operands = _promote(coupling, self.poses, self._own_kernel(), self._rows(means))
+        return _flat(kernels.scatter(*operands))
 
     def distance(
         self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch I J"]:
         """Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
-        if self.shared or not self._fuses:
-            return DenseVotes(self.dense()).distance(means, precision)
-        return _fused.distance(
-            *_promote(self.poses, self.kernel, self._rows(means), self._rows(precision))
+        return kernels.distance(
+            *_promote(self.poses, self._own_kernel(), self._rows(means), self._rows(precision))
         )
 
     @property
@@ -246,11 +254,9 @@ class LinearVotes:
         """Whether all children use one kernel."""
         return self.kernel.shape[0] == 1
 
-    @property
-    def _fuses(self) -> bool:
-        """Whether the pose products are small enough to be written out, and no mere vectors."""
-        rows, columns, size = self.poses.shape[-2], self.poses.shape[-1], self.kernel.shape[-1]
-        return rows > 1 and rows * columns * size <= _LARGEST_FUSED
+    def _own_kernel(self) -> Float[Array, "I X J Y"]:
+        """The kernel with an entry for each child."""
+        return jnp.broadcast_to(self.kernel, (self.poses.shape[-3], *self.kernel.shape[1:]))
 
     def _rows(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch J A Y"]:
         """Parent poses as the matrices that votes are."""
@@ -261,7 +267,7 @@ class LinearVotes:
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> "LinearVotes":
-        return _rebuild(cls, poses=children[0], kernel=children[1])
+        return rebuild(cls, poses=children[0], kernel=children[1])
 
 
 def _einsum(subscripts: str, *operands: Array) -> Array:
@@ -286,7 +292,7 @@ def _is_placeholder(leaf: Any) -> bool:
     return leaf is None or isinstance(leaf, int | jax.ShapeDtypeStruct)
 
 
-def _rebuild(cls: type, **fields: Any) -> Any:
+def rebuild(cls: type, **fields: Any) -> Any:
     """An instance without the checks: JAX hands any object through unflatten."""
     instance: Any = object.__new__(cls)
     for name, value in fields.items():

@@ -1,0 +1,151 @@
+"""The one file that uses parts of JAX outside its public API: primitives and their rules.
+
+`jax.custom_jvp`, `jax.custom_vjp` and `jax.custom_batching` cannot say what is needed here: an
+operation that is linear in several arguments, differentiable any number of times in either mode,
+batched without forming one kernel gradient per example, and lowered to another program on each
+platform. A primitive can. `tests/routing/test_adapter.py` tries each rule with the installed JAX.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+PLATFORMS = ("cpu", "tpu", "cuda")
+
+Zero = ad.Zero
+
+
+class Target(NamedTuple):
+    """What a program is being lowered for.
+
+    Attributes:
+      platform: one of PLATFORMS, or "default" for all others.
+      divided: whether XLA divides the program over devices by itself. It cannot divide a kernel.
+      exported: whether the program is made by `jax.export`, which keeps it in a portable form.
+    """
+
+    platform: str
+    divided: bool = False
+    exported: bool = False
+
+
+def define(
+    name: str,
+    *,
+    abstract: Callable[..., Any],
+    choose: Callable[..., tuple[Callable[..., Any], bool]],
+    multiple_results: bool = False,
+) -> Primitive:
+    """A new primitive.
+
+    Args:
+      name: what it is called in a jaxpr.
+      abstract: from the types of the arguments, and the parameters, to the type of the result.
+      choose: from a Target, the types of the arguments, and the parameters, to a function of the
+        arguments that computes the result, and whether it is a kernel. Kernels run on one device
+        and see types without the axes of a mesh.
+      multiple_results: whether results come as a list.
+    """
+    primitive = Primitive(name)
+    primitive.multiple_results = multiple_results
+    primitive.def_abstract_eval(abstract)
+
+    def rule_for(platform: str) -> Callable[..., Any]:
+        def rule(ctx: Any, *args: Any, **params: Any) -> Any:
+            module = ctx.module_context
+            target = Target(
+                platform,
+                _is_divided(module.axis_context),
+                bool(getattr(module.lowering_parameters, "for_export", False)),
+            )
+            function, is_kernel = choose(target, ctx.avals_in, **params)
+            if is_kernel:
+                plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in ctx.avals_in]
+                ctx = ctx.replace(avals_in=plain)
+            return mlir.lower_fun(function, multiple_results)(ctx, *args)
+
+        return rule
+
+    for platform in PLATFORMS:
+        mlir.register_lowering(primitive, rule_for(platform), platform=platform)
+    mlir.register_lowering(primitive, rule_for("default"))
+
+    def evaluate(*args: Any, **params: Any) -> Any:
+        return jax.jit(lambda *xs: primitive.bind(*xs, **params))(*args)
+
+    primitive.def_impl(evaluate)
+    return primitive
+
+
+def _is_divided(context: Any) -> bool:
+    """Whether a lowering context belongs to a program for several devices that is not manual."""
+    mesh = getattr(context, "mesh", None)
+    if mesh is not None:
+        manual = frozenset(context.manual_axes) | frozenset(getattr(mesh, "manual_axes", ()))
+        return manual != frozenset(mesh.axis_names) and mesh.size > 1
+    return getattr(context, "num_devices", 1) not in (None, 1)
+
+
+def set_rules(
+    primitive: Primitive,
+    *,
+    jvp: Callable[..., Any],
+    batch: Callable[..., Any],
+    transpose: Callable[..., Any] | None = None,
+) -> None:
+    """Gives a primitive its rules of differentiation and vectorisation."""
+    ad.primitive_jvps[primitive] = jvp
+    batching.primitive_batchers[primitive] = batch
+    if transpose is not None:
+        ad.primitive_transposes[primitive] = transpose
+
+
+def is_zero(tangent: Any) -> bool:
+    """Whether a tangent or cotangent is zero by construction."""
+    return type(tangent) is ad.Zero
+
+
+def instantiate(tangent: Any) -> Any:
+    """The tangent as an array."""
+    return ad.instantiate_zeros(tangent)
+
+
+def is_unknown(primal: Any) -> bool:
+    """Whether a transpose rule is asked for the cotangent of this argument."""
+    return ad.is_undefined_primal(primal)
+
+
+def aval_of(primal: Any) -> Any:
+    """The type of an argument of a transpose rule."""
+    return primal.aval if is_unknown(primal) else jax.typeof(primal)
+
+
+def alike(arrays: Sequence[Any]) -> list[Any]:
+    """The arrays, typed as different on all the devices on which any of them is.
+
+    Under `jax.shard_map` a kernel is the same on all devices and poses are not, which is a part of
+    their types. The operands of a primitive must agree.
+    """
+    varying = [_varying(x) for x in arrays]
+    missing = [frozenset().union(*varying) - axes for axes in varying]
+    return [
+        lax.pcast(x, tuple(axes), to="varying") if axes else x
+        for x, axes in zip(arrays, missing, strict=True)
+    ]
+
+
+def _varying(x: Any) -> frozenset[str]:
+    """The axes of `jax.shard_map` over which `x` differs."""
+    aval: Any = jax.typeof(x)
+    manual = getattr(aval, "manual_axis_type", None)  # JAX before 0.10 had `vma` in its place
+    return getattr(aval, "vma", frozenset()) if manual is None else manual.varying
+
+
+def typed(like: Any, shape: tuple[int, ...], spec: Sequence[Any]) -> Any:
+    """The type `like` with another shape, divided over the axes of a mesh by `spec`."""
+    sharding = like.sharding.update(spec=jax.sharding.PartitionSpec(*spec))
+    return like.update(shape=shape, sharding=sharding)

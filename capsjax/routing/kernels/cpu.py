@@ -1,0 +1,86 @@
+"""Small pose matrices on a CPU: elementwise loops over [b, I, J], J last, that XLA fuses.
+
+XLA fuses the unrolled terms with the sum over b, I or J into one loop that stores no vote. Left to
+autodiff the unrolled form is slow, and XLA's batched products of 4×4 matrices are slower still.
+XLA would expand a derivative that feeds another reduction (the maximum in a softmax) and store
+every term; a loop over blocks is a boundary that it does not cross.
+"""
+
+import operator
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array
+
+from capsjax.routing.kernels import blocks, einsum
+from capsjax.routing.kernels.terms import KERNELS, TERMS, Grid, Operands, flat, given, sizes_of
+
+# What one array [b, I, J] of a block may take: about the L2 cache of a core.
+_BLOCK_BYTES = 2 * 2**20
+
+
+def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
+    """The derivative of `form` by `wrt`, in blocks of positions."""
+    if (form, wrt) not in TERMS:
+        return einsum.differentiate(operands, form=form, wrt=wrt)  # met in forward mode only
+    sizes = sizes_of(given(form, wrt), list(operands.values()))
+    laid_out = {
+        letter: _lay_out(letter, x)
+        for letter, x in blocks.flatten_batch(operands, sizes).items()
+    }
+    kernels = {letter: laid_out.pop(letter) for letter in KERNELS if letter in laid_out}
+
+    def one_block(block: Operands) -> Array:
+        grids = {letter: _grid(letter, x) for letter, x in (block | kernels).items()}
+        return _sum_terms(TERMS[form, wrt](**grids), wrt)
+
+    most = _BLOCK_BYTES // max(1, sizes.children * sizes.parents * 4)
+    length = blocks.even_length(sizes.positions, most)
+    out = blocks.sum_or_map(one_block, laid_out, wrt, length)
+    return _restore(out, wrt, sizes.batch)
+
+
+def _sum_terms(terms: Grid, wrt: str) -> Array:
+    """All terms, summed in one pass over the axis that the result lacks."""
+    if wrt == "c":
+        return terms[0][0]
+    axis = 0 if wrt in KERNELS else 2 if wrt in "pP" else 1
+    entries = flat(terms)
+    shape = jnp.broadcast_shapes(*(term.shape for term in entries))
+    sums = lax.reduce(
+        tuple(jnp.broadcast_to(term, shape) for term in entries),
+        (jnp.zeros((), entries[0].dtype),) * len(entries),
+        lambda totals, new: tuple(map(operator.add, totals, new)),
+        (axis,),
+    )
+    stacked = jnp.stack(sums, axis=0 if wrt in KERNELS else 1)
+    first = stacked.shape[: 0 if wrt in KERNELS else 1]
+    return stacked.reshape(*first, len(terms), len(terms[0]), *stacked.shape[len(first) + 1 :])
+
+
+# Layout: in here matrix entries come before I and J, so that the last axis is long.
+
+
+def _lay_out(letter: str, x: Array) -> Array:
+    """[X, Y, I, J] for kernels, otherwise [N, I, J], [N, A, X, I] or [N, A, Y, J]."""
+    if letter in KERNELS:
+        return x.transpose(1, 3, 0, 2)
+    return x if letter == "c" else jnp.moveaxis(x, 1, -1)
+
+
+def _restore(x: Array, wrt: str, batch: tuple[int, ...]) -> Array:
+    """The inverse of `_lay_out`, with all batch axes."""
+    if wrt in KERNELS:
+        return x.transpose(2, 0, 3, 1)
+    x = x if wrt == "c" else jnp.moveaxis(x, -1, 1)
+    return x.reshape(*batch, *x.shape[1:])
+
+
+def _grid(letter: str, x: Array) -> Grid:
+    """The entries of `x`, laid out, as arrays that fit [b, I, J]."""
+    if letter == "c":
+        return [[x]]
+    if letter in KERNELS:
+        return [[x[None, row, column] for column in range(x.shape[1])] for row in range(x.shape[0])]
+    x = jnp.expand_dims(x, -1 if letter in "pP" else -2)
+    return [[x[:, row, column] for column in range(x.shape[2])] for row in range(x.shape[1])]

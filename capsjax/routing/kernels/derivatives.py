@@ -1,0 +1,198 @@
+"""The derivatives of E, Q and G as one JAX primitive, with its rules.
+
+As a primitive, because then linearity says it all: the tangent of a derivative of E is a sum of
+derivatives of E, and so is its transpose. Forward and reverse mode follow, to any order, and vmap
+moves its axis to the batch axes, so that the gradient of a kernel that is not mapped is summed
+over the map in one contraction instead of being formed for each example.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array
+
+from capsjax.routing.kernels import adapter, forms
+from capsjax.routing.kernels.terms import AXES, KERNELS, LINEAR, Operands, given, sizes_of
+
+
+def combine(coupling: Array, poses: Array, kernel: Array) -> Array:
+    """Σ_i c_ij P_i W_ij = ∂E/∂q."""
+    return differentiate("E", "q", {"c": coupling, "p": poses, "k": kernel})
+
+
+def agreement(poses: Array, kernel: Array, parents: Array) -> Array:
+    """<P_i W_ij, q_j> = ∂E/∂c."""
+    return differentiate("E", "c", {"p": poses, "k": kernel, "q": parents})
+
+
+def scatter(coupling: Array, poses: Array, kernel: Array, means: Array) -> Array:
+    """Σ_i c_ij (P_i W_ij − μ_j)² = ∂Q/∂w."""
+    return differentiate("Q", "w", {"c": coupling, "p": poses, "k": kernel, "m": means})
+
+
+def distance(poses: Array, kernel: Array, means: Array, precision: Array) -> Array:
+    """<w_j, (P_i W_ij − μ_j)²> = ∂Q/∂c."""
+    return differentiate("Q", "c", {"w": precision, "p": poses, "k": kernel, "m": means})
+
+
+def differentiate(form: str, wrt: str, operands: Operands) -> Array:
+    """The derivative of `form` by its operand `wrt`, given all others."""
+    ordered = adapter.alike([operands[letter] for letter in given(form, wrt)])
+    return derivative_p.bind(*ordered, form=form, wrt=wrt)
+
+
+def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
+    """The type of an array with the axes of the operand `result`, given those of others."""
+    sizes = sizes_of(letters, avals)
+    divided: list[Any] = [None] * len(sizes.batch)  # each batch axis: over which axes of a mesh
+    for letter, aval in zip(letters, avals, strict=True):
+        if letter not in KERNELS:
+            spec = aval.sharding.spec[: len(sizes.batch)]
+            divided = [a or b for a, b in zip(divided, spec, strict=True)]
+    extents = dict(zip("ijaxy", sizes[1:], strict=True))
+    shape = tuple(extents[axis] for axis in AXES[result])
+    if result in KERNELS:
+        return adapter.typed(avals[0], shape, [None] * len(shape))
+    return adapter.typed(avals[0], sizes.batch + shape, [*divided, *(None for _ in shape)])
+
+
+def _abstract(*avals: Any, form: str, wrt: str) -> Any:
+    return abstract(given(form, wrt), avals, wrt)
+
+
+def _choose(
+    target: adapter.Target, avals: Sequence[Any], *, form: str, wrt: str
+) -> tuple[Callable[..., Array], bool]:
+    letters = given(form, wrt)
+    chosen = forms.choose(target, sizes_of(letters, avals), avals[0].dtype)
+
+    def evaluate(*args: Array) -> Array:
+        return chosen.differentiate(dict(zip(letters, args, strict=True)), form=form, wrt=wrt)
+
+    return evaluate, chosen.is_kernel
+
+
+def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, form: str, wrt: str) -> Any:
+    operands = dict(zip(given(form, wrt), primals, strict=True))
+    rates = {
+        letter: adapter.instantiate(tangent)
+        for letter, tangent in zip(operands, tangents, strict=True)
+        if not adapter.is_zero(tangent)
+    }
+    out = differentiate(form, wrt, operands)
+    terms = [
+        differentiate(form, wrt, operands | {letter: rate})
+        for letter, rate in rates.items()
+        if letter in LINEAR[form]
+    ]
+    others = {letter: rate for letter, rate in rates.items() if letter not in LINEAR[form]}
+    if form == "Q":
+        terms += [_rate_of_square(wrt, operands, letter, rate) for letter, rate in others.items()]
+    elif others:  # second derivatives of EM: rare, and left to autodiff of the plain formula
+        terms.append(_rate_of_residual(wrt, operands, others))
+    return out, functools.reduce(operator.add, terms)
+
+
+def _rate_of_square(wrt: str, operands: Operands, letter: str, rate: Array) -> Array:
+    """Tangent of a derivative of Q for a tangent of P, W or μ; de² = 2e de."""
+    if letter == "p":
+        return 2 * differentiate("G", wrt, operands | {"P": rate, "K": operands["k"]})
+    if letter == "k":
+        return 2 * differentiate("G", wrt, operands | {"P": operands["p"], "K": rate})
+    poses, kernel, means = operands["p"], operands["k"], operands["m"]
+    if wrt == "c":
+        weighted = operands["w"] * rate
+        constant = jnp.sum(means * weighted, axis=(-2, -1))
+        return -2 * (agreement(poses, kernel, weighted) - constant[..., None, :])
+    mass = jnp.sum(operands["c"], axis=-2)[..., None, None]
+    return -2 * rate * (combine(operands["c"], poses, kernel) - mass * means)
+
+
+def _rate_of_residual(wrt: str, operands: Operands, rates: Operands) -> Array:
+    """Tangent of a derivative of G for tangents of P, W and μ, with the votes written out."""
+
+    def plain(varied: Operands) -> Array:
+        xs = operands | varied
+        residual = jnp.einsum("...iax,ixjy->...ijay", xs["p"], xs["k"])
+        residual -= xs["m"][..., None, :, :, :]
+        letters = [letter for letter in "cwPK" if letter != wrt]
+        subscripts = ",".join(AXES[a] if a in KERNELS else "..." + AXES[a] for a in letters)
+        result = AXES[wrt] if wrt in KERNELS else "..." + AXES[wrt]
+        return jnp.einsum(
+            f"...ijay,{subscripts}->{result}", residual, *(xs[letter] for letter in letters)
+        )
+
+    values = {letter: operands[letter] for letter in rates}
+    return jax.jvp(plain, (values,), (rates,))[1]
+
+
+def _transpose(cotangent: Any, *primals: Any, form: str, wrt: str) -> list[Any]:
+    letters = given(form, wrt)
+    (unknown,) = (
+        letter
+        for letter, primal in zip(letters, primals, strict=True)
+        if adapter.is_unknown(primal)
+    )
+    if adapter.is_zero(cotangent):
+        return [None] * len(letters)
+    known = dict(zip(letters, primals, strict=True)) | {wrt: cotangent}
+    result = differentiate(form, unknown, known)
+    return [result if letter == unknown else None for letter in letters]
+
+
+def batched(
+    letters: Sequence[str], args: Sequence[Array], axes: Sequence[Any], *, to_kernel: bool
+) -> tuple[Operands, Operands] | None:
+    """Mapped operands, mapped axis first, and those spread to match; None if kernels are mapped.
+
+    A kernel for each example has no place among the batch axes, and neither has the gradient of
+    one (`to_kernel`): such a map goes through its examples one at a time.
+    """
+    mapped = {
+        letter: jnp.moveaxis(x, axis, 0)
+        for letter, x, axis in zip(letters, args, axes, strict=True)
+        if axis is not None
+    }
+    if to_kernel or any(letter in KERNELS for letter in mapped):
+        return None
+    size = next(iter(mapped.values())).shape[0]
+    fixed = {letter: x for letter, x in zip(letters, args, strict=True) if letter not in mapped}
+    spread = {
+        letter: x if letter in KERNELS else jnp.broadcast_to(x, (size, *x.shape))
+        for letter, x in fixed.items()
+    }
+    return mapped, spread
+
+
+def one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
+    """`f` mapped over the axes that are not None, in a loop."""
+    mapped = [
+        jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True) if axis is not None
+    ]
+
+    def one(xs: list[Array]) -> Any:
+        rest = iter(xs)
+        return f(*(x if a is None else next(rest) for x, a in zip(args, axes, strict=True)))
+
+    return lax.map(one, mapped)
+
+
+def _batch(args: Sequence[Array], axes: Sequence[Any], *, form: str, wrt: str) -> tuple[Array, int]:
+    letters = given(form, wrt)
+    operands = batched(letters, args, axes, to_kernel=wrt in KERNELS)
+    if operands is not None:
+        return differentiate(form, wrt, operands[0] | operands[1]), 0
+
+    def one(*xs: Array) -> Array:
+        return differentiate(form, wrt, dict(zip(letters, xs, strict=True)))
+
+    return one_at_a_time(one, args, axes), 0
+
+
+derivative_p = adapter.define("capsjax_vote_derivative", abstract=_abstract, choose=_choose)
+adapter.set_rules(derivative_p, jvp=_jvp, batch=_batch, transpose=_transpose)

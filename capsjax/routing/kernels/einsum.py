@@ -1,0 +1,76 @@
+"""Any poses on any platform: matrix products over blocks of positions."""
+
+from jaxtyping import Array
+
+import jax.numpy as jnp
+
+from capsjax.routing.kernels import blocks
+from capsjax.routing.kernels.terms import KERNELS, Operands, Sizes, given, sizes_of
+
+# What the largest array of a block, [b, I, J, A, X or Y], may take.
+_BLOCK_BYTES = 64 * 2**20
+
+
+def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
+    """The derivative of `form` by `wrt`, in blocks of positions that hold at most 64 MiB of votes."""
+    sizes = sizes_of(given(form, wrt), list(operands.values()))
+    flat = blocks.flatten_batch(operands, sizes)
+    kernels = {letter: flat.pop(letter) for letter in KERNELS if letter in flat}
+
+    def one_block(block: Operands) -> Array:
+        return _FORMULAS[form](wrt, **block, **kernels)
+
+    length = blocks.even_length(sizes.positions, _BLOCK_BYTES // max(1, _bytes(form, sizes)))
+    if length >= sizes.positions:
+        out = one_block(flat)
+    else:
+        out = blocks.sum_or_map(one_block, flat, wrt, length)
+    return out if wrt in KERNELS else out.reshape(*sizes.batch, *out.shape[1:])
+
+
+def _bytes(form: str, sizes: Sizes) -> int:
+    """What one position holds: the pulled or weighted poses for E, the votes for Q and G."""
+    inner = sizes.columns if form == "E" else sizes.width
+    return 4 * sizes.children * sizes.parents * sizes.rows * inner
+
+
+def _linear(wrt: str, *, c=None, p=None, k=None, q=None) -> Array:
+    """Derivatives of E = Σ_ij c_ij <P_i W_ij, q_j>."""
+    if wrt in "cp":
+        pulled = jnp.einsum("njay,ixjy->nijax", q, k)
+        if wrt == "c":
+            return jnp.einsum("niax,nijax->nij", p, pulled)
+        return jnp.einsum("nij,nijax->niax", c, pulled)
+    weighted = jnp.einsum("nij,niax->nijax", c, p)
+    if wrt == "q":
+        return jnp.einsum("nijax,ixjy->njay", weighted, k)
+    return jnp.einsum("nijax,njay->ixjy", weighted, q)
+
+
+def _quadratic(wrt: str, *, p, k, m, c=None, w=None) -> Array:
+    """Derivatives of Q = Σ_ij c_ij <w_j, e_ij ∘ e_ij>."""
+    squares = jnp.square(_residual(p, k, m))
+    if wrt == "c":
+        return jnp.einsum("nijay,njay->nij", squares, w)
+    return jnp.einsum("nij,nijay->njay", c, squares)
+
+
+def _bilinear(wrt: str, *, p, k, m, c=None, w=None, P=None, K=None) -> Array:  # noqa: N803
+    """Derivatives of G = Σ_ij c_ij <w_j, e_ij ∘ P'_i W'_ij>."""
+    residual = _residual(p, k, m)
+    if wrt in "cw":
+        residual *= jnp.einsum("niax,ixjy->nijay", P, K)
+        if wrt == "c":
+            return jnp.einsum("nijay,njay->nij", residual, w)
+        return jnp.einsum("nij,nijay->njay", c, residual)
+    residual *= c[..., None, None] * w[:, None]
+    if wrt == "P":
+        return jnp.einsum("nijay,ixjy->niax", residual, K)
+    return jnp.einsum("nijay,niax->ixjy", residual, P)
+
+
+def _residual(p: Array, k: Array, m: Array) -> Array:
+    return jnp.einsum("niax,ixjy->nijay", p, k) - m[:, None]
+
+
+_FORMULAS = {"E": _linear, "Q": _quadratic, "G": _bilinear}

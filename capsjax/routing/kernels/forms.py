@@ -1,0 +1,156 @@
+"""Which arithmetic a shape gets on which platform: one table.
+
+| platform | poses                                              | form                           |
+| -------- | -------------------------------------------------- | ------------------------------ |
+| cpu      | matrices, A·X·Y ≤ 256                              | loops: unrolled, in blocks     |
+| tpu      | A·X·Y ≤ 512 in float32                             | kernel: Pallas through Mosaic  |
+| cuda     | A·X·Y ≤ 512 in float32, J ≤ 512                    | kernel: Pallas through Triton  |
+| any      | everything else                                    | products: einsum, in blocks    |
+
+bfloat16 operands have become float32 before they come here. Kernels run on one device: under
+`jax.pmap` and `jax.shard_map` each device runs its own, but a program that XLA divides over
+devices by itself (jit of sharded arrays) gets products, which XLA can divide. `jax.export` for
+cuda gets products too, for Triton kernels have no portable form.
+
+`CAPSJAX_KERNELS=off` in the environment turns kernels off, `without_kernels()` for a while.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from capsjax.routing.kernels import cpu, einsum
+from capsjax.routing.kernels.adapter import Target
+from capsjax.routing.kernels.terms import Sizes
+
+LARGEST_LOOP = 256  # multiplications in a pose product that XLA takes well on a CPU
+LARGEST_KERNEL = 512  # and that a kernel writes out
+_LONGEST_VECTOR = 64
+_MOST_PARENTS_OF_VECTORS = 128
+_MOST_PARENTS = 512  # in one tile of a Triton kernel
+_MOST_ELEMENTS = 2**31 - 1  # that a Triton kernel can count
+
+
+class Form(NamedTuple):
+    """One way to do the arithmetic.
+
+    Attributes:
+      name: of the form.
+      differentiate: a derivative of E, Q or G.
+      is_kernel: whether it runs on one device only.
+      attend: a whole iteration of routing by agreement; None for two derivatives of E.
+      attend_backward: the gradients of that.
+    """
+
+    name: str
+    differentiate: Callable[..., Array]
+    is_kernel: bool = False
+    attend: Callable[..., Array] | None = None
+    attend_backward: Callable[..., dict[str, Array]] | None = None
+
+
+LOOPS = Form("loops", cpu.differentiate)
+PRODUCTS = Form("products", einsum.differentiate)
+VECTORS = Form("kernel", einsum.differentiate, True)  # whole iterations alone are kernels
+
+
+def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
+    """The form that votes of these sizes get in a program for `target`."""
+    platform = _interpreted or target.platform
+    if platform == "cpu":
+        small = sizes.rows > 1 and sizes.products <= LARGEST_LOOP
+        return LOOPS if small else PRODUCTS
+    if why_no_kernel(target, sizes, dtype) is not None:
+        return PRODUCTS
+    return _kernels(platform, sizes)
+
+
+def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
+    """The reason why votes of these sizes get no kernel, or None if they do."""
+    platform = _interpreted or target.platform
+    if platform not in ("tpu", "cuda"):
+        return f"there is no kernel for {platform}"
+    if not _enabled:
+        return "kernels are turned off"
+    if target.divided:
+        return "XLA divides the program over devices"
+    if target.exported and platform == "cuda":
+        return "the program is exported"
+    if dtype != jnp.float32:
+        return f"{jnp.dtype(dtype).name} is computed by XLA"
+    if not all((sizes.positions, *sizes[1:])):
+        return "there is nothing to compute"
+    if platform == "tpu" and sizes.rows == 1:
+        fits = sizes.columns <= _LONGEST_VECTOR and sizes.parents <= _MOST_PARENTS_OF_VECTORS
+        return None if fits else "its kernels would not fit on the chip"
+    if sizes.products > LARGEST_KERNEL:
+        return f"A·X·Y = {sizes.products} is more than {LARGEST_KERNEL}"
+    if platform == "cuda" and sizes.parents > _MOST_PARENTS:
+        return f"J = {sizes.parents} is more than {_MOST_PARENTS}"
+    largest = sizes.positions * sizes.children * max(sizes.parents, sizes.rows * sizes.columns)
+    if platform == "cuda" and largest > _MOST_ELEMENTS:
+        return "an array has more than 2³¹ elements"
+    return None
+
+
+def _kernels(platform: str, sizes: Sizes) -> Form:
+    # Pallas is imported where a program needs it: elsewhere it would double the time of an import.
+    if platform == "tpu" and sizes.rows == 1:
+        from capsjax.routing.kernels import tpu_vectors
+
+        return VECTORS._replace(
+            attend=tpu_vectors.attend, attend_backward=tpu_vectors.attend_backward
+        )
+    if platform == "tpu":
+        from capsjax.routing.kernels import tpu as module
+    else:
+        from capsjax.routing.kernels import gpu as module  # type: ignore[no-redef]
+    return Form("kernel", module.differentiate, True, module.attend, module.attend_backward)
+
+
+_enabled = os.environ.get("CAPSJAX_KERNELS", "on").lower() not in ("off", "0", "false", "no")
+_interpreted: str | None = None
+_mode: Any = False
+
+
+@contextlib.contextmanager
+def without_kernels() -> Iterator[None]:
+    """Programs lowered in here have no kernels. (What is compiled already stays as it is.)"""
+    global _enabled
+    before, _enabled = _enabled, False
+    try:
+        yield
+    finally:
+        _enabled = before
+
+
+@contextlib.contextmanager
+def interpreted(platform: str, mode: Any = True) -> Iterator[None]:
+    """Programs lowered in here have the kernels of `platform` on any machine, interpreted.
+
+    That is slow, and for finding errors only.
+
+    Args:
+      platform: "tpu" or "cuda".
+      mode: what `pallas_call` takes as `interpret`, such as `pltpu.InterpretParams(…)`.
+
+    Raises:
+      ValueError: an unknown platform.
+    """
+    global _interpreted, _mode
+    if platform not in ("tpu", "cuda"):
+        raise ValueError(f'platform must be "tpu" or "cuda", got {platform!r}')
+    before, (_interpreted, _mode) = (_interpreted, _mode), (platform, mode)
+    try:
+        yield
+    finally:
+        _interpreted, _mode = before
+
+
+def interpret_mode() -> Any:
+    """What `pallas_call` is given as `interpret`."""
+    return _mode if _interpreted else False
