@@ -36,10 +36,10 @@ test: $(VENV)/installed ## Lint, types and the default test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(WORKERS) -m 'not slow'
+	$(BIN)/python -m pytest $(WORKERS) -m 'not slow and not accelerators'
 
 test-all: $(VENV)/installed ## The slow tests too
-	$(BIN)/python -m pytest $(WORKERS)
+	$(BIN)/python -m pytest $(WORKERS) -m 'not accelerators'
 
 reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
 	$(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
