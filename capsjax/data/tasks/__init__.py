@@ -10,7 +10,7 @@ from capsjax.data.sources import load
 from capsjax.data.tasks.affnist import AffNIST, Translated
 from capsjax.data.tasks.classification import Classification
 from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
-from capsjax.data.tasks.parts import as_it_is
+from capsjax.data.tasks.parts import Reader, as_it_is
 from capsjax.data.tasks.rendering import Rendered, render, spread
 from capsjax.data.tasks.task import (
     EACH,
@@ -70,6 +70,7 @@ def create(
     *,
     data_dir: str | os.PathLike[str] | None = None,
     device_budget_mb: float | None = None,
+    read: Reader | None = None,
     **overrides: Any,
 ) -> Task:
     """What to train and test on.
@@ -77,6 +78,8 @@ def create(
     Args:
       name: one of `generated()`, or any name that `capsjax.data.load` takes.
       data_dir, device_budget_mb: as for `capsjax.data.load`.
+      read: a function from the names of a source and of a split to the data set, in place of
+        `capsjax.data.load`.
       **overrides: options of the task, see `options(name)`; their classes in this package say
         what they mean.
 
@@ -89,7 +92,7 @@ def create(
     for key in overrides:
         if key not in known:
             raise ValueError(f"{name} has no option {key!r}: {nearest(key, known)}")
-    read = partial(load, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    read = read or partial(load, data_dir=data_dir, device_budget_mb=device_budget_mb)
     return replace(family, **overrides).build(name, read)
 
 
