@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
-
 from _benchmark.setup import training as put_together
+
 from capsjax.data import load, tasks
 from capsjax.data.dataset import Dataset
 from capsjax.data.stored import DEVICE_BUDGET_MB, Stored
@@ -83,6 +83,17 @@ def programs(
         test = task.evaluation_set(next(iter(task.tests)))
         found["evaluation"] = partial(score, test, EVALUATED * len(devices))
     return {name: partial(_with_precision, precision, lower) for name, lower in found.items()}
+
+
+def batch_sizes(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, int]:
+    """The images that all devices do together, by the name of the program."""
+    own = config.training.batch_size
+    return {"training": own, "validation": own, "evaluation": EVALUATED * len(devices)}
+
+
+def num_examples(config: ml_collections.ConfigDict) -> int:
+    """The images that there are to train on."""
+    return len(tasks.create(**config.data, read=blank).train.labels)
 
 
 def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:

@@ -1,0 +1,142 @@
+"""Compiles a run's programs for TPUs or GPUs, on any machine, and says what came out.
+
+  python experiments/compile.py --fetch     # once: the compilers, 1.3 GB
+  python experiments/compile.py --config=configs/sabour2017_mnist.py --target=v5e:2x4
+  python experiments/compile.py --config=configs/tsai2020_cifar.py --target=v5e:16x16 \\
+      --config.training.batch_size=4096 --evaluate --output=compiled.json
+
+XLA's own compilers make the real programs (training exactly as experiments/train.py drives it,
+validation, evaluation); no device is needed. Targets are slices of TPUs (v5e:2x2 … v5e:16x16,
+v5p:4x4x4, v6e:2x4, TPU7x:2x2x1), GPUs (a100, h100, h200; h100:8 for eight of them), and cpu.
+Memory, operations, collectives and the time to compile are facts. Cycles are the compiler's
+estimate, and what is made of them (milliseconds, images per second) are estimates too.
+"""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import _cli
+from _compile import compilers
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+if TYPE_CHECKING:
+    from _compile.crosscompile import Compiled
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "A file of configs/; --config.SECTION.KEY=VALUE changes one of its values."
+)
+TARGET = flags.DEFINE_string("target", None, "What to compile for, such as v5e:2x4 or h100.")
+EVALUATE = flags.DEFINE_bool(
+    "evaluate", False, "Also the program of experiments/evaluate.py, 128 images on each device."
+)
+LARGEST_BATCH = flags.DEFINE_bool(
+    "largest_batch",
+    False,
+    "Also find the largest batch whose training fits, to a sixteenth, by compiling again and again.",
+)
+flags.DEFINE_alias("largest-batch", "largest_batch")
+OUTPUT = flags.DEFINE_string("output", None, "Write everything to this JSON file.")
+FETCH = flags.DEFINE_bool("fetch", False, "Fetch the compilers that are missing, and nothing else.")
+
+
+def main(argv: list[str]) -> None:
+    if argv[1:]:
+        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
+    logging.set_verbosity(logging.ERROR)
+    try:
+        if FETCH.value:
+            compilers.fetch()
+            print(f"The compilers are in {compilers.folder()}.")
+        elif CONFIG.value is None or TARGET.value is None:
+            raise ValueError("--config and --target must be given (or --fetch alone)")
+        else:
+            compile_run(CONFIG.value, TARGET.value)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+def compile_run(config: Any, name: str) -> None:
+    """Compiles, prints, writes."""
+    from _benchmark.measure import provenance
+    from _compile import report, targets
+    from _compile.crosscompile import compile_lowered
+    from _compile.programs import batch_sizes, programs
+
+    from capsjax.training.display import console
+
+    terminal = console()
+    target = targets.find(name)
+    devices = targets.devices(target)
+    about = provenance()
+    result: dict[str, Any] = {
+        "target": name,
+        "devices": len(devices),
+        "hosts": len({device.process_index for device in devices}),
+        "model": config.model.name,
+        "data": config.data.name,
+        "batch_size": config.training.batch_size,
+        "commit": about["commit"],
+        "jax": about["jax"],
+        "compiler": compilers.version(target.platform),
+        "programs": {},
+    }
+    terminal.print(
+        f"{config.model.name} on {config.data.name}, batch {config.training.batch_size}, for "
+        f"{len(devices)} × {devices[0].device_kind} ({result['hosts']} hosts)"
+    )
+    found = programs(config, devices, evaluate=EVALUATE.value)
+    images = batch_sizes(config, devices)
+    for program, lower in found.items():
+        terminal.print(f"{program}: compiling …")
+        compiled = compile_lowered(target, lower)
+        record = report.to_json(compiled, images=images[program])
+        result["programs"][program] = record
+        report.show(terminal, program, record)
+        _write(result)
+    if LARGEST_BATCH.value:
+        result["largest_batch"] = largest_batch(config, devices, partial(compile_lowered, target))
+        terminal.print(f"The largest batch that fits: {result['largest_batch']:,}")
+        _write(result)
+
+
+def largest_batch(config: Any, devices: Any, compile_lowered: Any) -> int:
+    """The largest batch whose training fits, to a sixteenth; no more than there are images."""
+    from _compile.crosscompile import DoesNotFit
+    from _compile.programs import num_examples, programs
+
+    def fits(per_device: int) -> bool:
+        trial = config.copy_and_resolve_references()
+        trial.training.batch_size = per_device * len(devices)
+        try:
+            compiled: Compiled = compile_lowered(programs(trial, devices)["training"])
+        except DoesNotFit:
+            print(f"  batch {trial.training.batch_size:,}: does not fit")
+            return False
+        print(f"  batch {trial.training.batch_size:,}: {compiled.memory.total / 1e9:.2f} GB")
+        return True
+
+    limit = num_examples(config) // len(devices)
+    low, high = 0, max(1, config.training.batch_size // len(devices))
+    while high <= limit and fits(high):
+        low, high = high, 2 * high
+    high = min(high, limit + 1)
+    while high - low > max(1, low // 16):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    if not low:
+        raise ValueError("not even one image on each device fits")
+    return low * len(devices)
+
+
+def _write(result: dict[str, Any]) -> None:
+    if OUTPUT.value:
+        Path(OUTPUT.value).write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    compilers.enable()
+    app.run(main, flags_parser=_cli.parse_flags)
