@@ -13,7 +13,9 @@ estimate, and what is made of them (milliseconds, images per second) are estimat
 """
 
 import json
+import resource
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,8 @@ from ml_collections import config_flags
 if TYPE_CHECKING:
     from _compile.crosscompile import Compiled
 
+CPU_SECONDS_OF_EACH = 300
+
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "A file of configs/; --config.SECTION.KEY=VALUE changes one of its values."
 )
@@ -36,10 +40,37 @@ EVALUATE = flags.DEFINE_bool(
 LARGEST_BATCH = flags.DEFINE_bool(
     "largest_batch",
     False,
-    "Also find the largest batch whose training fits, to a sixteenth, by compiling again and again.",
+    "Also find the largest batch whose training fits, to a sixteenth, compiling again and again.",
 )
 flags.DEFINE_alias("largest-batch", "largest_batch")
 OUTPUT = flags.DEFINE_string("output", None, "Write everything to this JSON file.")
+PROGRAM = flags.DEFINE_enum(
+    "program", None, ["training", "validation", "evaluation"], "Only this one of a run's programs."
+)
+CHIPS = flags.DEFINE_integer("chips", None, "Only so many of the target's devices, the first ones.")
+ROUTING = flags.DEFINE_enum(
+    "routing",
+    None,
+    ["uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large"],
+    "Not a run but a procedure at its size in experiments/benchmark.py routing, on one device.",
+)
+GRADIENT = flags.DEFINE_bool("gradient", False, "With --routing: forward and backward.")
+LIST = flags.DEFINE_bool(
+    "list", False, "Compile the whole list, and write docs/accelerators.md and docs/scaling.md."
+)
+GROUPS = flags.DEFINE_list(
+    "groups", ["routing", "networks", "scaling"], "With --list: which parts of it."
+)
+RESULTS = flags.DEFINE_string(
+    "results",
+    "runs/compiled",
+    "With --list: where records are kept until sources change, so that it can be interrupted.",
+)
+CPU_SECONDS = flags.DEFINE_integer(
+    "cpu_seconds",
+    None,
+    "End when compiling takes more CPU time; with --list, of each program, 300 by default.",
+)
 FETCH = flags.DEFINE_bool("fetch", False, "Fetch the compilers that are missing, and nothing else.")
 
 
@@ -51,49 +82,61 @@ def main(argv: list[str]) -> None:
         if FETCH.value:
             compilers.fetch()
             print(f"The compilers are in {compilers.folder()}.")
-        elif CONFIG.value is None or TARGET.value is None:
-            raise ValueError("--config and --target must be given (or --fetch alone)")
+        elif LIST.value:
+            run_list()
+        elif TARGET.value is None or (CONFIG.value is None) == (ROUTING.value is None):
+            raise ValueError(
+                "--target and either --config or --routing must be given (or --list, or --fetch)"
+            )
         else:
-            compile_run(CONFIG.value, TARGET.value)
+            if CPU_SECONDS.value:
+                resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS.value, CPU_SECONDS.value))
+            run(CONFIG.value, TARGET.value)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 
 
-def compile_run(config: Any, name: str) -> None:
+def run(config: Any, name: str) -> None:
     """Compiles, prints, writes."""
     from _benchmark.measure import provenance
     from _compile import report, targets
-    from _compile.crosscompile import compile_lowered
-    from _compile.programs import batch_sizes, programs
+    from _compile.crosscompile import compile_for, compile_lowered
 
-    from capsjax.training.display import console
-
-    terminal = console()
+    terminal = _cli.table_console()
     target = targets.find(name)
-    devices = targets.devices(target)
+    devices = targets.devices(target)[: CHIPS.value]
     about = provenance()
     result: dict[str, Any] = {
-        "target": name,
         "devices": len(devices),
         "hosts": len({device.process_index for device in devices}),
-        "model": config.model.name,
-        "data": config.data.name,
-        "batch_size": config.training.batch_size,
         "commit": about["commit"],
         "jax": about["jax"],
         "compiler": compilers.version(target.platform),
         "programs": {},
     }
-    terminal.print(
-        f"{config.model.name} on {config.data.name}, batch {config.training.batch_size}, for "
-        f"{len(devices)} × {devices[0].device_kind} ({result['hosts']} hosts)"
-    )
-    found = programs(config, devices, evaluate=EVALUATE.value)
-    images = batch_sizes(config, devices)
-    for program, lower in found.items():
+    found: dict[str, tuple[Callable[[], Compiled], int]] = {}
+    if config is None:
+        from _compile.routing import procedure
+
+        function, shapes, images = procedure(ROUTING.value, gradient=GRADIENT.value)
+        program = "forward+backward" if GRADIENT.value else "forward"
+        found[program] = partial(compile_for, target, function, *shapes), images
+        terminal.print(f"{ROUTING.value} routing for {devices[0].device_kind}")
+    else:
+        from _compile.programs import batch_sizes, programs
+
+        evaluate = EVALUATE.value or PROGRAM.value == "evaluation"
+        lowering = programs(config, devices, evaluate=evaluate)
+        images_of = batch_sizes(config, devices)
+        for program in [PROGRAM.value] if PROGRAM.value else lowering:
+            found[program] = partial(compile_lowered, target, lowering[program]), images_of[program]
+        terminal.print(
+            f"{config.model.name} on {config.data.name}, batch {config.training.batch_size}, for "
+            f"{len(devices)} × {devices[0].device_kind} ({result['hosts']} hosts)"
+        )
+    for program, (compile_program, images) in found.items():
         terminal.print(f"{program}: compiling …")
-        compiled = compile_lowered(target, lower)
-        record = report.to_json(compiled, images=images[program])
+        record = report.to_json(compile_program(), images=images)
         result["programs"][program] = record
         report.show(terminal, program, record)
         _write(result)
@@ -101,6 +144,23 @@ def compile_run(config: Any, name: str) -> None:
         result["largest_batch"] = largest_batch(config, devices, partial(compile_lowered, target))
         terminal.print(f"The largest batch that fits: {result['largest_batch']:,}")
         _write(result)
+
+
+def run_list() -> None:
+    """Compiles the list, or what is left of it, and writes what it is shown in."""
+    from _compile import catalogue, pages
+
+    for platform in ("tpu", "gpu"):
+        compilers.check(platform)
+    chosen = [entry for entry in catalogue.entries() if entry.group in GROUPS.value]
+    records = []
+    done = catalogue.compile_all(
+        chosen, Path(RESULTS.value), cpu_seconds=CPU_SECONDS.value or CPU_SECONDS_OF_EACH
+    )
+    for number, (entry, record) in enumerate(done, start=1):
+        records.append(record)
+        print(f"{number}/{len(chosen)} {entry.key}: {pages.in_short(record)}", flush=True)
+    pages.write(records)
 
 
 def largest_batch(config: Any, devices: Any, compile_lowered: Any) -> int:

@@ -110,7 +110,6 @@ def enable() -> None:
     dumps = f"--xla_jf_dump_to={_dumps} --xla_jf_dump_llo_text=true"
     os.environ |= {
         "JAX_PLATFORMS": "cpu",
-        "TPU_LIBRARY_PATH": str(folder() / "tpu/libtpu/libtpu.so"),
         # Several processes may compile at once: without it libtpu takes a lock as for a device.
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
         # Without these it asks a metadata server on which machine it is.
@@ -123,6 +122,9 @@ def enable() -> None:
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
     }
+    library = folder() / "tpu/libtpu/libtpu.so"
+    if library.exists():
+        os.environ["TPU_LIBRARY_PATH"] = str(library)
     # A namespace in which JAX looks for plugins.
     sys.path.append(str(folder() / "gpu"))
 

@@ -192,7 +192,7 @@ def compile_for(
       options: of `jax.jit`, such as `donate_argnums`.
 
     Raises:
-      ValueError: the target is unknown, or its compiler missing.
+      ValueError: the target is unknown, its compiler missing, or it fails.
       DoesNotFit: the program takes more memory than the device has.
     """
     if isinstance(target, str):
@@ -207,6 +207,7 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
 
     Raises:
       DoesNotFit: the program takes more memory than a device has.
+      ValueError: the compiler fails.
     """
     if target.platform == "tpu":
         bundles.read(compilers.dumps())  # what else was compiled before
@@ -217,9 +218,10 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
         try:
             compiled = lowered.compile(compiler_options={"xla_dump_to": name})
         except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            raise DoesNotFit(_too_much(target.chip, *buffers.read(dump))) from error
+            if "RESOURCE_EXHAUSTED" in str(error):
+                raise DoesNotFit(_too_much(target.chip, *buffers.read(dump))) from error
+            said = " ".join(str(error).split())
+            raise ValueError(f"the compiler failed for {target.name}: {said[:1000]}") from error
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         sizes = compiled.memory_analysis()
         text = compiled.as_text()
