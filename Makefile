@@ -10,10 +10,10 @@ WORKERS := -n auto --maxprocesses=4 --dist loadfile
 # (docs/benchmarks.md).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: help demo test test-all reproduce-smoke lint docs clean
+.PHONY: help demo test test-all test-accelerators compile-accelerators reproduce-smoke docs clean
 
 help: ## Lists the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The environment is up to date while it is newer than what defines it.
 $(VENV)/installed: setup.cfg pyproject.toml
@@ -40,6 +40,13 @@ test: $(VENV)/installed ## Lint, types and the default test suite
 
 test-all: $(VENV)/installed ## The slow tests too
 	$(BIN)/python -m pytest $(WORKERS) -m 'not accelerators'
+
+test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)
+	$(BIN)/python experiments/compile.py --fetch
+	$(BIN)/python -m pytest -n 0 -m accelerators tests
+
+compile-accelerators: test-accelerators ## The list behind docs/accelerators.md; goes on where it was stopped
+	$(BIN)/python experiments/compile.py --list
 
 reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
 	$(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py

@@ -122,6 +122,8 @@ def enable() -> None:
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
     }
+    # A program from the cache would say nothing of how it was made.
+    os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
     library = folder() / "tpu/libtpu/libtpu.so"
     if library.exists():
         os.environ["TPU_LIBRARY_PATH"] = str(library)

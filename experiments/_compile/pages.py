@@ -205,9 +205,12 @@ def scaling(records: Sequence[Record]) -> str:
                     for r in records
                     if r["group"] == "scaling"
                     and r["target"].startswith(name)
-                    and r.get("devices") == chips
-                    and _batch(r) == batch * chips
+                    and _option(r, "--chips") == chips
+                    and _option(r, "--config.training.batch_size") == batch * chips
                 )
+                if "estimated" not in record:
+                    rows.append(f"| {name} | {chips} | {batch} | {in_short(record)} |")
+                    continue
                 compute = record["estimated"]["milliseconds"]
                 gradients, waiting = exchange(record, CHIPS_BY_NAME[name], chips)
                 speed = batch / (compute + gradients + waiting)
@@ -218,6 +221,11 @@ def scaling(records: Sequence[Record]) -> str:
                     f"{1e3 * chips * speed:,.0f} | {speed / alone:.1%} |"
                 )
     return "\n".join(rows) + "\n"
+
+
+def _option(record: Record, name: str) -> int:
+    (value,) = (o.partition("=")[2] for o in record["options"] if o.startswith(f"{name}="))
+    return int(value)
 
 
 def exchange(record: Record, chip: Chip, chips: int) -> tuple[float, float]:

@@ -290,7 +290,8 @@ def test_pages_show_what_was_and_what_is():
 def test_scaling_is_compute_and_what_is_exchanged():
     def record(name, target, chips, batch):
         return {
-            **{"group": "scaling", "name": name, "target": target, "devices": chips},
+            **{"group": "scaling", "name": name, "target": target},
+            "options": [f"--config.training.batch_size={batch * chips}", f"--chips={chips}"],
             "memory": {"total": 1e9},
             "collectives": {"all-reduce": {"number": 10, "bytes": 100e6}} if chips > 1 else {},
             "estimated": {"milliseconds": 2.0, "images": batch * chips},
@@ -308,6 +309,8 @@ def test_scaling_is_compute_and_what_is_exchanged():
     # 100 MB over a quarter of 400 GB/s, 7/4 times; ten times four hops of a microsecond.
     assert rows[1][6:8] == ["1.750", "0.040"]
     assert rows[1][9] == f"{2 / (2 + 1.75 + 0.04):.1%} |"
+    records[0] = {k: records[0][k] for k in ("group", "target", "options")} | {"not_finished": 300}
+    assert "| v5e | 1 | 16 | not finished in 300 CPU seconds |" in pages.scaling(records)
     assert pages.in_place("a <!-- compiled -->old<!-- end of compiled --> b", "new") == (
         "a <!-- compiled -->\nnew<!-- end of compiled --> b"
     )
