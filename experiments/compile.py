@@ -97,16 +97,24 @@ def main(argv: list[str]) -> None:
 
 
 def run(config: Any, name: str) -> None:
-    """Compiles, prints, writes."""
+    """Compiles, prints, writes.
+
+    Raises:
+      ValueError: a program does not fit; the others are compiled all the same.
+    """
     from _benchmark.measure import provenance
     from _compile import report, targets
-    from _compile.crosscompile import compile_for, compile_lowered
+    from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered
+    from _compile.largest import largest_batch
+    from _compile.programs import batch_sizes, programs
+    from _compile.routing import procedure
 
     terminal = _cli.table_console()
     target = targets.find(name)
     devices = targets.devices(target)[: CHIPS.value]
     about = provenance()
     result: dict[str, Any] = {
+        "target": name,
         "devices": len(devices),
         "hosts": len({device.process_index for device in devices}),
         "commit": about["commit"],
@@ -114,44 +122,58 @@ def run(config: Any, name: str) -> None:
         "compiler": compilers.version(target.platform),
         "programs": {},
     }
+    # By name: what compiles a program, and the images that all devices do together in it.
     found: dict[str, tuple[Callable[[], Compiled], int]] = {}
     if config is None:
-        from _compile.routing import procedure
-
         function, shapes, images = procedure(ROUTING.value, gradient=GRADIENT.value)
         program = "forward+backward" if GRADIENT.value else "forward"
         found[program] = partial(compile_for, target, function, *shapes), images
         terminal.print(f"{ROUTING.value} routing for {devices[0].device_kind}")
     else:
-        from _compile.programs import batch_sizes, programs
-
+        size = result["batch_size"] = config.training.batch_size
+        result |= {"model": config.model.name, "data": config.data.name}
         evaluate = EVALUATE.value or PROGRAM.value == "evaluation"
-        lowering = programs(config, devices, evaluate=evaluate)
         images_of = batch_sizes(config, devices)
-        for program in [PROGRAM.value] if PROGRAM.value else lowering:
-            found[program] = partial(compile_lowered, target, lowering[program]), images_of[program]
+        for program, lower in programs(config, devices, evaluate=evaluate).items():
+            if PROGRAM.value in (None, program):
+                found[program] = partial(compile_lowered, target, lower), images_of[program]
         terminal.print(
-            f"{config.model.name} on {config.data.name}, batch {config.training.batch_size}, for "
-            f"{len(devices)} × {devices[0].device_kind} ({result['hosts']} hosts)"
+            f"{config.model.name} on {config.data.name}, batch {size}, for {len(devices)} × "
+            f"{devices[0].device_kind} ({result['hosts']} hosts)"
         )
+    if not found:
+        raise ValueError(f"there is no {PROGRAM.value} program: nothing is held out to validate on")
+    too_large = []
     for program, (compile_program, images) in found.items():
         terminal.print(f"{program}: compiling …")
-        record = report.to_json(compile_program(), images=images)
+        try:
+            record = report.to_json(compile_program(), images=images)
+            report.show(terminal, program, record)
+        except DoesNotFit as error:
+            record = {"does_not_fit": str(error)}
+            too_large.append(f"{program}: {error}")
         result["programs"][program] = record
-        report.show(terminal, program, record)
         _write(result)
-    if LARGEST_BATCH.value:
-        result["largest_batch"] = largest_batch(config, devices, partial(compile_lowered, target))
+    if LARGEST_BATCH.value and config is not None:
+        result["largest_batch"] = largest_batch(config, target, devices, terminal)
         terminal.print(f"The largest batch that fits: {result['largest_batch']:,}")
         _write(result)
+    if too_large:
+        raise ValueError("; ".join(too_large))
 
 
 def run_list() -> None:
     """Compiles the list, or what is left of it, and writes what it is shown in."""
     from _compile import catalogue, pages
 
+    from capsjax._nearest import nearest
+
     for platform in ("tpu", "gpu"):
         compilers.check(platform)
+    known = {entry.group for entry in catalogue.entries()}
+    for group in GROUPS.value:
+        if group not in known:
+            raise ValueError(f"--groups: unknown group {group!r}: {nearest(group, known)}")
     chosen = [entry for entry in catalogue.entries() if entry.group in GROUPS.value]
     records = []
     done = catalogue.compile_all(
@@ -161,35 +183,6 @@ def run_list() -> None:
         records.append(record)
         print(f"{number}/{len(chosen)} {entry.key}: {pages.in_short(record)}", flush=True)
     pages.write(records)
-
-
-def largest_batch(config: Any, devices: Any, compile_lowered: Any) -> int:
-    """The largest batch whose training fits, to a sixteenth; no more than there are images."""
-    from _compile.crosscompile import DoesNotFit
-    from _compile.programs import num_examples, programs
-
-    def fits(per_device: int) -> bool:
-        trial = config.copy_and_resolve_references()
-        trial.training.batch_size = per_device * len(devices)
-        try:
-            compiled: Compiled = compile_lowered(programs(trial, devices)["training"])
-        except DoesNotFit:
-            print(f"  batch {trial.training.batch_size:,}: does not fit")
-            return False
-        print(f"  batch {trial.training.batch_size:,}: {compiled.memory.total / 1e9:.2f} GB")
-        return True
-
-    limit = num_examples(config) // len(devices)
-    low, high = 0, max(1, config.training.batch_size // len(devices))
-    while high <= limit and fits(high):
-        low, high = high, 2 * high
-    high = min(high, limit + 1)
-    while high - low > max(1, low // 16):
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    if not low:
-        raise ValueError("not even one image on each device fits")
-    return low * len(devices)
 
 
 def _write(result: dict[str, Any]) -> None:

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
-import jax  # noqa: F401
+import ml_collections
 import pytest
-from _compile import bundles, catalogue, compilers, hlo, pages, targets
+from _compile import bundles, catalogue, compilers, crosscompile, hlo, largest, pages, targets
 from _compile.catalogue import Entry
+from rich.console import Console
 
 # A loop of 3 trips around one of 5, as libtpu writes the final instructions of a kernel.
 BUNDLES = """
@@ -172,21 +174,21 @@ def test_targets():
             targets.find(wrong)
 
 
-def test_a_run_is_compiled_for_this_machine(script, tmp_path):
+def test_a_program_is_compiled_for_this_machine(script, tmp_path):
     output = tmp_path / "compiled.json"
-    small = ("--config.model.width=0.03125", "--config.model.kernel_size=3")
-    arguments = ("--config=configs/digits.py", "--target=cpu", "--evaluate", *small)
+    small = "--config.model.width=0.03125"
+    arguments = ("--config=configs/digits.py", "--target=cpu", "--program=validation", small)
     done = script("compile.py", *arguments, f"--output={output}")
     assert done.returncode == 0, done.stderr
-    assert "training: compiling" in done.stdout
+    assert "validation: compiling" in done.stdout
     written = json.loads(output.read_text())
     assert written["devices"] == written["hosts"] == 1
-    assert written["programs"].keys() == {"training", "validation", "evaluation"}
-    for program in written["programs"].values():
-        assert program["memory"]["total"] > program["memory"]["temporary"] > 0
-        assert program["operations"] > 10
-        assert program["estimated"]["cycles"] is None
-        assert len(program["largest_operations"]) == 5
+    ((name, program),) = written["programs"].items()
+    assert name == "validation"
+    assert program["memory"]["total"] > program["memory"]["temporary"] > 0
+    assert program["operations"] > 10
+    assert program["estimated"]["cycles"] is None
+    assert len(program["largest_operations"]) == 5
 
 
 def test_what_is_wrong_with_the_command_is_said(script):
@@ -314,3 +316,18 @@ def test_scaling_is_compute_and_what_is_exchanged():
     assert pages.in_place("a <!-- compiled -->old<!-- end of compiled --> b", "new") == (
         "a <!-- compiled -->\nnew<!-- end of compiled --> b"
     )
+
+
+@pytest.mark.parametrize(("most", "found"), [(1, 4), (7, 28), (100, 400), (5000, 12_000)])
+def test_the_largest_batch_is_found_by_bisection(monkeypatch, most, found):
+    def compile_lowered(target, batch_size):
+        if batch_size > 4 * most:
+            raise crosscompile.DoesNotFit
+        return SimpleNamespace(memory=SimpleNamespace(total=batch_size))
+
+    monkeypatch.setattr(largest, "programs", lambda c, d: {"training": c.training.batch_size})
+    monkeypatch.setattr(largest, "num_examples", lambda config: 12_000)
+    monkeypatch.setattr(largest, "compile_lowered", compile_lowered)
+    config = ml_collections.ConfigDict({"training": {"batch_size": 128}})
+    target, devices = targets.find("v5e:2x2"), [None] * 4
+    assert largest.largest_batch(config, target, devices, Console(quiet=True)) == found
