@@ -1,5 +1,6 @@
 """Functions compiled for a target, and what came out."""
 
+import os
 import re
 import tempfile
 import time
@@ -150,7 +151,17 @@ class Compiled:
     @cached_property
     def tpu_kernels(self) -> dict[str, bundles.Kernel]:
         """Bundles and cycles of every custom kernel, by the name of its operation; once each."""
-        return {name: bundles.count(text) for name, text in self._bundles.items()}
+        if self.target.platform != "tpu":
+            return {}
+        found = {
+            o.instruction.name: self.module.kernel(o.instruction) for o in self.module.operations
+        }
+        # Of several that are the same the compiler writes out one.
+        texts = {found[name]: text for name, text in self._bundles.items() if found.get(name)}
+        missing = [name for name, what in found.items() if what and what not in texts]
+        if missing:
+            raise RuntimeError(f"the compiler wrote no instructions of {', '.join(missing)}")
+        return {name: bundles.count(texts[what]) for name, what in found.items() if what}
 
     @cached_property
     def gpu_kernels(self) -> tuple[ptx.Kernel, ...]:
@@ -213,7 +224,7 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
         bundles.read(compilers.dumps())  # what else was compiled before
     with tempfile.TemporaryDirectory(prefix="capsjax-compile-") as name:
         dump = Path(name)
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), _cpu_seconds()
         lowered = lower()
         try:
             compiled = lowered.compile(compiler_options={"xla_dump_to": name})
@@ -222,13 +233,11 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
                 raise DoesNotFit(_too_much(target.chip, *buffers.read(dump))) from error
             said = " ".join(str(error).split())
             raise ValueError(f"the compiler failed for {target.name}: {said[:1000]}") from error
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
         sizes = compiled.memory_analysis()
-        text = compiled.as_text()
-        kernels = _kernels(text) if target.platform == "tpu" else {}
         result = Compiled(
             target,
-            text,
+            compiled.as_text(),
             Memory(
                 sizes.argument_size_in_bytes,
                 sizes.output_size_in_bytes - sizes.alias_size_in_bytes,
@@ -238,18 +247,16 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
             buffers.read(dump).buffers,
             cpu,
             wall,
-            kernels,
+            bundles.read(compilers.dumps()) if target.platform == "tpu" else {},
             ptx.read(dump) if target.platform == "gpu" else (),
         )
     result.check_fits()
     return result
 
 
-def _kernels(text: str) -> dict[str, str]:
-    """The instructions of the kernels that are no operations of XLA's own."""
-    custom = re.findall(r'^\s+(?:ROOT )?%([\w.\-]+) = .*"tpu_custom_call"', text, re.M)
-    found = bundles.read(compilers.dumps())
-    return {name: found[name] for name in custom if name in found}
+def _cpu_seconds() -> float:
+    """Of this process and of what it started and saw end, such as ptxas."""
+    return sum(os.times()[:4])
 
 
 def _collective_bytes(instruction: hlo.Instruction) -> int:

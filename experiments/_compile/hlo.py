@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -173,6 +173,22 @@ class Module:
     @cached_property
     def _computation_of(self) -> Mapping[str, Mapping[str, Instruction]]:
         return {name: inside for inside in self.computations.values() for name in inside}
+
+    def kernel(self, instruction: Instruction) -> str | None:
+        """What makes the custom kernel (Pallas on TPUs) that it runs; None if it runs none.
+
+        Two with the same text are the same: program, operands and results, and where these lie.
+        """
+        called = [i for name in instruction.called("calls") for i in self._inside(name)]
+        for i in (instruction, *called):
+            if i.opcode == "custom-call" and '"tpu_custom_call"' in i.line:
+                around = self._computation_of[instruction.name]
+                shapes = [around[name].shape for name in instruction.operands if name in around]
+                return f"{shapes} {instruction.shape} {i.line.partition('custom_call_config')[2]}"
+        return None
+
+    def _inside(self, name: str) -> Iterable[Instruction]:
+        return self.computations[name].values() if name in self.computations else ()
 
     def source(self, instruction: Instruction) -> str:
         """Where it comes from: `FILE:LINE` in this project, else what JAX calls it."""

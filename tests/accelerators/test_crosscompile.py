@@ -19,21 +19,24 @@ def summed_tanh(x, out):
     out[...] = lax.fori_loop(0, 32, add, jnp.zeros(out.shape, out.dtype))
 
 
-def test_cycles_of_a_tpu_kernel_are_its_bundles_times_its_trips(compiled_for):
-    def kernel(rows):
-        return pl.pallas_call(
-            summed_tanh,
-            out_shape=jax.ShapeDtypeStruct((8 * rows // 256, 128), jnp.float32),
-            grid=(rows // 256,),
-            in_specs=[pl.BlockSpec((256, 128), lambda i: (i, 0))],
-            out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
-            name="summed_tanh",
-        )
+def kernel(x):
+    """Sums each 32 rows of 8; one block of 256 rows at a time."""
+    rows = x.shape[0]
+    return pl.pallas_call(
+        summed_tanh,
+        out_shape=jax.ShapeDtypeStruct((rows // 32, 128), jnp.float32),
+        grid=(rows // 256,),
+        in_specs=[pl.BlockSpec((256, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+        name="summed_tanh",
+    )(x)
 
+
+def test_cycles_of_a_tpu_kernel_are_its_bundles_times_its_trips(compiled_for):
     cycles = {}
-    for rows in (2048, 4096, 4096):  # what was compiled before is counted again
+    for rows in (2048, 4096, 4096):  # also of what was compiled before
         shape = jax.ShapeDtypeStruct((rows, 128), jnp.float32)
-        compiled = compiled_for("v5e:2x2", kernel(rows), shape)
+        compiled = compiled_for("v5e:2x2", kernel, shape)
         ((name, found),) = compiled.tpu_kernels.items()
         assert name.startswith("summed_tanh")
         assert found.unknown_loops == 0
@@ -44,8 +47,23 @@ def test_cycles_of_a_tpu_kernel_are_its_bundles_times_its_trips(compiled_for):
     assert cycles[4096] / cycles[2048] == pytest.approx(2, rel=0.2)
 
 
+def test_every_call_of_a_tpu_kernel_is_counted(compiled_for):
+    """Also of one that the compiler writes out once for all, and of one that it fuses."""
+    shape = jax.ShapeDtypeStruct((2048, 128), jnp.float32)
+    (one,) = compiled_for("v5e:2x2", kernel, shape).tpu_kernels.values()
+    three = compiled_for("v5e:2x2", lambda *x: [kernel(y) for y in x], shape, shape, shape)
+    assert [k.cycles for k in three.tpu_kernels.values()] == [one.cycles] * 3
+
+    def scanned(x):
+        return lax.scan(lambda y, _: (jnp.tanh(y), kernel(y)), x, None, length=50)
+
+    (found,) = compiled_for("v5e:2x2", scanned, shape).tpu_kernels.values()
+    assert found.cycles == pytest.approx(one.cycles, rel=0.1)
+    assert compiled_for("v5e:2x2", scanned, shape).cycles > 50 * found.cycles
+
+
 def test_registers_of_a_gpu_kernel(compiled_for):
-    def kernel(x):
+    def tanh(x):
         return pl.pallas_call(
             lambda x, out: out.__setitem__(..., jnp.tanh(x[...])),
             out_shape=SQUARE,
@@ -56,7 +74,7 @@ def test_registers_of_a_gpu_kernel(compiled_for):
             compiler_params=triton.CompilerParams(),
         )(x)
 
-    (found,) = compiled_for("h100", kernel, SQUARE).gpu_kernels
+    (found,) = compiled_for("h100", tanh, SQUARE).gpu_kernels
     assert found.name == "tanh"
     assert 8 <= found.registers <= 255
     assert found.spilled == 0

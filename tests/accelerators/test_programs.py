@@ -15,8 +15,8 @@ def program_of():
     """A function from a target, a recipe, a program and a batch size to what came out."""
     compiled = {}
 
-    def compile_program(name, recipe, program, batch_size):
-        key = (name, recipe, program, batch_size)
+    def compile_program(name, recipe, program, batch_size, width=None):
+        key = (name, recipe, program, batch_size, width)
         if key not in compiled:
             from _compile import targets
             from _compile.crosscompile import compile_lowered
@@ -25,6 +25,7 @@ def program_of():
             file, *which = recipe.split(":")
             config = runpy.run_path(str(CONFIGS / f"{file}.py"))["get_config"](*which)
             config.training.batch_size = batch_size
+            config.model.width = width or config.model.width
             target = targets.find(name)
             lower = programs(config, targets.devices(target))[program]
             compiled[key] = compile_lowered(target, lower)
@@ -68,13 +69,21 @@ def test_a_step_costs_cycles_and_the_order_of_an_epoch_is_drawn_once(compiled_fo
 
 
 def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, program_of):
-    compiled = program_of("v5e:2x2", "choi2019:mnist", "training", 100)
+    from flax import nnx
+
+    from capsjax import models
+    from capsjax.training.state import num_parameters
+
+    width = 0.125
+    network = models.create("choi2019_mnist", (28, 28, 1), 10, rngs=nnx.Rngs(0), width=width)
+    parameters = 4 * num_parameters(nnx.state(network, nnx.Param))
+    compiled = program_of("v5e:2x2", "choi2019:mnist", "training", 20, width)
     ((kind, (number, size)),) = compiled.collectives.items()
     assert kind == "all-reduce"
-    # Of both its layers forward and backward, and then all gradients at once.
+    # Of both its layers forward and backward, and then all gradients and metrics at once.
     assert number == 5
-    parameters = 21_250_112
-    assert parameters < size < 1.001 * parameters
+    statistics = 4 * 2 * 2 * 2 * max(1, int(64 * width))
+    assert size == parameters + 4 * METRICS + statistics
 
 
 def test_validation_gathers_scores_alone(compiled_for, program_of):
