@@ -18,7 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 FETCH = "python experiments/compile.py --fetch"
-# Of JAX's own extras: what they ask for is what this version of JAX was made for.
+# JAX's own extras ask for the compilers that this version of JAX was made for.
 EXTRAS = {"tpu": ("tpu", "libtpu"), "gpu": ("cuda12-local", "jax-cuda12-plugin")}
 # The GPU's assembler, of any version: https://docs.nvidia.com/cuda/parallel-thread-execution.
 ASSEMBLER = "nvidia-cuda-nvcc-cu12"

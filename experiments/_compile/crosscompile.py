@@ -118,24 +118,24 @@ class Compiled:
 
     @property
     def cycles(self) -> int | None:
-        """Of a step, estimated: the sum over its operations. None where nothing is estimated."""
+        """Cycles of a step, estimated, summed over its operations; None for GPUs and CPUs."""
         return self._cycles(in_step=True)
 
     @property
     def cycles_per_dispatch(self) -> int | None:
-        """Of what runs once and not in every step, such as drawing the order of an epoch."""
+        """Cycles of what runs once in a dispatch, such as drawing the order of an epoch."""
         return self._cycles(in_step=False)
 
     @property
     def milliseconds(self) -> float | None:
-        """Of a step, estimated from `cycles` and the chip's clock; without waiting for others."""
+        """Time of a step, estimated: `cycles` over the chip's clock, without waiting for others."""
         if self.cycles is None or not self.target.chip.gigahertz:
             return None
         return self.cycles / self.target.chip.gigahertz / 1e6
 
     @cached_property
     def costs(self) -> tuple[Cost, ...]:
-        """Of the operations in a step, the most cycles first; by bytes where none are estimated."""
+        """All operations of a step, the most cycles first; by bytes where none are estimated."""
         found = [
             Cost(
                 operation.instruction.name,
@@ -156,7 +156,7 @@ class Compiled:
         found = {
             o.instruction.name: self.module.kernel(o.instruction) for o in self.module.operations
         }
-        # Of several that are the same the compiler writes out one.
+        # The compiler writes out one of several that are the same.
         texts = {found[name]: text for name, text in self._bundles.items() if found.get(name)}
         missing = [name for name, what in found.items() if what and what not in texts]
         if missing:
@@ -255,12 +255,12 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of what it started and saw end, such as ptxas."""
+    """CPU time so far of this process and of those it started that have ended, such as ptxas."""
     return sum(os.times()[:4])
 
 
 def _collective_bytes(instruction: hlo.Instruction) -> int:
-    """Of the result. What begins an asynchronous one also gives its operands, before the result."""
+    """Size of the result; what begins an asynchronous collective gives its operands before it."""
     arrays = re.findall(r"\w+\[[\d,]*\]", instruction.shape)
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
         arrays = arrays[len(instruction.operands) : 2 * len(instruction.operands)]

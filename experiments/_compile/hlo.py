@@ -215,7 +215,7 @@ class Module:
 
     @cached_property
     def _table(self) -> str:
-        """Of files alone: that of functions has the same form."""
+        """The lines about files alone: those about functions have the same form."""
         found = re.search(r"^FileNames\n(.*?)\n\n", self.text, re.M | re.S)
         return found[1] if found else ""
 
@@ -233,7 +233,7 @@ class Module:
 
 
 def array_bytes(shape: str) -> int:
-    """Of all arrays in the text of a shape, wherever they lie."""
+    """Size of all arrays in the text of a shape, wherever they lie."""
     return sum(_bytes(array) for array in _ARRAY.finditer(shape))
 
 
@@ -244,7 +244,7 @@ def first_array(shape: str) -> str:
 
 
 def elements(shape: str) -> int:
-    """Of the largest array in the text of a shape."""
+    """Number of elements of the largest array in the text of a shape."""
     return max((_elements(array) for array in _ARRAY.finditer(shape)), default=0)
 
 

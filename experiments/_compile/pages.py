@@ -178,7 +178,7 @@ def _largest(record: Record) -> str:
     return "\n".join(rows) + "\n"
 
 
-# Of a ring over all chips: how far apart they are, there and back, in hops of the torus.
+# Hops of an all-reduce, there and back across the torus.
 HOPS = {
     "v5e": {1: 0, 8: 4, 64: 8, 256: 16},
     "v5p": {1: 0, 8: 3, 64: 6, 256: 10},

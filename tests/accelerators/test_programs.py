@@ -80,7 +80,7 @@ def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, progra
     compiled = program_of("v5e:2x2", "choi2019:mnist", "training", 20, width)
     ((kind, (number, size)),) = compiled.collectives.items()
     assert kind == "all-reduce"
-    # Of both its layers forward and backward, and then all gradients and metrics at once.
+    # Two layers, forward and backward, and then all gradients and metrics at once.
     assert number == 5
     statistics = 4 * 2 * 2 * 2 * max(1, int(64 * width))
     assert size == parameters + 4 * METRICS + statistics

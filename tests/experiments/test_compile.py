@@ -116,7 +116,7 @@ def test_operations_are_counted_by_the_trips_of_their_loops():
     operations = {o.instruction.name: o for o in module.operations}
     assert operations["add.1"].instruction.cycles == 10
     assert operations["all-reduce.1"].instruction.collective == "all-reduce"
-    # Of the table one row is read; memory on the chip is not main memory.
+    # One row of the table is read; memory on the chip is not main memory.
     assert module.bytes_moved(operations["fusion.1"]) == 4 * 8 + 4 * 8 + 4
     assert module.bytes_moved(operations["add.1"]) == 7 * 3 * 4 * 8
     assert module.bytes_moved(operations["all-reduce.1"]) == 3 * 4 * 8
