@@ -18,10 +18,11 @@ TYPED := tests/test_functional.py tests/test_losses.py \
   $(addprefix tests/models/test_,grids.py inputs.py) \
   $(addprefix tests/training/test_,history.py optimizers.py step.py)
 
-.PHONY: help demo test test-types test-all reproduce-smoke lint docs clean
+.PHONY: help demo test test-types test-all test-accelerators compile-accelerators reproduce-smoke \
+  lint docs clean
 
 help: ## Lists the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The environment is up to date while it is newer than what defines it.
 $(VENV)/installed: setup.cfg pyproject.toml
@@ -44,13 +45,20 @@ test: $(VENV)/installed ## Lint, types and the default test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(WORKERS) -m 'not slow'
+	$(BIN)/python -m pytest $(WORKERS) -m 'not slow and not accelerators'
 
 test-types: $(VENV)/installed ## Tests with shapes and types checked against annotations
-	$(BIN)/python -m pytest $(WORKERS) -m 'not slow' --jaxtyping-packages=capsjax,beartype.beartype $(TYPED)
+	$(BIN)/python -m pytest $(WORKERS) -m 'not slow and not accelerators' --jaxtyping-packages=capsjax,beartype.beartype $(TYPED)
 
 test-all: $(VENV)/installed ## The slow tests too
-	$(BIN)/python -m pytest $(WORKERS)
+	$(BIN)/python -m pytest $(WORKERS) -m 'not accelerators'
+
+test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)
+	$(BIN)/python experiments/compile.py --fetch
+	$(BIN)/python -m pytest -n 0 -m accelerators tests
+
+compile-accelerators: test-accelerators ## The list behind docs/accelerators.md; goes on where it was stopped
+	$(BIN)/python experiments/compile.py --list
 
 reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
 	$(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -99,3 +100,15 @@ def run(
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted")
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """As absl does, but a key that the config lacks is a message, not a traceback."""
+    from absl import app
+
+    try:
+        return app.parse_flags_with_usage(argv)
+    except (KeyError, AttributeError) as error:
+        if "ml_collections" not in traceback.extract_tb(error.__traceback__)[-1].filename:
+            raise
+        sys.exit(f"error: unknown config key: {error}")

@@ -17,8 +17,8 @@ On several hosts the same command runs on each, with one work directory that all
 """
 
 import sys
-import traceback
 
+import _cli
 from absl import app, flags, logging
 from ml_collections import config_flags
 
@@ -115,16 +115,6 @@ def _start_stop(text: str | None) -> tuple[int, int] | None:
     return int(start), int(stop)
 
 
-def parse_flags(argv: list[str]) -> list[str]:
-    """As absl does, but a key that the config lacks is a message, not a traceback."""
-    try:
-        return app.parse_flags_with_usage(argv)
-    except (KeyError, AttributeError) as error:
-        if "ml_collections" not in traceback.extract_tb(error.__traceback__)[-1].filename:
-            raise
-        sys.exit(f"error: unknown config key: {error}")
-
-
 if __name__ == "__main__":
     flags.mark_flags_as_required(["config", "workdir"])
-    app.run(main, flags_parser=parse_flags)
+    app.run(main, flags_parser=_cli.parse_flags)

@@ -4,7 +4,9 @@ import importlib.metadata
 import inspect
 import os
 import shutil
+import sys
 import tempfile
+from pathlib import Path
 
 import hypothesis
 import jaxtyping
@@ -28,6 +30,15 @@ hypothesis.settings.load_profile("repeatable")
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tensorflow-datasets")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """JAX must find the compilers when it is imported, if tests for accelerators are asked for."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+    if config.option.markexpr == "accelerators":
+        from _compile import compilers
+
+        compilers.enable()
+
+
 def pytest_report_header() -> str:
     versions = (f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return f"versions: {', '.join(versions)}"
@@ -49,6 +60,28 @@ def checked_annotations(request):
     jaxtyping.config.update("jaxtyping_disable", before or expects_errors)
     yield
     jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture
+def compiled_for(request):
+    """`_compile.crosscompile.compile_for`: a function compiled for "v5e:2x2", "h100" and the like.
+
+    For tests marked `accelerators`; see `_compile.crosscompile.Compiled` for what it gives. The
+    test is skipped where the compilers are not there.
+    """
+    from _compile import compilers
+
+    assert request.node.get_closest_marker("accelerators"), "mark the test `accelerators`"
+    if not compilers.enabled():
+        pytest.skip("compilers are found only with exactly `-m accelerators`")
+    for platform in ("tpu", "gpu"):
+        try:
+            compilers.check(platform)
+        except ValueError as error:
+            pytest.skip(str(error))
+    from _compile.crosscompile import compile_for
+
+    return compile_for
 
 
 @pytest.fixture(scope="session")

@@ -56,8 +56,7 @@ def in_batches(
     num_devices = max(1, len(devices))
     check_batch_size(batch_size, num_devices)
     (num,) = sizes
-    # No larger than needed: a small set must not be padded to a large batch.
-    batch_size = min(batch_size, -(-num // num_devices) * num_devices)
+    batch_size = _no_larger_than_needed(batch_size, num, num_devices)
     mesh = Mesh(np.asarray(devices), (_AXIS,)) if num_devices > 1 else None
     graphdef, state = nnx.split(model)
     if mesh is not None:
@@ -76,6 +75,33 @@ def in_batches(
     parts[-1] = jax.device_get(parts[-1])
     progress(num)
     return jax.tree.map(lambda *results: np.concatenate(results)[:num], *parts)
+
+
+def lower(
+    function: Callable[..., PyTree],
+    model: nnx.Module,
+    arrays: Sequence[Any],
+    *,
+    batch_size: int,
+    devices: Sequence[jax.Device],
+) -> jax.stages.Lowered:
+    """The program that `in_batches` runs on every batch, lowered from shapes alone.
+
+    The devices need not exist (`jax.experimental.topologies`), and `model` may be abstract.
+    """
+    mesh = Mesh(np.asarray(devices), (_AXIS,))
+    batch_size = _no_larger_than_needed(batch_size, len(arrays[0]), len(devices))
+    same, divided = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), (_AXIS,)))
+    graphdef, state = nnx.split(model)
+    state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=same), state)
+    examples = [np.asarray(array[np.zeros(1, np.int32)]) for array in arrays]
+    batch = [
+        jax.ShapeDtypeStruct(
+            (batch_size, *one.shape[1:]), jax.dtypes.canonicalize_dtype(one.dtype), sharding=divided
+        )
+        for one in examples
+    ]
+    return _apply.lower(function, mesh if len(devices) > 1 else None, graphdef, state, batch, ())
 
 
 def check_batch_size(batch_size: int, num_devices: int) -> None:
@@ -114,6 +140,11 @@ def check_labels(labels: Any, images: Any, num_classes: int) -> None:
         raise ValueError(
             f"labels must be classes of the network, 0 to {num_classes - 1}; got {low} to {high}"
         )
+
+
+def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
+    """A small set must not be padded to a large batch."""
+    return min(batch_size, -(-num // num_devices) * num_devices)
 
 
 def _put(array: Any, places: np.ndarray, mesh: Mesh | None) -> Any:

@@ -15,7 +15,7 @@ from capsjax.data import load, tasks
 from capsjax.data.accuracy import Rule, top
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB, Images
 from capsjax.data.tasks import EvaluationSet, NumberedExamples
-from capsjax.evaluation.batches import in_batches, outline
+from capsjax.evaluation.batches import in_batches, lower, outline
 from capsjax.models import ScoreKind
 
 
@@ -92,17 +92,33 @@ def score(
     Raises:
       ValueError: the images do not fit the network, or the batch size the devices.
     """
-    images = _Gathered(examples.source.images, examples.chosen)
-    labels = examples.source.labels[examples.chosen]
     return in_batches(
         # Without the images, so that none is kept with the program.
         _Scores(examples.numbered),
         model,
-        (np.arange(len(examples)), images, labels),
+        _arrays(examples),
         batch_size=batch_size,
         devices=devices,
         progress=progress,
     )
+
+
+def lower_score(
+    model: nnx.Module,
+    examples: EvaluationSet,
+    *,
+    batch_size: int,
+    devices: Sequence[jax.Device],
+) -> jax.stages.Lowered:
+    """The program of `score`, lowered; see `capsjax.evaluation.batches.lower`."""
+    function, arrays = _Scores(examples.numbered), _arrays(examples)
+    return lower(function, model, arrays, batch_size=batch_size, devices=devices)
+
+
+def _arrays(examples: EvaluationSet) -> tuple[Any, ...]:
+    """The number, source images and labels of each example."""
+    images = _Gathered(examples.source.images, examples.chosen)
+    return np.arange(len(examples)), images, examples.source.labels[examples.chosen]
 
 
 @dataclass(frozen=True)

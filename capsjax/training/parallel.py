@@ -94,6 +94,15 @@ def on_devices(
     return partial(mapped, (places,))
 
 
+def lower(program: partial, devices: Devices, *args: Any) -> jax.stages.Lowered:
+    """`program` of `on_devices`, lowered for all its `devices` by one process, from shapes alone.
+
+    The devices need not exist (`jax.experimental.topologies`), nor need `args`: they may be
+    `jax.ShapeDtypeStruct`s, of the parts of all devices where they are divided.
+    """
+    return cast(Any, program.func).lower((np.arange(len(devices)),), *args)
+
+
 def memory_needed(program: partial, *args: Any) -> int:
     """The bytes that a `program` of `on_devices` takes on a device, as the compiler plans it.
 

@@ -11,7 +11,7 @@ from capsjax.data.tasks.affnist import AffNIST, Translated
 from capsjax.data.tasks.classification import Classification
 from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
 from capsjax.data.tasks.rendering import Rendered, render, spread
-from capsjax.data.tasks.source_splits import as_it_is, fixed_set
+from capsjax.data.tasks.source_splits import Reader, as_it_is, fixed_set
 from capsjax.data.tasks.task import (
     EvaluationSet,
     Example,
@@ -71,6 +71,7 @@ def create(
     *,
     data_dir: str | os.PathLike[str] | None = None,
     device_budget_mb: float | None = None,
+    read: Reader | None = None,
     **overrides: Any,
 ) -> Task:
     """What to train and test on.
@@ -78,6 +79,8 @@ def create(
     Args:
       name: one of `generated()`, or any name that `capsjax.data.load` takes.
       data_dir, device_budget_mb: as for `capsjax.data.load`.
+      read: a function from the names of a source and of a split to the data set, in place of
+        `capsjax.data.load`.
       **overrides: options of the task, see `options(name)`; they are documented in the task's class
         in this package.
 
@@ -87,7 +90,7 @@ def create(
     """
     family = _family(name)
     check_options(name, overrides, [field.name for field in fields(family)])
-    read = partial(load, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    read = read or partial(load, data_dir=data_dir, device_budget_mb=device_budget_mb)
     return replace(family, **overrides).build(name, read)
 
 

@@ -1,0 +1,156 @@
+"""Where XLA's compilers for TPUs and NVIDIA GPUs are, and how they are fetched.
+
+They come as wheels (libtpu; JAX's CUDA plugin with ptxas) and need no device. They stay out of the
+environment: there JAX would take them for the sign of a device.
+"""
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+FETCH = "python experiments/compile.py --fetch"
+# JAX's own extras ask for the compilers that this version of JAX was made for.
+EXTRAS = {"tpu": ("tpu", "libtpu"), "gpu": ("cuda12-local", "jax-cuda12-plugin")}
+# The GPU's assembler, of any version: https://docs.nvidia.com/cuda/parallel-thread-execution.
+ASSEMBLER = "nvidia-cuda-nvcc-cu12"
+
+_dumps: Path | None = None
+
+
+def folder() -> Path:
+    """The compilers' own, `CAPSJAX_COMPILERS` or ~/.cache/capsjax/compilers."""
+    own = os.environ.get("CAPSJAX_COMPILERS")
+    return Path(own).expanduser() if own else Path.home() / ".cache/capsjax/compilers"
+
+
+def required(platform: str) -> Requirement:
+    """The wheel that the installed JAX asks for on `platform`, "tpu" or "gpu"."""
+    extra, name = EXTRAS[platform]
+    for line in metadata.requires("jax") or ():
+        need = Requirement(line)
+        if need.name == name and need.marker and need.marker.evaluate({"extra": extra}):
+            return need
+    raise ValueError(
+        f"jax {metadata.version('jax')} names no {name} in its extra {extra!r}: there is no "
+        f"compiler for {platform}s of this version"
+    )
+
+
+def check(platform: str) -> None:
+    """Raises ValueError unless the compiler for `platform` is there and fits this JAX."""
+    need = required(platform)
+    for found in metadata.distributions(path=[str(folder() / platform)]):
+        if found.name == need.name:
+            if need.specifier.contains(found.version, prereleases=True):
+                return
+            raise ValueError(
+                f"{folder() / platform} has {need.name} {found.version}, but jax "
+                f"{metadata.version('jax')} needs {need.specifier}: `{FETCH}` replaces it"
+            )
+    raise ValueError(
+        f"the compiler for {platform}s is missing ({need.name}{need.specifier} in "
+        f"{folder() / platform}, or elsewhere if CAPSJAX_COMPILERS says so): `{FETCH}` gets it"
+    )
+
+
+def fetch() -> None:
+    """Installs the compilers that are missing (0.7 GB for TPUs, 0.6 GB for GPUs).
+
+    Raises:
+      ValueError: pip finds none for this version of JAX or this machine.
+    """
+    for platform in EXTRAS:
+        try:
+            check(platform)
+        except ValueError:
+            need = required(platform)
+            wheels = [f"{need.name}{need.specifier}", *([ASSEMBLER] if platform == "gpu" else [])]
+            _install(wheels, folder() / platform)
+
+
+def _install(wheels: Iterable[str], target: Path) -> None:
+    """Beside `target` at first, so that a download that broke off leaves nothing."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as beside:
+        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+        command += ["--quiet", "--no-cache-dir", "--target", f"{beside}/new", *wheels]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ValueError(
+                f"pip could not install {', '.join(wheels)} for jax {metadata.version('jax')}:\n"
+                f"{done.stderr.strip()}"
+            )
+        if target.exists():
+            shutil.rmtree(target)
+        Path(beside, "new").rename(target)
+
+
+def enable() -> None:
+    """Lets JAX, which must not have been imported yet, find those compilers that are there.
+
+    The process computes on the CPU, and takes no device even where there is one.
+
+    Raises:
+      RuntimeError: JAX was imported before. It looks for Triton's compiler only then.
+    """
+    global _dumps
+    if "jax" in sys.modules:
+        raise RuntimeError("compilers.enable() must be called before JAX is imported")
+    _dumps = Path(tempfile.mkdtemp(prefix="capsjax-compile-"))
+    atexit.register(shutil.rmtree, _dumps, ignore_errors=True)
+    dumps = f"--xla_jf_dump_to={_dumps} --xla_jf_dump_llo_text=true"
+    os.environ |= {
+        "JAX_PLATFORMS": "cpu",
+        # Several processes may compile at once: without it libtpu takes a lock as for a device.
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        # Without these it asks a metadata server on which machine it is.
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_ACCELERATOR_TYPE": "v5e-4",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        # The kernels' instructions as they are at the end, and no earlier stage.
+        "LIBTPU_INIT_ARGS": f"{dumps} --xla_jf_dump_llo_pass_label_regex=final_bundles",
+        # There is no driver to ask for its version.
+        "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
+    }
+    # A program from the cache would say nothing of how it was made.
+    os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
+    library = folder() / "tpu/libtpu/libtpu.so"
+    if library.exists():
+        os.environ["TPU_LIBRARY_PATH"] = str(library)
+    # A namespace in which JAX looks for plugins.
+    sys.path.append(str(folder() / "gpu"))
+
+
+def enabled() -> bool:
+    """Whether this process called `enable`."""
+    return _dumps is not None
+
+
+def dumps() -> Path:
+    """Where libtpu writes the instructions of what it compiles."""
+    if _dumps is None:
+        raise RuntimeError("compilers.enable() was not called before JAX was imported")
+    return _dumps
+
+
+def assembler() -> Path:
+    """NVIDIA's ptxas."""
+    return folder() / "gpu/nvidia/cuda_nvcc/bin/ptxas"
+
+
+def version(platform: str) -> str:
+    """The name and version of the compiler for `platform`, "tpu", "gpu" or "cpu"."""
+    name = EXTRAS[platform][1] if platform in EXTRAS else "jaxlib"
+    path = [str(folder() / platform)] if platform in EXTRAS else sys.path
+    (found,) = list(metadata.distributions(name=name, path=path))[:1]
+    return re.sub(r"\s+", " ", f"{name} {found.version}")

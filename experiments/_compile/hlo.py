@@ -1,0 +1,287 @@
+"""What the text of a compiled module says: which operations run, how often, and what they move."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+_COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{$")
+_INSTRUCTION = re.compile(
+    r"^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>.+?) (?P<opcode>[a-z][\w\-]*)\((?P<rest>.*)$"
+)
+_ARRAY = re.compile(
+    r"\b(?:f|bf|s|u|c|pred)(?P<bits>\d*)(?:e\d\w*)?\[(?P<sizes>[\d,]*)\](?P<layout>\{[^}]*\})?"
+)
+# The device does nothing for these, or what it does is in the computations that they call.
+_NO_WORK = {
+    *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "domain"),
+    *("opt-barrier", "partition-id", "replica-id", "while", "call", "conditional"),
+}
+_COLLECTIVES = (
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"),
+)
+# What they read of their first operand is as large as what they give.
+_SLICES = {"dynamic-slice", "slice", "gather"}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of a module.
+
+    Attributes:
+      name, opcode, shape: as in the text; `shape` may be a tuple of shapes.
+      operands: names.
+      line: the text.
+    """
+
+    name: str
+    opcode: str
+    shape: str
+    operands: tuple[str, ...]
+    line: str = field(repr=False)
+
+    def called(self, *attributes: str) -> list[str]:
+        """The computations that it names as one of `attributes`."""
+        found = re.findall(rf"\b(?:{'|'.join(attributes)})=(\{{[^}}]*\}}|%?[\w.\-]+)", self.line)
+        return [name.lstrip("%") for group in found for name in re.findall(r"%?[\w.\-]+", group)]
+
+    @property
+    def collective(self) -> str | None:
+        """The kind of collective that it is or begins."""
+        kind = self.opcode.removesuffix("-start")
+        return kind if kind in _COLLECTIVES else None
+
+    @property
+    def cycles(self) -> int | None:
+        """The compiler's estimate for running it once; TPUs only, and not for kernels."""
+        found = re.search(r'"estimated_cycles":"(\d+)"', self.line)
+        return int(found[1]) if found else None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An instruction that the device executes.
+
+    Attributes:
+      instruction: which.
+      times: how often in one step: the product of the trips of the loops around it.
+      in_step: whether it is in the loop over steps; what is not runs once in a dispatch.
+    """
+
+    instruction: Instruction
+    times: int
+    in_step: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """A compiled module's text, read."""
+
+    text: str = field(repr=False)
+
+    @cached_property
+    def computations(self) -> Mapping[str, Mapping[str, Instruction]]:
+        """Instructions by name, by the name of their computation; the entry's is ""."""
+        found: dict[str, dict[str, Instruction]] = defaultdict(dict)
+        inside = None
+        for line in self.text.splitlines():
+            if head := _COMPUTATION.match(line):
+                inside = "" if head["entry"] else head["name"]
+            elif line.startswith("}"):
+                inside = None
+            elif inside is not None and (match := _INSTRUCTION.match(line)):
+                operands = re.findall(r"%([\w.\-]+)", _closed(match["rest"]))
+                instruction = Instruction(
+                    match["name"], match["opcode"], match["shape"], tuple(operands), line
+                )
+                found[inside][instruction.name] = instruction
+        return found
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """What is executed, once each. A loop without a known number of trips is that over steps.
+
+        A module without such a loop is one step as a whole.
+        """
+        found = tuple(self._executed("", 1, False))
+        if any(operation.in_step for operation in found):
+            return found
+        return tuple(Operation(o.instruction, o.times, True) for o in found)
+
+    def _executed(self, name: str, times: int, in_step: bool) -> Iterator[Operation]:
+        for instruction in self.computations[name].values():
+            if instruction.opcode == "while":
+                (body,) = instruction.called("body")
+                trips = self._trips(instruction)
+                yield from self._executed(body, times * (trips or 1), in_step or trips is None)
+            elif instruction.opcode == "call":
+                for called in instruction.called("to_apply"):
+                    yield from self._executed(called, times, in_step)
+            elif instruction.opcode == "conditional":
+                branches = instruction.called(
+                    "branch_computations", "true_computation", "false_computation"
+                )
+                # Which is taken is not known: the longest.
+                yield from max(
+                    (tuple(self._executed(branch, times, in_step)) for branch in branches), key=len
+                )
+            elif not (
+                instruction.opcode in _NO_WORK
+                or instruction.opcode.endswith("-done")
+                or 'custom_call_target="AllocateBuffer"' in instruction.line
+            ):
+                yield Operation(instruction, times, in_step)
+
+    def _trips(self, loop: Instruction) -> int | None:
+        """As the compiler says, or by the constants between which the loop counts by ones."""
+        if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.line):
+            return int(known[1])
+        (name,) = loop.called("condition")
+        condition = self.computations[name]
+        root = list(condition.values())[-1]
+        if root.opcode != "compare" or "direction=LT" not in root.line:
+            return None
+        counter, bound = (condition[operand] for operand in root.operands)
+        index = re.search(r"index=(\d+)", counter.line)
+        if bound.opcode != "constant" or not index:
+            return None
+        around = self._computation_of[loop.name]
+        start = around[around[loop.operands[0]].operands[int(index[1])]]
+        while start.opcode == "copy":
+            start = around[start.operands[0]]
+        return _constant(bound) - _constant(start) if start.opcode == "constant" else None
+
+    def bytes_moved(self, operation: Operation) -> int:
+        """What it reads from and writes to the device's main memory in a step, in bytes."""
+        instruction = operation.instruction
+        computation = self._computation_of[instruction.name]
+        fused = [self.computations[name] for name in instruction.called("calls")]
+        # What begins an asynchronous operation also gives its operand again, after the result.
+        begins = instruction.opcode in ("copy-start", "async-start")
+        total = _size(first_array(instruction.shape) if begins else instruction.shape)
+        for number, name in enumerate(instruction.operands):
+            if name in computation:
+                size = _size(computation[name].shape)
+                whole = instruction.opcode in _SLICES and not number
+                total += _size(instruction.shape) if whole else size
+                if fused and size:
+                    total += min(0, _read(fused[0], number) - size)
+        return operation.times * total
+
+    @cached_property
+    def _computation_of(self) -> Mapping[str, Mapping[str, Instruction]]:
+        return {name: inside for inside in self.computations.values() for name in inside}
+
+    def kernel(self, instruction: Instruction) -> str | None:
+        """What makes the custom kernel (Pallas on TPUs) that it runs; None if it runs none.
+
+        Two with the same text are the same: program, operands and results, and where these lie.
+        """
+        called = [i for name in instruction.called("calls") for i in self._inside(name)]
+        for i in (instruction, *called):
+            if i.opcode == "custom-call" and '"tpu_custom_call"' in i.line:
+                around = self._computation_of[instruction.name]
+                shapes = [around[name].shape for name in instruction.operands if name in around]
+                return f"{shapes} {instruction.shape} {i.line.partition('custom_call_config')[2]}"
+        return None
+
+    def _inside(self, name: str) -> Iterable[Instruction]:
+        return self.computations[name].values() if name in self.computations else ()
+
+    def source(self, instruction: Instruction) -> str:
+        """Where it comes from: `FILE:LINE` in this project, else what JAX calls it."""
+        frame = re.search(r"stack_frame_id=(\d+)", instruction.line)
+        for file, line in self._frames(int(frame[1]) if frame else 0):
+            if own := re.search(r".*/((?:capsjax|experiments|tests)/(?!_compile).*\.py)$", file):
+                return f"{own[1]}:{line}"
+        name = re.search(r'op_name="([^"]*)"', instruction.line)
+        return name[1].split("/")[-1] if name else ""
+
+    def _frames(self, number: int) -> Iterator[tuple[str, str]]:
+        """File and line of a stack, innermost first."""
+        while number in self._stack:
+            location, parent = self._stack[number]
+            file, line = self._locations[location]
+            yield self._files[file], line
+            if parent == number:
+                return
+            number = parent
+
+    @cached_property
+    def _files(self) -> Mapping[int, str]:
+        return {int(n): name for n, name in re.findall(r'^(\d+) "(.*)"$', self._table, re.M)}
+
+    @cached_property
+    def _table(self) -> str:
+        """The lines about files alone: those about functions have the same form."""
+        found = re.search(r"^FileNames\n(.*?)\n\n", self.text, re.M | re.S)
+        return found[1] if found else ""
+
+    @cached_property
+    def _locations(self) -> Mapping[int, tuple[int, str]]:
+        rows = re.findall(r"^(\d+) \{file_name_id=(\d+).*? line=(\d+)", self.text, re.M)
+        return {int(n): (int(file), line) for n, file, line in rows}
+
+    @cached_property
+    def _stack(self) -> Mapping[int, tuple[int, int]]:
+        rows = re.findall(
+            r"^(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?", self.text, re.M
+        )
+        return {int(n): (int(location), int(parent or 0)) for n, location, parent in rows}
+
+
+def array_bytes(shape: str) -> int:
+    """Size of all arrays in the text of a shape, wherever they lie."""
+    return sum(_bytes(array) for array in _ARRAY.finditer(shape))
+
+
+def first_array(shape: str) -> str:
+    """The first array in the text of a tuple's shape."""
+    found = _ARRAY.search(shape)
+    return found[0] if found else ""
+
+
+def elements(shape: str) -> int:
+    """Number of elements of the largest array in the text of a shape."""
+    return max((_elements(array) for array in _ARRAY.finditer(shape)), default=0)
+
+
+def _size(shape: str) -> int:
+    """Bytes of a shape's arrays in main memory; S(1) and the like is memory on the chip."""
+    arrays = _ARRAY.finditer(shape)
+    return sum(_bytes(a) for a in arrays if not re.search(r"S\([1-9]", a["layout"] or ""))
+
+
+def _bytes(array: re.Match[str]) -> int:
+    return math.ceil(int(array["bits"] or 8) * _elements(array) / 8)
+
+
+def _elements(array: re.Match[str]) -> int:
+    return math.prod(int(size) for size in array["sizes"].split(",") if size)
+
+
+def _read(fused: Mapping[str, Instruction], number: int) -> int:
+    """What a fusion reads of its operand `number`: no more than the slices it takes of it."""
+    parameters = [i for i in fused.values() if i.opcode == "parameter"]
+    (own,) = (i for i in parameters if re.search(rf"parameter\({number}\)", i.line))
+    users = [i for i in fused.values() if own.name in i.operands]
+    if users and all(i.opcode in _SLICES and i.operands[0] == own.name for i in users):
+        return sum(_size(i.shape) for i in users)
+    return _size(own.shape)
+
+
+def _constant(instruction: Instruction) -> int:
+    (value,) = re.findall(r" constant\((-?\d+)\)", instruction.line)
+    return int(value)
+
+
+def _closed(rest: str) -> str:
+    """The operands: what comes before the parenthesis that closes them."""
+    depth = 1
+    for place, character in enumerate(rest):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if not depth:
+            return rest[:place]
+    return rest

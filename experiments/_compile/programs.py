@@ -1,0 +1,106 @@
+"""The programs of a run as training and evaluation drive them, lowered from shapes alone.
+
+What they are made of is real (the network, the recipe, the order of an epoch, the loop over the
+steps of a dispatch); only the images are blank, since a program does not depend on them.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from flax import nnx
+
+from capsjax.data import load, tasks
+from capsjax.data.dataset import Dataset
+from capsjax.data.lazy_images import DEVICE_BUDGET_MB
+from capsjax.evaluation.scoring import lower_score
+from capsjax.training.checkpoints import build_model
+from capsjax.training.feed import is_streamed
+from capsjax.training.parallel import lower
+from capsjax.training.setup import Training, build
+from capsjax.training.step import DeviceSource
+
+# A batch of evaluation, on each device: experiments/evaluate.py.
+EVALUATED = 128
+# Images of the training and test split, their shape, and the number of classes.
+PUBLISHED = {
+    "mnist": (60_000, 10_000, (28, 28, 1), 10),
+    "fashion_mnist": (60_000, 10_000, (28, 28, 1), 10),
+    "cifar10": (50_000, 10_000, (32, 32, 3), 10),
+    "cifar100": (50_000, 10_000, (32, 32, 3), 100),
+}
+
+Lower = Callable[[], jax.stages.Lowered]
+
+
+def blank(name: str, split: str) -> Dataset:
+    """A data set with the shapes of `name` and nothing in its images; others are loaded."""
+    if name not in PUBLISHED:
+        return load(name, split, device_budget_mb=DEVICE_BUDGET_MB)
+    num_train, num_test, shape, num_classes = PUBLISHED[name]
+    number = {"train": num_train, "test": num_test}[split]
+    labels = np.arange(number, dtype=np.int32) % num_classes
+    names = tuple(map(str, range(num_classes)))
+    return Dataset(np.zeros((number, *shape), np.uint8), labels, names, name, split)
+
+
+def programs(
+    config: ml_collections.ConfigDict, devices: Sequence[Any], *, evaluate: bool = False
+) -> dict[str, Lower]:
+    """The programs of a run of `config` on `devices` by name: "training", "validation".
+
+    Args:
+      config: of the run.
+      devices: all of them; they need not exist.
+      evaluate: also "evaluation", of the task's test set with 128 images on each device.
+
+    Raises:
+      ValueError: the devices cannot share a batch, or the config does not fit its data.
+    """
+    task = tasks.create(**config.data, read=blank)
+    if is_streamed(task):
+        raise ValueError(
+            f"{config.data.name} has {task.train.images.nbytes / 1e6:,.0f} MB of images, which "
+            "training feeds from the host: only runs with their images on the devices are compiled"
+        )
+    setup = build(config, task, devices)
+    model = nnx.eval_shape(lambda: build_model(setup.config))
+    score = partial(lower_score, model, devices=devices)
+    found: dict[str, Lower] = {"training": partial(_training, setup)}
+    if len(task.validation):
+        found["validation"] = partial(score, task.validation, batch_size=config.training.batch_size)
+    if evaluate:
+        test = task.evaluation_set(next(iter(task.tests)))
+        found["evaluation"] = partial(score, test, batch_size=EVALUATED * len(devices))
+    precision = config.training.matmul_precision
+    return {name: partial(_with_precision, precision, lower) for name, lower in found.items()}
+
+
+def batch_sizes(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, int]:
+    """The images that all devices do together, by the name of the program."""
+    own = config.training.batch_size
+    return {"training": own, "validation": own, "evaluation": EVALUATED * len(devices)}
+
+
+def num_examples(config: ml_collections.ConfigDict) -> int:
+    """The images that there are to train on."""
+    return len(tasks.create(**config.data, read=blank).train.labels)
+
+
+def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:
+    with jax.default_matmul_precision(precision):
+        return lower()
+
+
+def _training(setup: Training) -> jax.stages.Lowered:
+    state = jax.eval_shape(lambda: setup.init_state(0))
+    source = DeviceSource(setup.task.train.labels, setup.task.train.images, np.int32(0))
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    return lower(setup.dispatch(), setup.devices, state, _shapes(source), key, _shapes(np.int32(0)))
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)

@@ -1,0 +1,128 @@
+"""What a program can be compiled for: slices of TPUs, NVIDIA GPUs, and the CPU."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from _compile import compilers
+from capsjax._names import nearest
+
+CHIPS = Path(__file__).parent / "chips"
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What is published about one device, as JAX counts devices.
+
+    Attributes:
+      name: of the target, before the colon.
+      platform: "tpu", "gpu" or "cpu".
+      memory: bytes.
+      bandwidth: of the memory, bytes per second.
+      gigahertz: 10⁹ cycles per second, to make seconds of the compiler's cycles; TPUs only.
+      interconnect: bytes per second that it sends and receives, all links and directions together.
+      source: where that is published.
+    """
+
+    name: str
+    platform: str
+    memory: int | None = None
+    bandwidth: float | None = None
+    gigahertz: float | None = None
+    interconnect: float | None = None
+    source: str = ""
+
+
+_TPU, _NVIDIA = "https://cloud.google.com/tpu/docs", "https://www.nvidia.com/en-us/data-center"
+# Google publishes no clock. It is the peak in bfloat16 over the operations of all matrix units in a
+# cycle: 4 units of 128² (v5e), 8 (v5p, both cores of a chip are one device), and as many as 4 units
+# of 256² for v6e and each of a TPU7x's two cores, since by the compiler's cycles a product of
+# 8192² matrices does 369,000 and 422,000 operations in each, which 2 units could not.
+CHIPS_BY_NAME = {
+    chip.name: chip
+    for chip in (
+        Chip("v5e", "tpu", 16 * 2**30, 819e9, 197e12 / 2**17 / 1e9, 400e9, f"{_TPU}/v5e"),
+        Chip("v5p", "tpu", 95 * 2**30, 2765e9, 459e12 / 2**18 / 1e9, 1200e9, f"{_TPU}/v5p"),
+        Chip("v6e", "tpu", 32 * 2**30, 1638e9, 918e12 / 2**19 / 1e9, 800e9, f"{_TPU}/v6e"),
+        Chip("TPU7x", "tpu", 96 * 2**30, 3690e9, 1153.5e12 / 2**19 / 1e9, 600e9, f"{_TPU}/tpu7x"),
+        Chip("a100", "gpu", 80 * 10**9, 2039e9, None, 600e9, f"{_NVIDIA}/a100"),
+        Chip("h100", "gpu", 80 * 10**9, 3350e9, None, 900e9, f"{_NVIDIA}/h100"),
+        Chip("h200", "gpu", 141 * 10**9, 4800e9, None, 900e9, f"{_NVIDIA}/h200"),
+        Chip("cpu", "cpu"),
+    )
+}
+# For messages: slices that Google offers, and what else there is.
+EXAMPLES = (
+    *("v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:8x8", "v5e:16x16", "v5p:2x2x1", "v5p:2x2x2"),
+    *("v5p:4x4x4", "v5p:4x8x8", "v6e:2x2", "v6e:2x4", "v6e:16x16", "TPU7x:2x2x1", "TPU7x:2x2x2"),
+    *("a100", "a100:8", "h100", "h100:8", "h200", "h200:8", "cpu"),
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine to compile for.
+
+    Attributes:
+      name: as a user writes it: `v5e:2x4`, `h100`, `h100:8`, `cpu`.
+      chip: of which it has some.
+      topology: as the compiler wants to be told: "2x4", or for GPUs "1x1x8".
+    """
+
+    name: str
+    chip: Chip
+    topology: str
+
+    @property
+    def platform(self) -> str:
+        return self.chip.platform
+
+
+def find(name: str) -> Target:
+    """The target called `name`.
+
+    Raises:
+      ValueError: there is none; the message names the nearest.
+    """
+    family, _, size = name.partition(":")
+    chip = CHIPS_BY_NAME.get(family)
+    sizes = {"tpu": r"\d+x\d+(x\d+)?", "gpu": r"\d*", "cpu": ""}
+    if not chip or not re.fullmatch(sizes[chip.platform], size):
+        raise ValueError(f"unknown target {name!r}: {nearest(name, EXAMPLES)}")
+    return Target(name, chip, f"1x1x{size or 1}" if chip.platform == "gpu" else size)
+
+
+@cache
+def devices(target: Target) -> Sequence[Any]:
+    """All devices of `target`; those of TPUs and GPUs can be compiled for, and hold nothing.
+
+    Raises:
+      ValueError: the compiler is missing, or has no such topology.
+    """
+    import jax
+    from jax.experimental import topologies
+
+    if target.platform == "cpu":
+        return jax.devices("cpu")[:1]
+    compilers.check(target.platform)
+    if not compilers.enabled():
+        raise RuntimeError("compilers.enable() was not called before JAX was imported")
+    jax.devices()  # the CPU, before there are plugins that would look for their devices
+    try:
+        if target.platform == "tpu":
+            topology = topologies.get_topology_desc(platform="tpu", topology_name=target.name)
+        else:
+            topology = topologies.get_topology_desc(
+                platform="cuda",
+                topology_name=target.name,
+                target_config=(CHIPS / f"{target.chip.name}.txtpb").read_text(),
+                topology=target.topology,
+            )
+    except jax.errors.JaxRuntimeError as error:
+        raise ValueError(
+            f"the compiler knows no {target.name!r}: {error}. {nearest(target.name, EXAMPLES)}"
+        ) from error
+    return topology.devices

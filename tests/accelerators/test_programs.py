@@ -1,0 +1,102 @@
+"""A run's programs for machines that are not here: memory, and what devices exchange."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.accelerators
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.fixture(scope="module")
+def program_of():
+    """A function from a target, a recipe, a program and a batch size to what came out."""
+    compiled = {}
+
+    def compile_program(name, recipe, program, batch_size, width=None):
+        key = (name, recipe, program, batch_size, width)
+        if key not in compiled:
+            from _compile import targets
+            from _compile.crosscompile import compile_lowered
+            from _compile.programs import programs
+
+            file, *which = recipe.split(":")
+            config = runpy.run_path(str(CONFIGS / f"{file}.py"))["get_config"](*which)
+            config.training.batch_size = batch_size
+            config.model.width = width or config.model.width
+            target = targets.find(name)
+            lower = programs(config, targets.devices(target))[program]
+            compiled[key] = compile_lowered(target, lower)
+        return compiled[key]
+
+    return compile_program
+
+
+DIGITS_PARAMETERS = 960_848
+METRICS = 4  # the loss, its two parts, and the accuracy
+
+
+# Four TPUs of one host, 256 of 64 hosts, eight GPUs.
+@pytest.mark.parametrize(
+    ("target", "batch_size"), [("v5e:2x2", 32), ("v5e:16x16", 256), ("h100:8", 32)]
+)
+def test_gradients_are_exchanged_once_and_metrics_with_them(
+    compiled_for, program_of, target, batch_size
+):
+    compiled = program_of(target, "digits", "training", batch_size)
+    assert compiled.collectives == {"all-reduce": (1, 4 * (DIGITS_PARAMETERS + METRICS))}
+
+
+@pytest.mark.parametrize("target", ["v5e:2x2", "h100:8"])
+def test_the_state_is_updated_in_place(compiled_for, program_of, target):
+    compiled = program_of(target, "digits", "training", 32)
+    # Parameters and two moments are given and not given back; 256 steps of five metrics are.
+    assert compiled.memory.arguments > 3 * 4 * DIGITS_PARAMETERS
+    assert compiled.memory.results < 100_000
+    assert compiled.memory.total < 60e6
+
+
+def test_a_step_costs_cycles_and_the_order_of_an_epoch_is_drawn_once(compiled_for, program_of):
+    compiled = program_of("v5e:2x2", "digits", "training", 32)
+    assert 0 < compiled.cycles_per_dispatch < compiled.cycles
+    assert sum(cost.cycles for cost in compiled.costs) == compiled.cycles
+    # No less than the products take: each parameter of the two large layers meets each image.
+    assert 0.05 < compiled.milliseconds < 2
+    sources = {cost.source.split(":")[0] for cost in compiled.costs[:5]}
+    assert "capsjax/layers/convolution.py" in sources
+
+
+def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, program_of):
+    from flax import nnx
+
+    from capsjax import models
+    from capsjax.training.state import num_parameters
+
+    width = 0.125
+    network = models.create("choi2019_mnist", (28, 28, 1), 10, rngs=nnx.Rngs(0), width=width)
+    parameters = 4 * num_parameters(nnx.state(network, nnx.Param))
+    compiled = program_of("v5e:2x2", "choi2019:mnist", "training", 20, width)
+    ((kind, (number, size)),) = compiled.collectives.items()
+    assert kind == "all-reduce"
+    # Two layers, forward and backward, and then all gradients and metrics at once.
+    assert number == 5
+    statistics = 4 * 2 * 2 * 2 * max(1, int(64 * width))
+    assert size == parameters + 4 * METRICS + statistics
+
+
+def test_validation_gathers_scores_alone(compiled_for, program_of):
+    compiled = program_of("v5e:2x2", "digits", "validation", 32)
+    assert compiled.collectives == {"all-gather": (1, 4 * 32 * 10)}
+
+
+def test_votes_are_not_stored(compiled_for):
+    from _compile.routing import procedure
+
+    for target in ("v5e:2x2", "h100"):
+        for gradient in (False, True):
+            function, (poses, kernel), batch = procedure("dynamic", gradient=gradient)
+            children, _, parents, size = kernel.shape
+            compiled = compiled_for(target, function, poses, kernel)
+            assert compiled.stores(batch * children * parents * size) == []
