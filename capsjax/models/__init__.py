@@ -15,6 +15,7 @@ from capsjax.models import (
     convnets,
     lin2018,
     reconstructing,
+    sabour2017_cnn,
     tsai2020,
     tsai2020_cnn,
     tsai2020_dynamic,
@@ -41,6 +42,7 @@ __all__ = [
 
 _PUBLISHED: dict[str, Network] = {
     **capsnet.NETWORKS,
+    **sabour2017_cnn.NETWORKS,
     **convnets.NETWORKS,
     **reconstructing.NETWORKS,
     **lin2018.NETWORKS,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from capsjax.functional import safe_norm, squash
+from capsjax.functional import exponential_squash, safe_norm, squash
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.layers.bound import bound
 from capsjax.models.inputs import Inputs, Normalization
@@ -17,6 +17,8 @@ from capsjax.models.interface import Network, Output
 from capsjax.models.reconstruction import reconstruct
 from capsjax.models.sizes import after_convolutions, check_choice, check_positive, scaled
 from capsjax.routing import dynamic_routing, uniform_routing
+
+_SQUASHES = {"rational": squash, "exponential": exponential_squash}
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class CapsNetConfig(Normalization):
       routing_bias: a learned bias in the class capsules, as in the released code.
       shared_transform: one transform for all primary capsules (Aff-CapsNet).
       squash: of the primary and the class capsules; without, they stay as they are.
+      squash_form: "rational" (Sabour et al., eq. 1) or "exponential" (Choi et al. 2019, eq. 2).
+      primary_relu: ReLU after the second convolution too, below its squash (Gu et al. 2021: "All
+        Conv and FC are followed by a ReLU").
       reconstruction: "conditional": the decoder sees the poses of the masked classes; "normal": it
         sees all; "none": there is no decoder.
       decoder_features: sizes of the decoder's hidden layers.
@@ -50,6 +55,8 @@ class CapsNetConfig(Normalization):
     routing_bias: bool = False
     shared_transform: bool = False
     squash: bool = True
+    squash_form: str = "rational"
+    primary_relu: bool = False
     reconstruction: str = "conditional"
     decoder_features: tuple[int, ...] = (512, 1024)
     width: float = 1.0
@@ -67,6 +74,7 @@ class CapsNetConfig(Normalization):
             "width",
         )
         check_choice(self, "routing", ("dynamic", "uniform"))
+        check_choice(self, "squash_form", tuple(_SQUASHES))
         check_choice(self, "reconstruction", ("conditional", "normal", "none"))
 
 
@@ -88,7 +96,7 @@ class CapsNet(nnx.Module):
         height, width = after_convolutions(input_shape, [(k, 1), (k, 2)])
         features = scaled(config.features, config.width)
         primary_channels = scaled(config.primary_channels, config.width)
-        activation = squash if config.squash else _identity
+        activation = _SQUASHES[config.squash_form] if config.squash else _identity
         routing = (
             bound(dynamic_routing, num_iterations=config.num_iterations)
             if config.routing == "dynamic"
@@ -104,7 +112,9 @@ class CapsNet(nnx.Module):
             primary_channels,
             config.primary_pose,
             kernel_size=k,
-            activation=activation,
+            activation=(
+                nnx.Sequential(nnx.relu, activation) if config.primary_relu else activation
+            ),
             rngs=rngs,
         )
         self.classes = DenseCapsules(

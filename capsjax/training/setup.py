@@ -102,7 +102,9 @@ def prepare(
     check_batch_size(config.training.batch_size, len(devices))
     _check(config)
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
-    batches = Batches(len(task.train.labels), config.training.batch_size, len(devices))
+    batches = Batches(
+        len(task.train.labels), config.training.batch_size, len(devices), task.versions
+    )
     if not batches.per_epoch:
         raise ValueError(
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "

@@ -85,7 +85,11 @@ class AffNIST:
     seed: int = 0
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`; "test_translated" are the test digits only translated."""
+        """The task, called `name`.
+
+        "test_translated" are the test digits only translated, "test_centred" in the middle of the
+        canvas, as they are.
+        """
         parts = parts_of(self.source, self.validation_fraction, self.train_fraction, read)
         check_canvas(parts.train, self.canvas, self.max_shift)
         num_classes = len(parts.class_names)
@@ -111,5 +115,6 @@ class AffNIST:
             tests={
                 "test": lambda: fixed_set(parts.test(), affine, self.test_versions, self.seed),
                 "test_translated": lambda: fixed_set(parts.test(), translated, seed=self.seed),
+                "test_centred": lambda: fixed_set(parts.test(), Moved(num_classes, self.canvas)),
             },
         )

@@ -29,7 +29,8 @@ class MultiMNIST:
       train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
       canvas: rows and columns.
       max_shift: of each digit; pixels from the middle, either way along each axis.
-      versions: different training images per first digit (Gu et al., figure 3), 0 for no end.
+      versions: different training images per first digit (Gu et al., figure 3), 0 for no end; an
+        epoch shows one of each digit, so as many epochs show them all.
       test_versions: examples per first digit in the test set.
       seed: of the evaluation sets and, with `versions`, of the training images.
     """
@@ -65,6 +66,7 @@ class MultiMNIST:
             class_names=parts.class_names,
             train=parts.train,
             recipe=replace(recipe, versions=self.versions),
+            versions=max(1, self.versions),
             validation=fixed_set(parts.validation, recipe, seed=self.seed),
             rule=top(2),
             multi_label=True,

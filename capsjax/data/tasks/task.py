@@ -167,6 +167,8 @@ class Task:
       class_names: in the order of the labels.
       train: source arrays that the parameters are fitted to.
       recipe: makes training examples.
+      versions: different training examples of each source image, where there are only so many; 1
+        where every draw is new.
       validation: made from images held out of the training split, stratified; what the best
         checkpoint is chosen by. Empty with `validation_fraction=0`.
       rule: from scores to the classes that they name.
@@ -182,6 +184,7 @@ class Task:
     validation: EvaluationSet
     rule: Rule
     multi_label: bool = False
+    versions: int = 1
     tests: Mapping[str, Callable[[], EvaluationSet]] = field(default_factory=dict)
 
     @property
@@ -194,12 +197,12 @@ class Task:
         return len(self.class_names)
 
     def training_example(self, key: PRNGKeyArray, arrays: Arrays, index: Int[Array, ""]) -> Example:
-        """One random example of the source image at `index`; a pure function of `key`.
+        """One example, a pure function of `key` and `index`.
 
         Args:
           key: of this example alone.
           arrays: `self.train`, as they lie on the device.
-          index: place in `arrays`, from the order of an epoch.
+          index: of n source images, version v of image i is v · n + i.
         """
         arrays = _on_device(arrays)
         return self.recipe.render(arrays, self.recipe.draw(key, arrays, index))
@@ -211,20 +214,25 @@ class Task:
         instead (`capsjax.training.step.run_steps`).
         """
         index_key, example_key = jax.random.split(key)
-        indices = jax.random.randint(index_key, (count,), 0, len(arrays.labels))
+        most = len(arrays.labels) * self.versions
+        indices = jax.random.randint(index_key, (count,), 0, most)
         example = jax.vmap(self.training_example, in_axes=(0, None, 0))
         return example(jax.random.split(example_key, count), arrays, indices)
 
     def evaluation_set(self, name: str) -> EvaluationSet:
-        """The fixed set `name`: "validation", or one of `tests`.
+        """The fixed set `name`: "train", "validation", or one of `tests`.
+
+        "train" is one example of each training image, made as in training.
 
         Raises:
           ValueError: there is none of that name.
         """
+        if name == "train":
+            return EvaluationSet(self.train, self.recipe, len(self.train.labels))
         if name == "validation":
             return self.validation
         if name not in self.tests:
-            known = ", ".join(["validation", *self.tests])
+            known = ", ".join(["train", "validation", *self.tests])
             raise ValueError(f"{self.name} has no evaluation set {name!r}; expected one of {known}")
         return self.tests[name]()
 
