@@ -63,12 +63,19 @@ def _index(comparisons: Sequence[Comparison]) -> str:
 def _part(comparison: Comparison) -> str:
     experiment = comparison.experiment
     body = [f"<p>{escape(tables.about_scale(comparison))}</p>"]
-    if experiment.notes:
-        body.append(f"<p>Chosen where the paper is silent: {escape(experiment.notes)}</p>")
+    if listed := tables.notes(experiment):
+        items = "".join(f"<li>{escape(line)}</li>" for line in listed)
+        body.append(f"<p>{tables.NOTES}:</p><ul>{items}</ul>")
     for column in experiment.columns:
         rows = "".join(
             _row(variant, tables.cells(row, column))
             for variant, row in comparison.rows[column.metric].items()
+        )
+        rows += "".join(
+            _row(
+                f"{name} (quoted by the paper)", ["–", "0", f"{value:.{column.digits}f}", "–", "–"]
+            )
+            for name, value in column.quoted.items()
         )
         heading = ("", "ours", "n", "published", "difference", "verdict")
         body.append(f"<h3>{escape(column.title)}</h3>{_table(heading, rows)}")
@@ -85,7 +92,11 @@ def _part(comparison: Comparison) -> str:
         results.draw(comparison, picture, "png")
         address = data_uri(picture.getvalue(), "image/png")
         body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
-    lines = "".join(f"<li>{escape(line)}</li>" for line in tables.about_runs(comparison))
+    listed = [
+        *tables.about_runs(comparison),
+        *(f"Kept and not shown: {x}" for x in comparison.left),
+    ]
+    lines = "".join(f"<li>{escape(line)}</li>" for line in listed)
     body.append(f"<ul>{lines}</ul>")
     return section(
         _anchor(comparison), escape(comparison.name), f"{experiment.title}.", "".join(body)

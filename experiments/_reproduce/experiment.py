@@ -50,8 +50,8 @@ class Variant:
     """
 
     config: str
-    changes: Overrides = NOTHING
-    at: Mapping[str, Overrides] = NOTHING
+    changes: Overrides = field(default_factory=dict)
+    at: Mapping[str, Overrides] = field(default_factory=dict)
     pretrained: str = ""
     members: int = 1
     line: str = ""
@@ -71,7 +71,7 @@ class Scale:
     """
 
     about: str
-    overrides: Overrides = NOTHING
+    overrides: Overrides = field(default_factory=dict)
     seeds: int = 1
     images: int = 10_000
     only: tuple[str, ...] = ()
@@ -103,8 +103,8 @@ class Column:
 
     metric: str
     title: str
-    published: Mapping[str, float | Published] = NOTHING
-    quoted: Mapping[str, float] = NOTHING
+    published: Mapping[str, float | Published] = field(default_factory=dict)
+    quoted: Mapping[str, float] = field(default_factory=dict)
     deviation_of: str = ""
     digits: int = 2
     tolerance: float = 1.0

@@ -127,7 +127,7 @@ def _of_seed(
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """By dotted key, what makes the network: no seeds, and nothing that the data turned out to be."""
+    """What makes the network, by dotted key: no seeds, nothing that follows from the data."""
     flat = configs.flatten(ml_collections.ConfigDict(values))
     flat["init_from"] = flat["init_from"].rpartition("-seed")[0]
     kept = {k: v for k, v in flat.items() if k not in ("seed", "seeds") and k[:5] != "task."}

@@ -3,32 +3,54 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_collections
+
 from _reproduce.compare import Comparison, Row, Values, Verdict
-from _reproduce.experiment import Column, Published
+from _reproduce.experiment import Column, Experiment, Published
+from _reproduce.recipes import recipe_key
 
 MISSING = "not run"
+NOTES = "Chosen here, or different from the paper"
 
 
 def markdown(comparison: Comparison) -> str:
-    """The whole page of a name: table, ordering, claims, what was run."""
+    """The whole page of a name: tables, orderings, claims, what was run."""
     experiment, scale = comparison.experiment, comparison.scale
     lines = [f"# {comparison.name}", "", f"{experiment.title}.", ""]
     lines += [about_scale(comparison), ""]
-    if experiment.notes:
-        lines += [f"Chosen where the paper is silent: {experiment.notes}", ""]
+    if listed := notes(experiment):
+        lines += [f"{NOTES}:", "", *(f"- {_safe(line)}" for line in listed), ""]
     if scale == "smoke":
         lines += ["This run proves the path only. Its numbers mean nothing.", ""]
     for column in experiment.columns:
         lines += _table(comparison, column)
     lines += _claims(comparison)
     lines += ["## Runs", "", *(f"- {_safe(line)}" for line in about_runs(comparison))]
+    if comparison.left:
+        lines += ["", "## Kept and not shown", ""]
+        lines += [f"- {_safe(line)}" for line in comparison.left]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def notes(experiment: Experiment) -> list[str]:
+    """What was chosen, and what departs from the paper's words, each with which it is."""
+    return [f"chosen: {text}" for text in experiment.chosen] + [
+        f"different: {text}" for text in experiment.different
+    ]
+
+
+def picture(comparison: Comparison) -> str:
+    """The line that shows the figure of a page."""
+    return f"\n![{comparison.experiment.title}]({comparison.stem}.png)\n"
 
 
 def index(comparisons: Sequence[Comparison]) -> str:
     """All names, those that were not run too, as a page beside those of `markdown`."""
+    run = sum(one.was_run for one in comparisons)
     lines = [
         f"# Tables and figures at scale {comparisons[0].scale}",
+        "",
+        f"{run} of {len(comparisons)} were run.",
         "",
         "| name | what | claims | Kendall's τ |",
         "| --- | --- | --- | --- |",
@@ -104,6 +126,10 @@ def _table(comparison: Comparison, column: Column) -> list[str]:
     ]
     for variant, row in comparison.rows[column.metric].items():
         lines.append(f"| {' | '.join([_safe(variant), *cells(row, column)])} |")
+    for name, value in column.quoted.items():
+        lines.append(
+            f"| {_safe(name)} (quoted by the paper) | – | 0 | {value:.{column.digits}f} | – | – |"
+        )
     lines.append("")
     if text := ordering(comparison, column):
         lines += [text, ""]
@@ -111,14 +137,19 @@ def _table(comparison: Comparison, column: Column) -> list[str]:
 
 
 def _claims(comparison: Comparison) -> list[str]:
-    if not comparison.verdicts:
-        return []
-    lines = ["## Claims", "", "| claim | verdict | difference |", "| --- | --- | ---: |"]
-    lines += [
-        f"| {_safe(verdict.claim.text)} | {verdict.said} | {margin(comparison, verdict)} |"
-        for verdict in comparison.verdicts
-    ]
-    return [*lines, ""]
+    lines = []
+    if comparison.verdicts:
+        lines += ["## Claims", "", "| claim | verdict | difference |", "| --- | --- | ---: |"]
+        lines += [
+            f"| {_safe(verdict.claim.text)} | {verdict.said} | {margin(comparison, verdict)} |"
+            for verdict in comparison.verdicts
+        ]
+        lines.append("")
+    if untested := comparison.experiment.untested:
+        lines += ["Claims that no rule decides here:", ""]
+        lines += [f"- {_safe(claim)}: {_safe(reason)}" for claim, reason in untested.items()]
+        lines.append("")
+    return lines
 
 
 def about_scale(comparison: Comparison) -> str:
@@ -146,6 +177,12 @@ def about_runs(comparison: Comparison) -> list[str]:
             f"Training: {seconds / 60:.1f} minutes, trainings shared with other names "
             "counted here too"
         )
+        keys = [
+            f"`{recipe_key(ml_collections.ConfigDict(found[0]['config']))}` {variant}"
+            for variant, found in comparison.records.items()
+            if found
+        ]
+        lines.append(f"Recipes: {'; '.join(keys)}")
         lines += [
             f"{r['variant']}, seed {r['seeds'][0]}: {r['failed']}" for r in records if r["failed"]
         ]
