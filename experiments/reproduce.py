@@ -266,7 +266,7 @@ def _list(where: "Where") -> None:
     print("Claims: published, and tested by a rule; --list NAME says why others are not.")
     print("Data are those of small and full; smoke needs scikit-learn's digits alone.")
     if notes:
-        print("Kept and not shown:\n  " + "\n  ".join(notes))
+        print("Kept apart:\n  " + "\n  ".join(notes))
 
 
 def _list_claims(where: "Where", name: str) -> None:

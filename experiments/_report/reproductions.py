@@ -94,7 +94,7 @@ def _part(comparison: Comparison) -> str:
         body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
     listed = [
         *tables.about_runs(comparison),
-        *(f"Kept and not shown: {x}" for x in comparison.left),
+        *(f"Kept apart: {x}" for x in comparison.left),
     ]
     lines = "".join(f"<li>{escape(line)}</li>" for line in listed)
     body.append(f"<ul>{lines}</ul>")

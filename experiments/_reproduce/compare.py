@@ -94,7 +94,7 @@ class Comparison(NamedTuple):
       rows: by metric and variant, or line where the column is a deviation over lines.
       tau: by metric, with the number of rows; None where fewer than two can be compared.
       verdicts: of the claims.
-      left: records that are kept and not shown, a line each.
+      left: records that are kept and not mixed in, a line each.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Comparison(NamedTuple):
     def summary(self) -> str:
         """How many claims have which verdict, for an index."""
         if not self.was_run:
-            return "not run"
+            return "run with an older recipe only" if self.left else "not run"
         if self.scale == "smoke":
             return "the path works"
         return summary(self.verdicts)

@@ -25,7 +25,16 @@ def gather(where: Where, name: str, experiment: Experiment) -> Comparison:
             what = ", ".join(
                 f"{key}: {_shown(a)} → {_shown(b)}" for key, (a, b) in differences.items()
             )
-            lines.append(f"{variant}, run {number_of(file)}: made with an older recipe ({what})")
+            of_run = read_json(file)["metrics"]
+            numbers = [
+                f"{column.metric} {of_run[column.metric]:.{column.digits}f}"
+                for column in experiment.columns
+                if column.metric in of_run
+            ]
+            lines.append(
+                f"{variant}, run {number_of(file)} ({', '.join(numbers)}): made with an older "
+                f"recipe ({what})"
+            )
     known = {slug(variant) for variant in experiment.at(where.scale)}
     files = sorted((where.folder / "results" / name).glob("*-seed*.json"))
     unknown = sorted({read_json(f)["variant"] for f in files if f.stem.split("-")[0] not in known})
@@ -84,7 +93,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
 
 def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Writes the pages of what was run, and index.md of all; returns the files."""
-    files = [file for one in comparisons if one.was_run for file in write(one, folder)]
+    files = [file for one in comparisons if one.was_run or one.left for file in write(one, folder)]
     index = folder / "index.md"
     folder.mkdir(parents=True, exist_ok=True)
     index.write_text(tables.index(comparisons))

@@ -27,7 +27,7 @@ def markdown(comparison: Comparison) -> str:
     lines += _claims(comparison)
     lines += ["## Runs", "", *(f"- {_safe(line)}" for line in about_runs(comparison))]
     if comparison.left:
-        lines += ["", "## Kept and not shown", ""]
+        lines += ["", "## Kept apart", ""]
         lines += [f"- {_safe(line)}" for line in comparison.left]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -56,7 +56,7 @@ def index(comparisons: Sequence[Comparison]) -> str:
         "| --- | --- | --- | --- |",
     ]
     for one in comparisons:
-        name = f"[{one.name}]({one.stem}.md)" if one.was_run else one.name
+        name = f"[{one.name}]({one.stem}.md)" if one.was_run or one.left else one.name
         cells = (name, _safe(one.experiment.title), one.summary, _safe(one.orderings))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
