@@ -113,8 +113,13 @@ class Comparison(NamedTuple):
 
     @property
     def was_run(self) -> bool:
-        """Whether there is any record."""
+        """Whether there is any record of today's recipe."""
         return any(self.records.values())
+
+    @property
+    def has_page(self) -> bool:
+        """Whether there is anything to show."""
+        return self.was_run or bool(self.left)
 
     @property
     def orderings(self) -> str:

@@ -93,7 +93,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
 
 def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Writes the pages of what was run, and index.md of all; returns the files."""
-    files = [file for one in comparisons if one.was_run or one.left for file in write(one, folder)]
+    files = [file for one in comparisons if one.has_page for file in write(one, folder)]
     index = folder / "index.md"
     folder.mkdir(parents=True, exist_ok=True)
     index.write_text(tables.index(comparisons))
