@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reproduce
-from _reproduce import measures, recipes, registry, results, runs, tables
+from _reproduce import figures, measures, recipes, registry, results, runs, tables
 from _reproduce.compare import Values, compare, judge, kendall
 from _reproduce.experiment import (
     SCALES,
@@ -347,6 +347,50 @@ def test_the_same_seed_gives_the_same_record(tiny, where, tmp_path):
     with np.load(one.with_suffix(".npz")) as a, np.load(other.with_suffix(".npz")) as b:
         assert a.files == b.files
         assert all(np.array_equal(a[name], b[name]) for name in a.files)
+
+
+def test_what_is_measured_on_a_run(tiny, where):
+    measured = replace(
+        tiny,
+        measure=measures.several(
+            measures.accuracy(accuracy="test", train="train"),
+            measures.test_curve(),
+            measures.reconstructions(correct=2, wrong=1),
+            measures.perturbation(0.25, 0.05),
+        ),
+        figure=figures.pairs,
+    )
+    longer = changed(measured, **{"training.epochs": 2, "checkpoints.keep": 10})
+    record = runs.run(where, "x/y", longer, "a", 0)
+    metrics, series = record["metrics"], record["series"]
+    assert len(series["test steps"]) == len(series["test"]) == 2
+    assert metrics["accuracy"] in series["test"], "the best checkpoint is one of them"
+    assert 0 < metrics["train"] <= 100
+    # Two that are right, and one that is wrong as both of its classes.
+    one, two, wrong, again = zip(
+        series["label"], series["prediction"], series["target"], strict=True
+    )
+    assert len({*one}) == len({*two}) == 1
+    assert wrong[:2] == again[:2]
+    assert wrong[0] == again[2] != wrong[1] == wrong[2]
+    found = results.gather(where, "x/y", longer)
+    loaded = found.records["a"][0]["loaded"]
+    assert loaded["images"].shape == loaded["reconstructions"].shape == (4, 8, 8, 1)
+    assert metrics["perturbed images"] == 50, "all there are"
+    assert 0 < metrics["range of a pixel"] < 1
+    titles = [axes.get_title() for axes in figures.pairs(found).axes]
+    assert titles[:2] == [str(one), str(two)]
+
+
+def test_lines_of_equal_steps_join_the_traces():
+    records = {
+        name: [{"metrics": {}, "times": {}, "series": {"x": [x, x + 1], "y": [1, 2], "n": [5, 9]}}]
+        for name, x in {"a": 1, "b": 3}.items()
+    }
+    draw = figures.beside(figures.trace_panel("x", "y", "n", "x", "y"))
+    (axes,) = draw(compare("x/y", an_experiment(), "small", records)).axes
+    grey = [line.get_xydata().tolist() for line in axes.lines if line.get_linewidth() == 0.8]
+    assert grey == [[[1, 1], [3, 1]], [[2, 2], [4, 2]]]
 
 
 def test_a_lock_is_held_by_one_process_until_it_ends(tmp_path):
