@@ -127,7 +127,9 @@ def _of_page(page: Page, experiment: Experiment, index: str) -> Iterator[str]:
 
 def _agree(found: Verdict, said: str, digits: int) -> bool:
     """Whether a page says what its numbers say; its numbers are rounded."""
-    close = found.difference is not None and abs(found.difference) <= 2 * 10.0**-digits
+    if found.difference is None:
+        return found.said == said
+    close = abs(found.difference + found.claim.slack) <= 2 * 10.0**-digits
     return close or found.said == said
 
 

@@ -46,7 +46,7 @@ class Values(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One variant in one column.
+    """One variant, or line, in one column.
 
     Attributes:
       ours: None where it was not run or has no such number.
@@ -178,32 +178,25 @@ def compare(
         values = tuple(numbers[metric] for numbers in of_runs if metric in numbers)
         return Values(values) if values else None
 
-    rows = {
-        column.metric: {
+    compared = scale != "smoke"
+    rows: dict[str, dict[str, Row]] = {}
+    for column in experiment.columns:
+        plain = {
             variant: Row(ours(variant, column.metric), column.of(variant), None, None)
             for variant in (lines if column.deviation_of else variants)
         }
-        for column in experiment.columns
-    }
-    tau: dict[str, tuple[float, int] | None] = {
-        column.metric: None for column in experiment.columns
-    }
-    verdicts: list[Verdict] = []
-    if scale != "smoke":
-        for column in experiment.columns:
-            of_column = rows[column.metric]
-            rows[column.metric] = {
-                variant: row._replace(
-                    order=_order(variant, of_column),
-                    value=_value(row, column) if scale == "full" else None,
-                )
-                for variant, row in of_column.items()
-            }
-            tau[column.metric] = kendall(of_column.values())
-        verdicts = [
-            judge(claim, ours(claim.more, claim.metric), ours(claim.less, claim.metric))
-            for claim in experiment.claims
-        ]
+        rows[column.metric] = {
+            variant: row._replace(
+                order=_order(variant, plain) if compared else None,
+                value=_value(row, column) if scale == "full" else None,
+            )
+            for variant, row in plain.items()
+        }
+    tau = {metric: kendall(found.values()) if compared else None for metric, found in rows.items()}
+    verdicts = [
+        judge(claim, ours(claim.more, claim.metric), ours(claim.less, claim.metric))
+        for claim in (experiment.claims if compared else ())
+    ]
     return Comparison(name, experiment, scale, records, rows, tau, verdicts, left)
 
 
@@ -220,14 +213,12 @@ def judge(claim: Claim, more: Values | None, less: Values | None) -> Verdict:
     """The rule for claims."""
     if more is None or less is None:
         return Verdict(claim, "not run")
-    difference = more.mean + claim.slack - less.mean
-    if more.error is None or less.error is None:
-        verdict = "holds" if difference > 0 else "does not hold" if difference < 0 else "undecided"
-        return Verdict(claim, verdict, difference, single=True)
-    near = 2 * math.hypot(more.error, less.error)
-    if difference > near:
-        return Verdict(claim, "holds", difference)
-    return Verdict(claim, "does not hold" if difference < -near else "undecided", difference)
+    difference = more.mean - less.mean
+    single = more.error is None or less.error is None
+    near = 0.0 if single else 2 * math.hypot(more.error or 0.0, less.error or 0.0)
+    above = difference + claim.slack
+    verdict = "holds" if above > near else "does not hold" if above < -near else "undecided"
+    return Verdict(claim, verdict, difference, single)
 
 
 def kendall(rows: Sequence[Row] | Any) -> tuple[float, int] | None:

@@ -112,6 +112,7 @@ def test_claims():
     assert (alone.verdict, alone.single) == ("holds", True)
     as_good = replace(CLAIM, slack=0.5)
     assert judge(as_good, values(2.0), values(2.4)).verdict == "holds"
+    assert judge(as_good, values(2.0), values(2.4)).difference == pytest.approx(-0.4)
     assert judge(as_good, values(2.0), values(2.6)).verdict == "does not hold"
 
 
