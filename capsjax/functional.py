@@ -49,7 +49,8 @@ def squash(s: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
 def exponential_squash(s: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
     """(1 − exp(−|s|)) · s / |s|   (Choi et al. 2019, eq. 2, after Xi et al. 2017).
 
-    Like `squash`, but steeper near 0, where lengths are |s| and not |s|². Value 0 at s = 0.
+    Like `squash`, but steeper near 0, where lengths are |s| and not |s|². At s = 0 the value is 0
+    and the gradient the identity. Computed in at least float32; the result has the type of `s`.
 
     Raises:
       TypeError: `s` is not floating.
