@@ -134,7 +134,7 @@ class Comparison(NamedTuple):
     def summary(self) -> str:
         """How many claims have which verdict, for an index."""
         if not self.was_run:
-            return "run with an older recipe only" if self.left else "not run"
+            return "results kept apart only" if self.left else "not run"
         if self.scale == "smoke":
             return "the path works"
         return summary(self.verdicts)

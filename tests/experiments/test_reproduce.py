@@ -296,7 +296,7 @@ def test_results_of_an_older_recipe_are_named_kept_and_not_mixed(tiny, where):
     assert re.fullmatch(
         r"a, run 0 \(accuracy [\d.]+\): made with an older recipe \(training.epochs: 1 → 2\)", line
     )
-    assert found.summary == "run with an older recipe only"
+    assert found.summary == "results kept apart only"
     assert "## Kept apart" in tables.markdown(found)
     # An option that the library got since, at its default, is no other recipe.
     record = json.loads(file.read_text())
