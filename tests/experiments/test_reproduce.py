@@ -670,4 +670,5 @@ def test_every_name_at_smoke_scale(script, shared, name):
         assert comparison.records[variant], variant
         assert comparison.records[variant][0]["failed"] is None
         for column in experiment.columns:
-            assert comparison.rows[column.metric][variant].ours is not None
+            if not column.deviation_of:  # over variants that smoke leaves out
+                assert comparison.rows[column.metric][variant].ours is not None
