@@ -139,17 +139,20 @@ def _run(
     count = experiment.scales[where.scale].seeds if seeds is None else seeds
     # Every variant once, then once more: what is there after an interruption can be compared.
     todo = [(variant, number) for number in range(count) for variant in variants]
+    others: list[tuple[str, int]] = []  # that other processes are at
     while todo:
-        others = []
+        before, others = others, []
         for variant, number in todo:
-            terminal.print(f"\n{name}: {variant}, run {number}", markup=False)
+            if (variant, number) not in before:
+                terminal.print(f"\n{name}: {variant}, run {number}", markup=False)
             try:
                 record = run(where, name, experiment, variant, number)
             except signals.Interrupted as stop:
                 print(f"{stop}. The same command resumes it.")
                 sys.exit(128 + stop.signum)
             if record is None:
-                terminal.print("another process is at it", markup=False)
+                if (variant, number) not in before:
+                    terminal.print("another process is at it", markup=False)
                 others.append((variant, number))
                 continue
             # Compiled programs of networks that are done with: hundreds exhaust what the system
