@@ -47,6 +47,26 @@ def squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]
     return (wide * (length / (1 + jnp.square(length)))).astype(s.dtype)
 
 
+def exponential_squash(s: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
+    """(1 − exp(−|s|)) · s / |s|   (Choi et al. 2019, eq. 2, after Xi et al. 2017).
+
+    Like `squash`, but steeper near 0, where lengths are |s| and not |s|². At s = 0 the value is 0
+    and the gradient the identity. Computed in at least float32; the result has the type of `s`.
+
+    Raises:
+      TypeError: `s` is not floating.
+    """
+    if not jnp.issubdtype(s.dtype, jnp.floating):
+        raise TypeError(f"squash takes floating arrays, got {s.dtype}: convert with astype")
+    wide = at_least_float32(s)
+    length = safe_norm(wide, keepdims=True)
+    # (1 − exp(−x)) / x is 1 − x/2 near 0: the quotient must not be formed there.
+    small = length < 1e-4
+    safe = jnp.where(small, 1, length)
+    factor = jnp.where(small, 1 - length / 2, -jnp.expm1(-safe) / safe)
+    return (wide * factor).astype(s.dtype)
+
+
 def mask_poses(
     poses: Float[Array, "*#batch classes d"], mask: Num[Array, "*#batch classes"]
 ) -> Float[Array, "*_batch classes_d"]:

@@ -8,6 +8,7 @@ layers that were trained on B:
       --config.init_from=runs/a
 
 and with :B and :B2B for the other; the CNN with --config=configs/lin2018_transfer.py:A2B,cnn.
+The paper does not say for how long it trains: 20 epochs, each time.
 """
 
 from capsjax.analysis.transfer import SCHEMES, lower_layers
@@ -24,6 +25,7 @@ def get_config(which="A"):
     domain = SCHEMES[test].target if test in SCHEMES else test
     model = f"lin2018_{kind or 'capsnet'}_deeper"
     config = configs.default(model=model, data=f"multimnist_{domain.lower()}")
+    config.training.epochs = 20
     if kind == "cnn":
         config.loss.name = "sigmoid_cross_entropy"
     if test in SCHEMES:

@@ -1,8 +1,8 @@
 """One or two overlapping digits (Tsai et al. 2020, figure 5).
 
 Any of its networks: --config=configs/tsai2020_diverse.py:tsai2020_diverse_matrix. The paper's 350
-rounds of 60,000 generated images are 350 epochs here, of one image per training digit. It fixes
-the optimizer for all networks.
+rounds of 60,000 generated images are 350 epochs here, of one new image per training digit; nothing
+is held out, as there. It fixes the optimizer for all networks.
 """
 
 from capsjax.training import config as configs
@@ -11,6 +11,7 @@ from capsjax.training import optimizers
 
 def get_config(model="tsai2020_diverse_vector"):
     config = configs.default(model=model, data="diverse_multimnist")
+    config.data.validation_fraction = 0.0
     config.loss.name = "sigmoid_cross_entropy"
     config.optimizer = optimizers.optimizer_options("sgd", learning_rate=0.1, weight_decay=5e-4)
     config.schedule = optimizers.schedule_options("steps", epochs=(150, 250))

@@ -3,6 +3,7 @@
   python experiments/report.py runs/mnist
   python experiments/report.py --results=runs/reproduce   # all that reproduce.py computed
   python experiments/report.py --results=runs/reproduce/small --pages=docs/results
+  python experiments/report.py --check   # what docs/ says and its results do not, any more
 
 The page is a single HTML file without scripts or links to anything outside: it can be mailed,
 kept, and opened anywhere.
@@ -37,6 +38,12 @@ def parser() -> argparse.ArgumentParser:
         help="with --results: Markdown pages and figures of what was run instead, with index.md; "
         "pages of earlier calls stay",
     )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="list what docs/papers, docs/results and README say that the experiments and the "
+        "numbers on the results pages do not, such as results of an older recipe",
+    )
     _cli.add_which(parser)
     _cli.add_data(parser)
     parser.add_argument(
@@ -49,9 +56,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Writes the page asked for."""
+    """Writes the page asked for, or checks the written ones."""
+    if args.check:
+        from _report.check import check
+
+        lines = check(Path(__file__).parents[1])
+        if lines:
+            raise ValueError("these do not hold any more:\n  " + "\n  ".join(lines))
+        print("The pages say what the experiments and the results say.")
+        return
     if (args.run is None) == (args.results is None):
-        raise ValueError("name a run's directory, or --results=DIR")
+        raise ValueError("name a run's directory, or --results=DIR, or --check")
     if args.pages is not None and (args.results is None or args.output is not None):
         raise ValueError("--pages goes with --results, and not with --output")
     if args.run is not None:

@@ -5,15 +5,17 @@
   python experiments/reproduce.py gu2021/table2 --scale=small --seeds=5 --only "no squash"
   python experiments/reproduce.py all --scale=smoke
 
-Started again it repeats nothing that is finished and goes on where it was interrupted. Started
-several times at once, each process takes runs that no other is at. Results lie in WORKDIR/SCALE: a
-JSON file for each run in results/, the tables and figures in tables/.
+Started again it repeats nothing that is finished and resumes what was interrupted. Started several
+times at once, each process takes runs that no other is at. Results lie in WORKDIR/SCALE: a JSON
+file for each run in results/, the tables and figures in tables/.
 `experiments/report.py --results=WORKDIR` makes one page of all.
 """
 
 import argparse
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,14 +27,21 @@ if TYPE_CHECKING:
     from _reproduce.experiment import Experiment
     from _reproduce.runs import Where
 
+POLL_SECONDS = 5.0  # where all that is left is with other processes
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of --list, or all")
-    parser.add_argument("--list", action="store_true", help="all names and what they need")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list, or all")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="all names, what they need, and what the papers' claims came to in --workdir; with "
+        "NAME its claims, one by one",
+    )
     parser.add_argument(
         "--scale",
         choices=SCALES,
@@ -64,22 +73,22 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
     )
-    parser.add_argument(
-        "--skip_memory_check",
-        action="store_true",
-        help="at full scale: start without estimating the memory",
-    )
     return parser
 
 
 def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
+    import jax
     from _reproduce import registry
-    from _reproduce.runs import Where, check, claim
+    from _reproduce.runs import Where, checked, claim
 
-    use = _stand_ins(args.use)
+    use = dict(_stand_in(pair) for pair in args.use)
+    where = Where(args.workdir / args.scale, args.scale, use, args.data_dir, _commit())
     if args.list:
-        _list(use, args.data_dir)
+        if args.name is None:
+            _list(checked(where))
+        else:
+            _list_claims(checked(where), args.name)
         return
     if args.name is None:
         raise ValueError("name what to reproduce, or all; --list shows the names")
@@ -87,19 +96,26 @@ def main(args: argparse.Namespace) -> None:
         raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
     if args.name == "all" and args.only:
         raise ValueError("--only goes with one name, not with all")
-    names = list(registry.EXPERIMENTS) if args.name == "all" else [args.name]
+    names = registry.EXPERIMENTS if args.name == "all" else [args.name]
     experiments = {name: registry.lookup(name) for name in names}
-    where = Where(args.workdir / args.scale, args.scale, use, args.data_dir, _commit())
     chosen = {name: _variants(e, args.scale, args.only) for name, e in experiments.items()}
-    _check_use(where, experiments, chosen)
-    check(where, _data(where, experiments, chosen))
-    left_out = _check_data(where, experiments, chosen, skip=args.name == "all")
-    if args.scale == "full" and not args.skip_memory_check:
-        _check_memory(where, experiments, chosen)
-    claim(where, _data(where, experiments, chosen))
-    _set_compiler(where)
-    for name, experiment in experiments.items():
-        _run(where, name, experiment, chosen[name], args.seeds)
+    where = checked(where)
+    left_out = _leave_out(where, experiments, chosen, use)
+    if left_out and args.name != "all":
+        raise ValueError(
+            "data are missing, nothing was started:\n  "
+            + "\n  ".join(left_out)
+            + "\n--use lets another set stand in, --only leaves rows out"
+        )
+    where = claim(where)
+    # Compiling takes longer than all else there.
+    jax.config.update("jax_disable_most_optimizations", where.scale == "smoke")
+    # Runs that differ in their seed alone share their programs.
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", str(where.folder / "compiled"))
+    for name, variants in chosen.items():
+        if variants:
+            _run(where, name, experiments[name], variants, args.seeds)
     if left_out:
         raise ValueError("all others were run; not run:\n  " + "\n  ".join(left_out))
 
@@ -123,21 +139,20 @@ def _run(
     count = experiment.scales[where.scale].seeds if seeds is None else seeds
     # Every variant once, then once more: what is there after an interruption can be compared.
     todo = [(variant, number) for number in range(count) for variant in variants]
-    # First what no other process is at, then the rest: there by then, or left by a lost process.
-    for wait in (False, True):
-        others = []
-        for place, (variant, number) in enumerate(todo, start=1):
-            what = f"{name}: {variant}, run {number} ({place} of {len(todo)})"
-            terminal.print(f"\n{what}", markup=False)
-            if wait:
-                terminal.print("waiting for the process that was at it", markup=False)
+    others: list[tuple[str, int]] = []  # that other processes are at
+    while todo:
+        before, others = others, []
+        for variant, number in todo:
+            if (variant, number) not in before:
+                terminal.print(f"\n{name}: {variant}, run {number}", markup=False)
             try:
-                record = run(where, name, experiment, variant, number, wait=wait)
+                record = run(where, name, experiment, variant, number)
             except process.Interrupted as stop:
-                print(f"{stop}. The same command resumes from there.")
+                print(f"{stop}. The same command resumes it.")
                 sys.exit(128 + stop.signum)
             if record is None:
-                terminal.print("another process is at it", markup=False)
+                if (variant, number) not in before:
+                    terminal.print("another process is at it", markup=False)
                 others.append((variant, number))
                 continue
             # Compiled programs of networks that are done with: hundreds exhaust what the system
@@ -145,6 +160,8 @@ def _run(
             jax.clear_caches()
             shown = {k: round(v, 4) for k, v in record["metrics"].items()}
             terminal.print(record["failed"] or f"{shown}", markup=False)
+        if others == todo:
+            time.sleep(POLL_SECONDS)
         todo = others
     comparison = results.gather(where, name, experiment)
     files = results.write(comparison, where.folder / "tables")
@@ -164,159 +181,122 @@ def _variants(experiment: "Experiment", scale: str, only: Sequence[str] | None) 
     return [variant for variant in known if not only or variant in only]
 
 
-def _check_use(
-    where: "Where", experiments: "dict[str, Experiment]", chosen: dict[str, list[str]]
-) -> None:
-    """Raises ValueError for a name in --use that nothing reads (the nearest is named)."""
-    from _reproduce.settings import source_of, trainings
-
-    from capsjax._names import nearest
-
-    known = {
-        data
-        for name, variants in chosen.items()
-        for variant in variants
-        for config in trainings(experiments[name], variant, where.scale, 0, {})
-        for data in (config.data.name, source_of(config))
-    }
-    for name in where.use:
-        if name not in known:
-            raise ValueError(
-                f"--use: nothing that is asked for reads {name!r}: {nearest(name, known)}"
-            )
-
-
-def _check_data(
+def _leave_out(
     where: "Where",
     experiments: "dict[str, Experiment]",
     chosen: dict[str, list[str]],
-    *,
-    skip: bool,
+    use: dict[str, str],
 ) -> list[str]:
-    """Raises ValueError where data are missing; with `skip` those runs are taken out of `chosen`.
+    """Takes the rows out of `chosen` whose data are missing; returns a line for each data set.
 
-    Returns:
-      What was taken out, and why.
+    Raises:
+      ValueError: a stand-in for something that nothing reads (the nearest is named).
     """
-    from _reproduce.needs import missing
-    from _reproduce.settings import source_of, trainings
+    from _reproduce.recipes import source_of, trainings
 
-    needs: dict[str, dict[tuple[str, str], None]] = {}
-    for name, variants in chosen.items():
-        for variant in variants:
-            for config in trainings(experiments[name], variant, where.scale, 0, where.use):
-                needs.setdefault(source_of(config), {})[name, variant] = None
+    from capsjax._names import nearest
+    from capsjax.data import load
+
+    rows = [(name, variant) for name, variants in chosen.items() for variant in variants]
+    named, users = set(), {}
+    for name, variant in rows:
+        for config in trainings(experiments[name], variant, where.scale, 0, {}):
+            named |= {config.data.name, source_of(config)}
+        for config in trainings(experiments[name], variant, where.scale, 0, where.use):
+            users.setdefault(source_of(config), {})[name, variant] = None
+    for name in use:
+        if name not in named:
+            raise ValueError(
+                f"--use: nothing that is asked for reads {name!r}: {nearest(name, named)}"
+            )
     lines = []
-    for source, users in needs.items():
-        problem = missing(source, where.data_dir)
-        if problem is None:
+    for source, of_source in users.items():
+        if _found(source, where.data_dir):
             continue
-        listed = ", ".join(f"{name} ({variant})" for name, variant in users)
-        lines.append(f"{source}, for {listed}: {problem}")
-        for name, variant in users:
-            if variant in chosen[name]:
-                chosen[name].remove(variant)
-    if lines and not skip:
-        raise ValueError(
-            "data are missing, nothing was started:\n  "
-            + "\n  ".join(lines)
-            + "\n--use lets another set stand in, --only leaves rows out"
-        )
-    for name in [name for name, variants in chosen.items() if not variants]:
-        del chosen[name], experiments[name]
+        try:  # what TFDS can prepare it prepares
+            load(source, "train", where.data_dir)
+        except (ValueError, OSError) as error:
+            listed = ", ".join(f"{name} ({variant})" for name, variant in of_source)
+            lines.append(f"{source}, for {listed}: {error}")
+            for name, variant in of_source:
+                chosen[name] = [other for other in chosen[name] if other != variant]
     return lines
 
 
-def _data(
-    where: "Where", experiments: "dict[str, Experiment]", chosen: dict[str, list[str]]
-) -> dict[str, str]:
-    """By the data sets that the scale names, what they are read from."""
-    from _reproduce.settings import source_of, trainings
+def _found(source: str, data_dir: str | None) -> bool:
+    """Whether the data set `source` is prepared on this machine; not asked of files."""
+    from capsjax.data import tfds
 
-    named = {
-        source_of(config)
-        for name, variants in chosen.items()
-        for variant in variants
-        for config in trainings(experiments[name], variant, where.scale, 0, {})
-    }
-    return {source: where.use.get(source, source) for source in named}
+    if source == "digits":
+        return True
+    return ":" not in source and tfds.find(source, tfds.search_path(data_dir)) is not None
 
 
-def _check_memory(
-    where: "Where", experiments: "dict[str, Experiment]", chosen: dict[str, list[str]]
-) -> None:
-    """Raises ValueError where a training would not fit, as far as can be told."""
-    from _reproduce.needs import memory, too_large
-    from _reproduce.runs import result_file
-    from _reproduce.settings import key_of, trainings
-
-    estimates = {}
-    for name, variants in chosen.items():
-        for variant in variants:
-            if result_file(where, name, experiments[name], variant, 0).exists():
-                continue  # it did fit
-            for config in trainings(experiments[name], variant, where.scale, 0, where.use):
-                if key_of(config) in estimates:
-                    continue
-                what = f"{name} ({variant})"
-                print(f"{what}: estimating its memory", flush=True)
-                estimates[key_of(config)] = (what, memory(config, where.data_dir))
-    if lines := too_large(estimates.values()):
-        raise ValueError(
-            "too little memory, nothing was started:\n  "
-            + "\n  ".join(lines)
-            + "\nUse a larger device or several (each takes a part of the batch), --only, or "
-            "--skip_memory_check"
-        )
-
-
-def _set_compiler(where: "Where") -> None:
-    """Runs that differ in their seed alone share their compiled programs."""
-    import jax
-
-    # Compiling takes longer than all else there.
-    jax.config.update("jax_disable_most_optimizations", where.scale == "smoke")
-    if jax.config.jax_compilation_cache_dir is None:
-        jax.config.update("jax_compilation_cache_dir", str(where.folder / "compiled"))
-
-
-def _list(use: dict[str, str], data_dir: str | None) -> None:
+def _list(where: "Where") -> None:
     """A table of all names."""
-    from _reproduce import registry
-    from _reproduce.minutes import MINUTES
-    from _reproduce.needs import found
-    from _reproduce.settings import run_config, source_of
+    from _reproduce import registry, results
+    from _reproduce.recipes import run_config, source_of
     from rich.table import Table
 
-    table = Table("name", "what", "data", *SCALES)
+    verdicts = ("holds", "does not hold", "undecided", "not run")
+    heads = ("name", "what", "data", *(f"{scale}: runs" for scale in SCALES))
+    table = Table(*heads, "claims", "tested", *verdicts)
+    notes = []
     for name, experiment in registry.EXPERIMENTS.items():
         sources = {
-            source_of(run_config(experiment, variant, "full", 0, use))
+            source_of(run_config(experiment, variant, "full", 0, where.use))
             for variant in experiment.variants
         }
-        data = [s if found(s, data_dir) else f"{s} (missing)" for s in sorted(sources)]
-        cells = []
-        for scale in SCALES:
-            settings = experiment.scales[scale]
-            runs = len(experiment.at(scale)) * settings.seeds
-            minutes = MINUTES[scale].get(name)
-            time = "not timed" if minutes is None else f"{minutes:g} min"
-            cells.append(f"{runs} {'run' if runs == 1 else 'runs'}, {time}")
-        table.add_row(name, experiment.title, ", ".join(data), *cells)
+        data = [
+            s if _found(s, where.data_dir) or ":" in s else f"{s} (missing)"
+            for s in sorted(sources)
+        ]
+        runs = [str(len(experiment.at(s)) * experiment.scales[s].seeds) for s in SCALES]
+        comparison = results.gather(where, name, experiment)
+        # At smoke scale nothing is compared.
+        counts = Counter(v.verdict for v in comparison.verdicts) or {
+            "not run": len(experiment.claims)
+        }
+        tested = len(experiment.claims)
+        claims = [tested + len(experiment.untested), tested, *(counts.get(v, 0) for v in verdicts)]
+        cells = (", ".join(data), *runs, *map(str, claims))
+        table.add_row(name, experiment.title, *cells)
+        notes += [f"{name}: {line}" for line in comparison.left]
     _cli.table_console().print(table)
+    print(
+        f"Verdicts: of what lies in {where.folder}; docs/results/index.md has those of the pages."
+    )
+    print("Claims: published, and tested by a rule; --list NAME says why others are not.")
     print("Data are those of small and full; smoke needs scikit-learn's digits alone.")
-    print("Times: one process on one CPU core; several processes share the work.")
+    if notes:
+        print("Kept apart:\n  " + "\n  ".join(notes))
 
 
-def _stand_ins(pairs: Sequence[str]) -> dict[str, str]:
-    """Of --use."""
-    found = {}
-    for pair in pairs:
-        name, equals, other = pair.partition("=")
-        if not (name and equals and other):
-            raise ValueError(f"--use takes NAME=OTHER, got {pair!r}")
-        found[name] = other
-    return found
+def _list_claims(where: "Where", name: str) -> None:
+    """All claims of one name: their verdicts, or why there is none."""
+    from _reproduce import registry, results, tables
+    from rich.table import Table
+
+    experiment = registry.lookup(name)
+    comparison = results.gather(where, name, experiment)
+    table = Table("claim", "verdict", "difference", title=f"{name}: {experiment.title}")
+    if comparison.verdicts:
+        for verdict in comparison.verdicts:
+            table.add_row(verdict.claim.text, verdict.said, tables.margin(comparison, verdict))
+    else:  # smoke compares nothing
+        for claim in experiment.claims:
+            table.add_row(claim.text, "not run", "–")
+    for claim, reason in experiment.untested.items():
+        table.add_row(claim, f"not tested: {reason}", "–")
+    _cli.table_console().print(table)
+
+
+def _stand_in(pair: str) -> tuple[str, str]:
+    """One word of --use."""
+    name, equals, other = pair.partition("=")
+    if not (name and equals and other):
+        raise ValueError(f"--use takes NAME=OTHER, got {pair!r}")
+    return name, other
 
 
 def _commit() -> str:

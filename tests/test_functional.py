@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.functional import mask_poses, safe_norm, squash, to_unit
+from capsjax.functional import exponential_squash, mask_poses, safe_norm, squash, to_unit
 
 
 def test_squash_of_a_known_vector():
@@ -12,8 +12,17 @@ def test_squash_of_a_known_vector():
     np.testing.assert_allclose(squash(jnp.array([3.0, 4.0])), [15 / 26, 20 / 26], rtol=1e-6)
 
 
+def test_exponential_squash_of_known_vectors():
+    # |s| = 5, and lengths on both sides of the series near 0
+    expected = (1 - np.exp(-5)) * np.array([0.6, 0.8])
+    np.testing.assert_allclose(exponential_squash(jnp.array([3.0, 4.0])), expected, rtol=1e-6)
+    lengths = np.geomspace(1e-6, 1e-2, 50)
+    squashed = exponential_squash(jnp.asarray(lengths[:, None], jnp.float32))
+    np.testing.assert_allclose(squashed[:, 0], -np.expm1(-lengths), rtol=1e-6)
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-10, 1.0, 1e4])
-@pytest.mark.parametrize("function", [squash, safe_norm])
+@pytest.mark.parametrize("function", [squash, exponential_squash, safe_norm])
 def test_value_and_gradient_are_finite(function, scale):
     s = jnp.full((3, 8), scale)
     value, pullback = jax.vjp(function, s)
@@ -21,13 +30,15 @@ def test_value_and_gradient_are_finite(function, scale):
     chex.assert_tree_all_finite((value, gradient))
     if scale == 0:
         assert not value.any()
-        assert not gradient.any()
+        # Near 0 the exponential form is the identity, the others are flat there.
+        np.testing.assert_array_equal(gradient, function is exponential_squash)
 
 
-def test_squash_gradient_matches_finite_differences():
+@pytest.mark.parametrize("function", [squash, exponential_squash])
+def test_squash_gradient_matches_finite_differences(function):
     with jax.enable_x64(True):
         s = jnp.asarray(np.random.default_rng(0).normal(size=8))
-        chex.assert_numerical_grads(squash, (s,), order=1)
+        chex.assert_numerical_grads(function, (s,), order=1)
 
 
 def test_narrow_types_are_computed_in_float32():
@@ -50,7 +61,7 @@ def test_to_unit():
         to_unit(jnp.array([1], jnp.int32))
 
 
-@pytest.mark.parametrize("function", [squash, safe_norm])
+@pytest.mark.parametrize("function", [squash, exponential_squash, safe_norm])
 def test_whole_numbers_have_no_length(function):
     with pytest.raises(TypeError, match="got int32: convert with astype"):
         function(jnp.array([3, 4]))

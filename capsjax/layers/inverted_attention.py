@@ -52,16 +52,25 @@ class InvertedAttention(nnx.Module):
     Args:
       pose_size: D.
       layer_norm: False leaves it out (ablation A of Tsai et al. 2020).
+      scale: of the agreement; see `inverted_attention_routing`.
     """
 
-    def __init__(self, pose_size: int, *, layer_norm: bool = True, rngs: nnx.Rngs):
+    def __init__(
+        self,
+        pose_size: int,
+        *,
+        layer_norm: bool = True,
+        scale: float | None = None,
+        rngs: nnx.Rngs,
+    ):
         self.norm = pose_norm(pose_size, rngs=rngs) if layer_norm else identity
+        self.scale = scale
 
     def __call__(
         self, votes: Votes | Array, poses: Float[Array, "*batch J D"] | None = None
     ) -> Routed:
         """Poses [..., J, D] and couplings [..., I, J]."""
-        return inverted_attention_routing(votes, poses, normalize=self.norm)
+        return inverted_attention_routing(votes, poses, scale=self.scale, normalize=self.norm)
 
 
 class ActivatedInvertedAttention(nnx.Module):
@@ -77,9 +86,13 @@ class ActivatedInvertedAttention(nnx.Module):
     Args:
       num_parents: J.
       pose_size: D.
+      scale: of the agreement; see `inverted_attention_routing`.
     """
 
-    def __init__(self, num_parents: int, pose_size: int, *, rngs: nnx.Rngs):
+    def __init__(
+        self, num_parents: int, pose_size: int, *, scale: float | None = None, rngs: nnx.Rngs
+    ):
+        self.scale = scale
         self.norm = pose_norm(pose_size, rngs=rngs)
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
         self.beta_activate = nnx.Param(jnp.zeros(num_parents, jnp.float32))
@@ -95,7 +108,9 @@ class ActivatedInvertedAttention(nnx.Module):
         *_, children, parents, pose_size = shape_of(votes).shape
         coupling = None  # 1 / J for all
         if poses is not None:
-            coupling = inverted_attention_routing(votes, poses, normalize=identity).coupling
+            coupling = inverted_attention_routing(
+                votes, poses, scale=self.scale, normalize=identity
+            ).coupling
         routed = em_routing(
             votes,
             activations,
@@ -201,6 +216,7 @@ class InvertedAttentionStack(nnx.Module):
             below = fixed_point(
                 inverted_attention_routing,
                 self._children(layer, below)[0],
+                scale=layer.routing.scale,  # type: ignore[attr-defined]
                 normalize=layer.routing.norm,  # type: ignore[attr-defined]
                 tolerance=tolerance,
                 max_iterations=100,

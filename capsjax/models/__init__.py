@@ -15,6 +15,7 @@ from capsjax.models import (
     convnets,
     decoder_convnets,
     lin2018,
+    sabour2017_cnn,
     tsai2020,
     tsai2020_cnn,
     tsai2020_dynamic,
@@ -39,6 +40,7 @@ __all__ = [
 
 _PUBLISHED: dict[str, Network] = {
     **capsnet.NETWORKS,
+    **sabour2017_cnn.NETWORKS,
     **convnets.NETWORKS,
     **decoder_convnets.NETWORKS,
     **lin2018.NETWORKS,

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from flax import nnx
 from jaxtyping import Array, Float, Key
 
-from capsjax.functional import safe_norm, squash
+from capsjax.functional import exponential_squash, safe_norm, squash
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d, reconstruct
 from capsjax.layers.bound import bound
 from capsjax.models.config import one_of, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Normalization, Output
 from capsjax.routing import dynamic_routing, uniform_routing
+
+_SQUASHES = {"rational": squash, "exponential": exponential_squash}
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,9 @@ class CapsNetConfig(Normalization):
       routing_bias: a learned bias in the class capsules, as in the released code.
       shared_transform: one transform for all primary capsules (Aff-CapsNet).
       squash: whether to squash the primary and the class capsules.
+      squash_form: "rational" (Sabour et al., eq. 1) or "exponential" (Choi et al. 2019, eq. 2).
+      primary_relu: ReLU after the second convolution too, below its squash (Gu et al. 2021: "All
+        Conv and FC are followed by a ReLU").
       reconstruction: "conditional": the decoder sees the poses of the masked classes; "normal": it
         sees all; "none": there is no decoder.
       decoder_features: sizes of the decoder's hidden layers.
@@ -49,6 +54,8 @@ class CapsNetConfig(Normalization):
     routing_bias: bool = False
     shared_transform: bool = False
     squash: bool = True
+    squash_form: str = one_of(*_SQUASHES)
+    primary_relu: bool = False
     reconstruction: str = one_of("conditional", "normal", "none")
     decoder_features: tuple[int, ...] = positive((512, 1024))
     width: float = positive(1.0)
@@ -72,7 +79,7 @@ class CapsNet(Model):
         height, width = grids(input_shape, [Window(k), Window(k, 2)])[-1]
         features = scaled(config.features, config.width)
         primary_channels = scaled(config.primary_channels, config.width)
-        activation = squash if config.squash else _identity
+        activation = _SQUASHES[config.squash_form] if config.squash else _identity
         routing = (
             bound(dynamic_routing, num_iterations=config.num_iterations)
             if config.routing == "dynamic"
@@ -87,7 +94,9 @@ class CapsNet(Model):
             primary_channels,
             config.primary_pose,
             kernel_size=k,
-            activation=activation,
+            activation=(
+                nnx.Sequential(nnx.relu, activation) if config.primary_relu else activation
+            ),
             rngs=rngs,
         )
         self.classes = DenseCapsules(

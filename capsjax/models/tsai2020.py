@@ -41,6 +41,7 @@ class InvertedAttentionConfig(Normalization):
       num_iterations: routing iterations, at least 1.
       schedule: "concurrent", "sequential" (ablation B) or "fixed_point".
       layer_norm: False is ablation A: no LayerNorm in the routing. (The primary capsules keep it.)
+      scale_agreement: False leaves out the 1/√D of the agreement, as equation 2 is printed.
       activations: True is ablation C: capsules have activations, see `ActivatedInvertedAttention`.
       dense_votes: hold votes in one array instead of recomputing them.
       block_size: images routed at a time, to bound memory; None for all.
@@ -59,6 +60,7 @@ class InvertedAttentionConfig(Normalization):
     num_iterations: int = positive(2)
     schedule: str = one_of("concurrent", "sequential", "fixed_point")
     layer_norm: bool = True
+    scale_agreement: bool = True
     activations: bool = False
     dense_votes: bool = False
     block_size: int | None = positive(None)
@@ -121,10 +123,14 @@ class InvertedAttentionCapsNet(Model):
             else nnx.data(None)
         )
 
+        scale = None if config.scale_agreement else 1.0
+
         def routing(num_parents: int) -> nnx.Module:
             if config.activations:
-                return ActivatedInvertedAttention(num_parents, pose_size, rngs=rngs)
-            return InvertedAttention(pose_size, layer_norm=config.layer_norm, rngs=rngs)
+                return ActivatedInvertedAttention(num_parents, pose_size, scale=scale, rngs=rngs)
+            return InvertedAttention(
+                pose_size, layer_norm=config.layer_norm, scale=scale, rngs=rngs
+            )
 
         def layer_options(num_parents: int) -> dict:
             return {
@@ -197,15 +203,21 @@ class InvertedAttentionCapsNet(Model):
 
 
 def build_backbone(
-    kind: str, in_features: int, features: int, width: float, *, rngs: nnx.Rngs
+    kind: str,
+    in_features: int,
+    features: int,
+    width: float,
+    *,
+    resnet_features: int = 128,
+    rngs: nnx.Rngs,
 ) -> SimpleBackbone | ResNetBackbone:
-    """The backbones of the paper: "simple", with `features`, or "resnet", with 128.
+    """The backbones of the paper: "simple", with `features`, or "resnet", with `resnet_features`.
 
     Both halve height and width. `width` multiplies all features.
     """
     if kind == "simple":
         return SimpleBackbone(in_features, scaled(features, width), rngs=rngs)
-    stages = [(scaled(64, width), 3, 1), (scaled(128, width), 4, 2)]
+    stages = [(scaled(64, width), 3, 1), (scaled(resnet_features, width), 4, 2)]
     return ResNetBackbone(in_features, stages, rngs=rngs)
 
 

@@ -6,7 +6,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm
-from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
 from capsjax.models.config import not_negative, one_of, positive, scaled
@@ -22,8 +22,7 @@ class DynamicCapsNetConfig(Normalization):
 
     Attributes:
       backbone: "simple", one 3×3 convolution with stride 2, or "resnet".
-      features: channels of the simple backbone. (The ResNet's are 64 and 128.)
-      conv_features: channels of a padded 9×9 convolution between backbone and capsules; 0: none.
+      features: channels of the backbone's map. (Those of the ResNet's first stage are 64.)
       primary_kernel: of the primary capsules, with stride 2.
       primary_padding: zeros on each side.
       channels: capsules per position.
@@ -31,12 +30,11 @@ class DynamicCapsNetConfig(Normalization):
       num_conv_caps: convolutional capsule layers, 3×3 with stride 1 and no padding.
       class_pose: pose size of the class capsules.
       num_iterations: of the routing.
-      width: multiplies the backbone's features, conv_features and channels, for small machines.
+      width: multiplies the backbone's features and channels, for small machines.
     """
 
     backbone: str = one_of("resnet", "simple")
-    features: int = positive(128)
-    conv_features: int = not_negative(256)
+    features: int = positive(256)
     primary_kernel: int = positive(9)
     primary_padding: int = not_negative(4)
     channels: int = positive(32)
@@ -50,9 +48,10 @@ class DynamicCapsNetConfig(Normalization):
 class DynamicCapsNet(Model):
     """Backbone, primary capsules, capsule layers with dynamic routing; scores are lengths.
 
-    Tsai et al. 2020: their "Dynamic Routing, ResNet" is not described. 8×8×32 primary capsules of 8
-    follow from its two sizes; the convolution below them is taken from table 4, which leaves 11.92M
-    of the 12.45M parameters.
+    Tsai et al. 2020: their "Dynamic Routing, ResNet" is not described, but its two sizes follow
+    from a ResNet whose last stage has 256 channels and table 4's own 9×9 convolution with stride 2,
+    padded by 4, to 8×8×32 primary capsules of 8: 12,451,136 parameters for CIFAR-10 and 36,044,096
+    for CIFAR-100. (The text's 128 channels after the backbone then hold for the others only.)
     """
 
     def __init__(
@@ -75,17 +74,15 @@ class DynamicCapsNet(Model):
         routing = bound(dynamic_routing, num_iterations=config.num_iterations)
         self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(
-            config.backbone, input_shape[-1], config.features, config.width, rngs=rngs
-        )
-        backbone_features = self.backbone.out_features
-        features = scaled(config.conv_features, config.width)
-        self.conv = (
-            conv2d(backbone_features, features, 9, padding="SAME", rngs=rngs)
-            if config.conv_features
-            else nnx.data(None)
+            config.backbone,
+            input_shape[-1],
+            config.features,
+            config.width,
+            resnet_features=config.features,
+            rngs=rngs,
         )
         self.primary = PrimaryCapsules(
-            features if config.conv_features else backbone_features,
+            self.backbone.out_features,
             channels,
             pose_size,
             kernel_size=config.primary_kernel,
@@ -117,8 +114,6 @@ class DynamicCapsNet(Model):
     ) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""
         x = self.backbone(images)
-        if self.conv is not None:
-            x = nnx.relu(self.conv(x))
         poses = self.primary(x)
         features, routed = {"backbone": x, "primary": poses}, {}
         for i, layer in enumerate(self.conv_caps, start=1):
@@ -134,7 +129,6 @@ _SIMPLE = CapsNetConfig(reconstruction="none")
 _DIVERSE = DynamicCapsNetConfig(
     backbone="simple",
     features=1024,
-    conv_features=0,
     primary_kernel=3,
     primary_padding=0,
     channels=16,
@@ -146,12 +140,11 @@ _DIVERSE = DynamicCapsNetConfig(
 NETWORKS = {
     "tsai2020_dynamic_cifar10_simple": Network(CapsNet, _SIMPLE, (32, 32, 3), 10, "7.99M"),
     "tsai2020_dynamic_cifar100_simple": Network(CapsNet, _SIMPLE, (32, 32, 3), 100, "31.59M"),
-    # The paper prints 12.45M and 36.04M.
     "tsai2020_dynamic_cifar10_resnet": Network(
-        DynamicCapsNet, DynamicCapsNetConfig(), (32, 32, 3), 10
+        DynamicCapsNet, DynamicCapsNetConfig(), (32, 32, 3), 10, "12.45M"
     ),
     "tsai2020_dynamic_cifar100_resnet": Network(
-        DynamicCapsNet, DynamicCapsNetConfig(), (32, 32, 3), 100
+        DynamicCapsNet, DynamicCapsNetConfig(), (32, 32, 3), 100, "36.04M"
     ),
     "tsai2020_dynamic_diverse": Network(DynamicCapsNet, _DIVERSE, (36, 36, 1), 10, "42.48M"),
 }

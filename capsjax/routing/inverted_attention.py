@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -17,22 +16,24 @@ def inverted_attention_routing(
     votes: Votes | Float[Array, "*batch I J D"],
     poses: Float[Array, "*batch J D"] | None = None,
     *,
+    scale: float | None = None,
     normalize: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]],
 ) -> Routed:
     """One iteration of inverted dot-product attention routing (Tsai et al. 2020, eq. 2 to 5).
 
-      a_ij = <p_j, v_ij> / √D
+      a_ij = scale · <p_j, v_ij>
       r_i· = softmax_j(a_i·)
       p_j  = LayerNorm(Σ_i r_ij v_ij)
 
-    The text does not mention the 1/√D; both released codes have it. `sequential`, `concurrent` and
-    `fixed_point` (capsjax.routing) repeat the iteration in one layer, over a stack of layers, and
-    until it changes nothing.
+    Both released codes scale by 1/√D, which the text does not mention. `sequential`, `concurrent`
+    and `fixed_point` (capsjax.routing) repeat the iteration in one layer, over a stack of layers,
+    and until it changes nothing.
 
     Args:
       votes: an operator or an array [..., I, J, D].
       poses: p_j of the previous iteration [..., J, D]. None is the first iteration, in which poses
         are zero and so r = 1/J exactly: one matrix product.
+      scale: of the agreement. None is 1/√D; 1 is equation 2 as printed.
       normalize: the LayerNorm over the last axis, with whatever parameters it has, such as a
         `flax.nnx.LayerNorm` or `jax.nn.standardize`. The identity is the ablation without it.
 
@@ -52,5 +53,6 @@ def inverted_attention_routing(
     else:
         check_broadcast("poses", poses, (*batch, parents, size), "[..., J, D]")
         poses = jnp.broadcast_to(at_least_float32(poses), (*batch, parents, size))
-        sums, coupling = attend(votes, poses, scale=1 / math.sqrt(size))
+        scale = 1 / math.sqrt(size) if scale is None else scale
+        sums, coupling = attend(votes, poses, scale=scale)
     return Routed(normalize(sums).astype(shape.dtype), coupling)

@@ -137,7 +137,9 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
     """
     _check(config)
     check_batch_size(config.training.batch_size, len(devices))
-    batches = Batches(len(task.train.labels), config.training.batch_size, len(devices))
+    batches = Batches(
+        len(task.train.labels), config.training.batch_size, len(devices), task.versions
+    )
     if not batches.per_epoch:
         raise ValueError(
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "

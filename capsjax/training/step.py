@@ -108,19 +108,24 @@ class Batches(NamedTuple):
 
     An epoch is a random order of the training examples, cut into batches; the few left over at
     its end (fewer than a batch) wait for another epoch's order.
+
+    Where a task has `versions` of each training image (`capsjax.data.tasks.Task`), epoch e shows
+    version e mod `versions` of all of them, so that as many epochs show every version once.
     """
 
     num_examples: int
     batch_size: int
     num_devices: int
+    versions: int = 1
 
     @property
     def per_epoch(self) -> int:
         return self.num_examples // self.batch_size
 
     def order(self, key: PRNGKeyArray, epoch: Int[Array, ""]) -> Int[Array, "examples"]:
-        """The order of an epoch, counted from 0."""
-        return jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
+        """The order of an epoch, counted from 0; indices as `Recipe.choose` takes them."""
+        order = jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
+        return order + epoch % self.versions * self.num_examples
 
     def places(self, step: Any, slots: Any) -> Any:
         """Where in the order of its epoch the examples of a step are; of arrays of any kind."""

@@ -1,16 +1,13 @@
 """The command that trains a run's network again."""
 
-import inspect
-import runpy
 import shlex
 from pathlib import Path
 from typing import Any
 
+import _configs
 import ml_collections
 
 from capsjax.training.config import flatten
-
-CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def train_command(config: ml_collections.ConfigDict, workdir: Path) -> str | None:
@@ -21,14 +18,10 @@ def train_command(config: ml_collections.ConfigDict, workdir: Path) -> str | Non
     """
     wanted = _without_task(config)
     found: list[tuple[str, dict[str, Any]]] = []
-    for file in sorted(CONFIGS.glob("*.py")):
-        get_config = runpy.run_path(str(file))["get_config"]
-        parameters = inspect.signature(get_config).parameters.values()
-        if any(parameter.default is parameter.empty for parameter in parameters):
-            continue  # a family of configs, none of which is the first
-        values = _without_task(get_config())
+    for name in _configs.files():
+        values = _without_task(_configs.load(name))
         if values.keys() == wanted.keys():
-            found.append((file.name, {k: v for k, v in wanted.items() if values[k] != v}))
+            found.append((f"{name}.py", {k: v for k, v in wanted.items() if values[k] != v}))
     if not found:
         return None
     name, changes = min(found, key=lambda candidate: len(candidate[1]))

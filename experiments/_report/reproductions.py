@@ -4,11 +4,19 @@ import io
 from collections.abc import Sequence
 from html import escape
 
-from _reproduce import results, tables
+from _reproduce import results
 from _reproduce.compare import Comparison
+from _reproduce.tables import Items, Table, blocks
 
 from _report.html import document, section
 from _report.pictures import data_uri
+
+RULES = (
+    "“Order” counts the other rows on the same side as in the paper; “value” is said at full scale "
+    "only; a claim holds, or does not, where means differ by more than two standard errors, and is "
+    "undecided in between (with one run, by sign alone). Smoke runs prove the path and compare "
+    "nothing."
+)
 
 
 def page(comparisons: Sequence[Comparison], versions: dict[str, str]) -> str:
@@ -21,19 +29,10 @@ def page(comparisons: Sequence[Comparison], versions: dict[str, str]) -> str:
     listed = ", ".join(f"{name} {number}" for name, number in versions.items())
     header = (
         "<header><h1>Tables and figures of five papers</h1>"
-        f"<p>{escape(_rules())}</p><p>Page written with {escape(listed)}.</p></header>"
+        f"<p>{escape(RULES)}</p><p>Page written with {escape(listed)}.</p></header>"
     )
-    body = [header, _index(comparisons), *(_part(one) for one in comparisons if one.was_run)]
+    body = [header, _index(comparisons), *(_part(one) for one in comparisons if one.has_page)]
     return document("Tables and figures of five papers", "\n".join(body))
-
-
-def _rules() -> str:
-    return (
-        "“Order” counts the other rows on the same side as in the paper; “value” is said at full "
-        "scale only; a claim holds, or does not, where means differ by more than two standard "
-        "errors, and is undecided between (with one run, by sign alone). Smoke runs prove the "
-        "path and compare nothing."
-    )
 
 
 def _anchor(comparison: Comparison) -> str:
@@ -44,65 +43,49 @@ def _index(comparisons: Sequence[Comparison]) -> str:
     rows = []
     for one in comparisons:
         name = escape(one.name)
-        if one.was_run:
+        if one.has_page:
             name = f'<a href="#{_anchor(one)}">{name}</a>'
-        cells = (one.scale, one.experiment.title, one.summary, one.orderings)
-        rows.append(
-            f'<tr><th scope="row">{name}</th>'
-            + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-            + "</tr>"
-        )
+        rows.append((name, one.scale, one.experiment.title, one.summary, one.orderings))
     return section(
         "index",
         "Index",
         "What holds, what does not, what was not run.",
-        _table(("name", "scale", "what", "claims", "Kendall’s τ"), "".join(rows)),
+        _table(("name", "scale", "what", "claims", "Kendall’s τ"), rows),
     )
 
 
 def _part(comparison: Comparison) -> str:
     experiment = comparison.experiment
-    body = [f"<p>{escape(tables.about_scale(comparison))}</p>"]
-    if experiment.notes:
-        body.append(f"<p>Chosen where the paper is silent: {escape(experiment.notes)}</p>")
-    for column in experiment.columns:
-        rows = "".join(
-            _row(variant, tables.cells(row, column))
-            for variant, row in comparison.rows[column.metric].items()
-        )
-        heading = ("", "ours", "n", "published", "difference", "verdict")
-        body.append(f"<h3>{escape(column.title)}</h3>{_table(heading, rows)}")
-        if text := tables.ordering(comparison, column):
-            body.append(f"<p>{escape(text)}</p>")
-    if comparison.verdicts:
-        rows = "".join(
-            _row(verdict.claim.text, [verdict.said, tables.margin(comparison, verdict)])
-            for verdict in comparison.verdicts
-        )
-        body.append(f"<h3>Claims</h3>{_table(('claim', 'verdict', 'difference'), rows)}")
+    first, *rest = blocks(comparison)
+    body = []
+    for block in rest:
+        if isinstance(block, Table):
+            rows = [(escape(name), *cells) for name, *cells in block.rows]
+            body.append(f"<h3>{escape(block.title)}</h3>{_table(block.heads, rows)}")
+        elif isinstance(block, Items):
+            lines = "".join(f"<li>{escape(line)}</li>" for line in block.lines)
+            body.append(f"<h3>{escape(block.title)}</h3><ul>{lines}</ul>")
+        else:
+            body.append(f"<p>{escape(block)}</p>")
     if experiment.figure is not None:
         picture = io.BytesIO()
         results.draw(comparison, picture, "png")
         address = data_uri(picture.getvalue(), "image/png")
         body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
-    lines = "".join(f"<li>{escape(line)}</li>" for line in tables.about_runs(comparison))
-    body.append(f"<ul>{lines}</ul>")
-    return section(
-        _anchor(comparison), escape(comparison.name), f"{experiment.title}.", "".join(body)
-    )
+    assert isinstance(first, str)
+    return section(_anchor(comparison), escape(comparison.name), first, "".join(body))
 
 
-def _row(name: str, cells: Sequence[str]) -> str:
-    return (
-        f'<tr><th scope="row">{escape(name)}</th>'
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first cell of each row is HTML, the others are plain."""
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in heads)
+    body = "".join(
+        f'<tr><th scope="row">{name}</th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         + "</tr>"
+        for name, *cells in rows
     )
-
-
-def _table(heading: Sequence[str], rows: str) -> str:
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in heading)
     return (
         f'<div class="scroll"><table class="results"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        f"<tbody>{body}</tbody></table></div>"
     )

@@ -1,4 +1,4 @@
-"""What an experiment is: named variants of a config, a measurement, published values. Data."""
+"""What an experiment is: rows that name a config, a measurement, published values. Data only."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from _reproduce.compare import Comparison
     from _reproduce.measures import Finished
 
-# Values of a config by dotted key; a whole section (`optimizer`, `schedule`) is a dict of its
-# options with its `name`.
+# Values of a config by dotted key.
 Overrides = Mapping[str, Any]
-
 
 SCALES = ("smoke", "small", "full")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -27,7 +25,7 @@ class Measured(NamedTuple):
     Attributes:
       metrics: numbers by name; the same in every run with the same seed.
       series: lists of numbers by name, for curves.
-      times: seconds by name: these differ from run to run.
+      times: seconds by name; these differ from run to run.
       arrays: by name, for pictures.
     """
 
@@ -42,17 +40,19 @@ class Variant:
     """One row of a table, or one line of a figure.
 
     Attributes:
-      overrides: what differs from the experiment's recipe.
-      at: by scale, further ones, which go before all others.
-      pretrained: what is trained first, as overrides; with another seed the run then begins with
-        its layers (`init_layers` in `overrides`; Lin et al. 2018, transfer).
-      members: so many networks are trained, with different seeds, and measured as one ensemble.
+      config: the file of configs/ that has its recipe: "FILE" or "FILE:VARIANT".
+      changes: what the row changes in it, at every scale.
+      at: by scale, further changes, which take precedence over all others.
+      pretrained: the config that is trained first; with another seed the run then begins with the
+        layers that its own config names in `init_layers` (Lin et al. 2018, transfer).
+      members: how many networks, with different seeds, are trained and measured as one ensemble.
       line, x: where it stands in a figure of lines: its line and its place on the x axis.
     """
 
-    overrides: Overrides = field(default_factory=dict)
+    config: str
+    changes: Overrides = field(default_factory=dict)
     at: Mapping[str, Overrides] = field(default_factory=dict)
-    pretrained: Overrides | None = None
+    pretrained: str = ""
     members: int = 1
     line: str = ""
     x: float = 0.0
@@ -63,10 +63,10 @@ class Scale:
     """How large an experiment is run.
 
     Attributes:
-      about: what is smaller than in the paper, for people.
-      overrides: the same as values of the config; they go before the recipe's.
+      about: what is smaller than in the paper, in words.
+      overrides: the same as values of the config; they take precedence over the config files'.
       seeds: runs of each variant, seeds 0, 1, ….
-      images: of the test set that a measurement other than accuracy looks at, the first ones.
+      images: how many test images a measurement other than accuracy looks at, the first ones.
       only: the variants of this scale, () for all.
     """
 
@@ -94,6 +94,9 @@ class Column:
       metric: its name in `Measured.metrics`.
       title: for people, with the unit.
       published: by variant.
+      quoted: by name, what the paper quotes from others; nothing of it is run here.
+      deviation_of: for a column with a row for each `Variant.line`: its number is the standard
+        deviation (over n, not n − 1) of this other metric over the line's variants.
       digits: after the point.
       tolerance: how far from a number that is printed without deviation counts as the same.
     """
@@ -101,6 +104,8 @@ class Column:
     metric: str
     title: str
     published: Mapping[str, float | Published] = field(default_factory=dict)
+    quoted: Mapping[str, float] = field(default_factory=dict)
+    deviation_of: str = ""
     digits: int = 2
     tolerance: float = 1.0
 
@@ -114,13 +119,15 @@ class Column:
 class Claim:
     """A finding of the paper: in `metric`, `more` has a higher number than `less`.
 
-    `less` is another variant, or a number.
+    `less` is another variant, or a number. With a `slack` the claim is "as good as": `more` may be
+    that much lower.
     """
 
     text: str
     metric: str
     more: str
     less: str | float
+    slack: float = 0.0
 
     def __post_init__(self):
         if not isinstance(self.less, str | float):
@@ -133,26 +140,27 @@ class Experiment:
 
     Attributes:
       title: what the paper calls it.
-      recipe: of the paper, what differs from `capsjax.training.config.default`; with `model.name`
-        and `data.name`, unless every variant has its own.
       variants: by name, in the paper's order.
       measure: of a finished run.
       columns: what the table shows.
-      claims: what the paper concludes from it.
       scales: by name: "smoke", "small", "full".
+      claims: what the paper concludes from it and a rule decides.
+      untested: what the paper says about it and nothing here decides, with the reason.
       figure: draws it in the paper's form.
-      notes: what was chosen where the paper is silent.
+      chosen: what was chosen where the paper is silent.
+      different: what departs from the paper's words.
     """
 
     title: str
-    recipe: Overrides
     variants: Mapping[str, Variant]
     measure: "Callable[[Finished], Measured]"
     columns: tuple[Column, ...]
     scales: Mapping[str, Scale]
     claims: tuple[Claim, ...] = ()
+    untested: Mapping[str, str] = field(default_factory=dict)
     figure: "Callable[[Comparison], Figure] | None" = None
-    notes: str = ""
+    chosen: tuple[str, ...] = ()
+    different: tuple[str, ...] = ()
 
     def at(self, scale: str) -> dict[str, Variant]:
         """The variants of a scale."""

@@ -7,7 +7,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from _reproduce.compare import Comparison
+from _reproduce.compare import Comparison, by_line
 
 Drawing = Callable[[Comparison], Figure]
 
@@ -31,7 +31,7 @@ def bars(metric: str, groups: Sequence[str], ylabel: str) -> Drawing:
 
     def draw(comparison: Comparison) -> Figure:
         figure, (axes,) = _figure(1)
-        lines = _by_line(comparison)
+        lines = by_line(comparison.experiment, comparison.scale)
         width = 0.8 / len(lines)
         for number, (line, variants) in enumerate(lines.items()):
             rows = [(x, comparison.rows[metric][name]) for name, x in variants.items()]
@@ -52,7 +52,7 @@ def curves(x: str, y: str, xlabel: str, ylabel: str) -> Drawing:
     """Series `y` against series `x` for each variant, mean and one deviation over the runs."""
 
     def draw(comparison: Comparison) -> Figure:
-        panels = _by_line(comparison)
+        panels = by_line(comparison.experiment, comparison.scale)
         figure, every = _figure(len(panels))
         for axes, (title, variants) in zip(every, panels.items(), strict=True):
             _draw_curves(axes, comparison, list(variants), x, y)
@@ -91,7 +91,11 @@ def curves_panel(
     """One panel for `beside`: as `curves`, with the variants of one `Variant.line`, or all."""
 
     def draw(axes: Axes, comparison: Comparison) -> None:
-        variants = comparison.records if line is None else _by_line(comparison).get(line, {})
+        variants = (
+            comparison.records
+            if line is None
+            else by_line(comparison.experiment, comparison.scale).get(line, {})
+        )
         _draw_curves(axes, comparison, list(variants), x, y)
         if line is not None:
             axes.set_title(line, fontsize=9)
@@ -104,7 +108,7 @@ def times_panel(name: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparis
     """One panel for `beside`: a measured time against each variant's x."""
 
     def draw(axes: Axes, comparison: Comparison) -> None:
-        for line, variants in _by_line(comparison).items():
+        for line, variants in by_line(comparison.experiment, comparison.scale).items():
             times = {
                 x: [r["times"][name] for r in comparison.records[variant] if name in r["times"]]
                 for variant, x in variants.items()
@@ -117,19 +121,38 @@ def times_panel(name: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparis
     return draw
 
 
-def trace_panel(x: str, y: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparison], None]:
-    """One panel for `beside`: series `y` against series `x`, a point for each time of a run."""
+def trace_panel(
+    x: str, y: str, steps: str, xlabel: str, ylabel: str
+) -> Callable[[Axes, Comparison], None]:
+    """One panel for `beside`: series `y` against series `x`, later points darker.
+
+    Each is the mean over the runs. A grey line joins the points of equal training steps, which are
+    the series `steps`.
+    """
 
     def draw(axes: Axes, comparison: Comparison) -> None:
-        for variant, records in comparison.records.items():
+        at_step: dict[float, list[tuple[float, float]]] = {}
+        for number, (variant, records) in enumerate(comparison.records.items()):
+            found = [r["series"] for r in records if {x, y, steps} <= r["series"].keys()]
+            if not found:
+                continue
+            length = min(len(series[steps]) for series in found)
             points = [
-                point
-                for r in records
-                if x in r["series"] and y in r["series"]
-                for point in zip(r["series"][x], r["series"][y], strict=True)
+                (np.mean([s[x][i] for s in found]), np.mean([s[y][i] for s in found]))
+                for i in range(length)
             ]
-            if points:
-                axes.plot(*zip(*points, strict=True), ".", label=variant)
+            for step, point in zip(found[0][steps], points, strict=False):
+                at_step.setdefault(step, []).append(point)
+            colour = colormaps["tab10"](number % 10)
+            axes.scatter(
+                *zip(*points, strict=True),
+                color=[(*colour[:3], 0.3 + 0.7 * (i + 1) / length) for i in range(length)],
+                s=16,
+                zorder=2,
+            )
+            axes.plot([], [], "o", color=colour, label=variant)
+        for points in at_step.values():
+            axes.plot(*zip(*points, strict=True), color="#bbbbbb", linewidth=0.8, zorder=1)
         _finish(axes, xlabel, ylabel)
 
     return draw
@@ -176,6 +199,32 @@ def sheets(comparison: Comparison) -> Figure:
     return figure
 
 
+def pairs(comparison: Comparison) -> Figure:
+    """Images over their reconstructions, each column headed by (label, prediction, target)."""
+    found = [
+        (variant, record["loaded"], record["series"])
+        for variant, records in comparison.records.items()
+        for record in records[:1]
+        if "loaded" in record
+    ]
+    if not found:
+        return _nothing()
+    columns = max(len(series["label"]) for _, _, series in found)
+    figure = Figure(figsize=(0.9 * columns + 0.6, 2.2 * len(found)), dpi=120, layout="constrained")
+    grid = figure.subplots(2 * len(found), columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for row, (variant, arrays, series) in enumerate(found):
+        heads = zip(series["label"], series["prediction"], series["target"], strict=True)
+        for column, head in enumerate(heads):
+            for part, name in enumerate(("images", "reconstructions")):
+                axes = grid[2 * row + part, column]
+                axes.imshow(arrays[name][column, ..., 0], cmap="gray", vmin=0, vmax=255)
+            grid[2 * row, column].set_title(f"({', '.join(map(str, head))})", fontsize=8)
+        grid[2 * row, 0].set_ylabel(variant)
+    return figure
+
+
 def scatters(comparison: Comparison) -> Figure:
     """Points in the plane, coloured by where on the grid they belong."""
     found = _arrays(comparison)
@@ -206,17 +255,11 @@ def _sheet(array: np.ndarray, gap: int = 1) -> np.ndarray:
     return np.concatenate([np.concatenate(list(row), axis=1) for row in framed], axis=0)
 
 
-def _by_line(comparison: Comparison) -> dict[str, dict[str, float]]:
-    """The variants of each line, and the x of each."""
-    found: dict[str, dict[str, float]] = {}
-    for name, variant in comparison.experiment.at(comparison.scale).items():
-        found.setdefault(variant.line, {})[name] = variant.x
-    return found
-
-
 def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
     in_paper = False
-    for number, (line, variants) in enumerate(_by_line(comparison).items()):
+    for number, (line, variants) in enumerate(
+        by_line(comparison.experiment, comparison.scale).items()
+    ):
         points = [(x, comparison.rows[metric][name]) for name, x in variants.items()]
         colour = colormaps["tab10"](number % 10)
         ours = [(x, row.ours.mean, row.ours.std or 0.0) for x, row in points if row.ours]

@@ -5,17 +5,10 @@ from dataclasses import replace
 from _reproduce import figures, measures
 from _reproduce.experiment import Claim, Column, Experiment, Published, Scale, Variant
 
-AFF = {"model.name": "gu2021_aff_capsnet"}
-CAPSNET = {"model.name": "gu2021_capsnet"}
-CONVNET_AVG = {"model.name": "gu2021_convnet_avg", "loss.name": "cross_entropy"}
-CONVNET_FC = {"model.name": "gu2021_convnet_fc", "loss.name": "cross_entropy"}
-CONVNET_FC_LK = {"model.name": "gu2021_convnet_fc_lk", "loss.name": "sigmoid_cross_entropy"}
-
-# The paper gives no schedule.
-RECIPE = {"schedule": {"name": "constant"}}
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"
-FULL = {"data.validation_fraction": 0.0}
 STOP_AT = "training.stop_at_accuracy"
+TO_THE_END = {STOP_AT: 0.0, "data.validation_fraction": 0.0}
+HELD_OUT = {"data.validation_fraction": 0.1}
 SMALL = {"model.width": 1 / 16, "training.batch_size": 64, "training.log_every_steps": 50}
 SMOKE = {"model.width": 1 / 32, "training.epochs": 1, "training.batch_size": 64}
 FROM_DIGITS = {"data.source": "digits"}
@@ -24,32 +17,40 @@ ONE_VERSION = {"data.test_versions": 1}
 ABOUT_FULL = "The paper's recipe; it does not say for how long: 50 epochs."
 ABOUT_SMALL = "1/16 of the width, batches of 64, a tenth of MNIST's training images held out"
 ABOUT_SMOKE = "Networks of 1/32 of the width, one epoch on scikit-learn's 1,797 digits."
-ON_AFFNIST = "affNIST is generated (docs/data.md). ConvNets take the cross-entropy."
+CHOSEN = ("the length of training and a constant rate", "ConvNets take the cross-entropy")
+DIFFERENT = (
+    "no ReLU after the second convolution of CapsNets, below the squash (model.primary_relu), "
+    "although “all Conv and FC are followed by a ReLU”: without squash it matters",
+    "no routing divides the sum of the votes by the number of parents (1/J), not of votes: a "
+    "constant factor before the squash",
+)
+AFFNIST_IS = "affNIST is generated (docs/data.md), with its own ranges"
+CAPSULE_LOGITS = "the logits of capsules in a cross-entropy are 10 (length − ½)"
 
 AFFNIST_SCALES = {
-    "full": Scale(ABOUT_FULL, FULL, seeds=RUNS),
+    "full": Scale(ABOUT_FULL, TO_THE_END, seeds=RUNS),
     "small": Scale(
         f"{ABOUT_SMALL}; epochs of a quarter of the others. Each network stops at the end of "
         "the first one with 94 % on the held-out digits, translated, at the latest after 16. "
         "One affine version of each test digit.",
         SMALL | ONE_VERSION | {"data.train_fraction": 0.25, "training.epochs": 16, STOP_AT: 0.94},
     ),
-    "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | ONE_VERSION),
+    "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | ONE_VERSION | {STOP_AT: 0.0}),
 }
 
 
-def _affnist(metric: str, title: str, published: dict) -> Column:
-    return Column(metric, f"{title}, accuracy, %", published)
-
-
-def _on_mnist_and_affnist(mnist: dict, affnist: dict) -> tuple[Column, Column]:
+def _on_mnist_and_affnist(
+    mnist: dict, affnist: dict, quoted: tuple[dict, dict] = ({}, {})
+) -> tuple[Column, ...]:
     return (
-        _affnist("affnist", "affNIST (generated)", affnist),
-        _affnist("mnist", "translated MNIST", mnist),
+        Column("affnist", "affNIST (generated), accuracy, %", affnist, quoted[1]),
+        Column("mnist", "translated MNIST, accuracy, %"),
+        Column("mnist, not moved", "MNIST, not moved, accuracy, %", mnist, quoted[0]),
     )
 
 
-BOTH_TESTS = measures.accuracy(affnist="test", mnist="test_translated")
+TESTS = {"affnist": "test", "mnist": "test_translated", "mnist, not moved": "test_centred"}
+ALL_TESTS = measures.accuracy(**TESTS)
 
 
 def _smoke(*only: str) -> dict[str, Scale]:
@@ -57,18 +58,23 @@ def _smoke(*only: str) -> dict[str, Scale]:
     return {"smoke": replace(AFFNIST_SCALES["smoke"], only=only)}
 
 
+# MNIST and affNIST. The paper takes them from the papers of these networks.
+QUOTED = (
+    {"GE-CapsNet": 98.42, "SPARSECAPS": 99.0, "SCAE": 98.5, "EM-CapsNet": 99.2},
+    {"GE-CapsNet": 89.10, "SPARSECAPS": 90.12, "SCAE": 92.21, "EM-CapsNet": 93.1},
+)
+
 TABLE_1 = Experiment(
     title="Accuracy on affNIST of networks that are equally good on MNIST (table 1)",
-    recipe=RECIPE | {"data.name": "affnist_generated"},
     variants={
-        "ConvNet-FC": Variant(CONVNET_FC),
-        "CapsNet": Variant(CAPSNET),
-        "CapsNet-NoR": Variant({"model.name": "gu2021_capsnet_nor"}),
-        "Aff-CapsNet-DR": Variant({"model.name": "gu2021_aff_capsnet_dr"}),
-        "Aff-CapsNet": Variant(AFF),
-        "ConvNet-Avg": Variant(CONVNET_AVG),
+        "ConvNet-FC": Variant("gu2021_affnist:gu2021_convnet_fc"),
+        "CapsNet": Variant("gu2021_affnist"),
+        "CapsNet-NoR": Variant("gu2021_affnist:gu2021_capsnet_nor"),
+        "Aff-CapsNet-DR": Variant("gu2021_affnist:gu2021_aff_capsnet_dr"),
+        "Aff-CapsNet": Variant("gu2021_affnist:gu2021_aff_capsnet"),
+        "ConvNet-Avg": Variant("gu2021_affnist:gu2021_convnet_avg"),
     },
-    measure=BOTH_TESTS,
+    measure=ALL_TESTS,
     columns=_on_mnist_and_affnist(
         {
             "ConvNet-FC": 99.22,
@@ -86,9 +92,11 @@ TABLE_1 = Experiment(
             "Aff-CapsNet": 93.21,
             "ConvNet-Avg": 94.11,
         },
+        QUOTED,
     ),
     claims=(
         Claim("CapsNet is more robust than ConvNet-FC", "affnist", "CapsNet", "ConvNet-FC"),
+        Claim("dynamic routing harms CapsNet", "affnist", "CapsNet-NoR", "CapsNet"),
         Claim("a shared transform is more robust", "affnist", "Aff-CapsNet", "CapsNet-NoR"),
         Claim("dynamic routing harms Aff-CapsNet", "affnist", "Aff-CapsNet", "Aff-CapsNet-DR"),
         Claim("ConvNet-Avg is more robust than CapsNet", "affnist", "ConvNet-Avg", "CapsNet"),
@@ -100,48 +108,75 @@ TABLE_1 = Experiment(
     | {
         "full": Scale(
             "The paper's recipe. Each network stops at the end of the first epoch with "
-            "99.22 % on held-out translated digits, a tenth of MNIST's training images, at the "
-            "latest after 50.",
-            {STOP_AT: 0.9922},
+            "99.22 % on held-out translated digits, a tenth of MNIST's training images, or after "
+            "50.",
             seeds=RUNS,
         ),
         **_smoke("CapsNet", "Aff-CapsNet", "ConvNet-Avg"),
     },
-    notes=ON_AFFNIST,
+    untested={
+        "ConvNet-Avg has the fewest parameters": "holds by the sizes (tests/models)",
+        "networks of other papers are less robust than ConvNet-Avg": "quoted by the paper, and not "
+        "trained here",
+    },
+    chosen=CHOSEN,
+    different=(
+        *DIFFERENT,
+        AFFNIST_IS,
+        "training stops by the accuracy on held-out translated digits; the paper's by that on "
+        "MNIST's test images, whose numbers stand beside ours on test images that are not moved",
+    ),
 )
 
 TABLE_2 = Experiment(
     title="Components of Aff-CapsNet changed one at a time (table 2)",
-    recipe=RECIPE | {"data.name": "affnist_generated"} | AFF,
     variants={
-        "Aff-CapsNet": Variant(),
-        "dynamic routing": Variant({"model.routing": "dynamic"}),
-        "transforms not shared": Variant({"model.shared_transform": False}),
-        "no squash": Variant({"model.squash": False}),
-        "normal reconstruction": Variant({"model.reconstruction": "normal"}),
-        "no reconstruction": Variant({"model.reconstruction": "none"}),
-        "cross-entropy": Variant({"loss.name": "cross_entropy"}),
+        name: Variant("gu2021_affnist:gu2021_aff_capsnet", changes)
+        for name, changes in {
+            "Aff-CapsNet": {},
+            "dynamic routing": {"model.routing": "dynamic"},
+            "transforms not shared": {"model.shared_transform": False},
+            "no squash": {"model.squash": False},
+            "normal reconstruction": {"model.reconstruction": "normal"},
+            "no reconstruction": {"model.reconstruction": "none"},
+            "cross-entropy": {"loss.name": "cross_entropy"},
+        }.items()
     },
-    measure=BOTH_TESTS,
-    columns=_on_mnist_and_affnist(
-        {
-            "Aff-CapsNet": Published(99.29, 0.13, RUNS),
-            "dynamic routing": Published(99.21, 0.31, RUNS),
-            "transforms not shared": Published(98.98, 0.04, RUNS),
-            "no squash": Published(97.93, 0.13, RUNS),
-            "normal reconstruction": Published(99.43, 0.28, RUNS),
-            "no reconstruction": Published(99.39, 0.26, RUNS),
-            "cross-entropy": Published(99.27, 0.05, RUNS),
-        },
-        {
-            "Aff-CapsNet": Published(93.55, 1.47, RUNS),
-            "dynamic routing": Published(90.07, 0.98, RUNS),
-            "transforms not shared": Published(80.49, 0.34, RUNS),
-            "no squash": Published(80.42, 0.39, RUNS),
-            "normal reconstruction": Published(95.09, 0.56, RUNS),
-            "no reconstruction": Published(93.49, 0.46, RUNS),
-            "cross-entropy": Published(94.67, 0.43, RUNS),
-        },
+    measure=measures.accuracy(**TESTS, train="train"),
+    columns=(
+        *_on_mnist_and_affnist(
+            {
+                "Aff-CapsNet": Published(99.29, 0.13, RUNS),
+                "dynamic routing": Published(99.21, 0.31, RUNS),
+                "transforms not shared": Published(98.98, 0.04, RUNS),
+                "no squash": Published(97.93, 0.13, RUNS),
+                "normal reconstruction": Published(99.43, 0.28, RUNS),
+                "no reconstruction": Published(99.39, 0.26, RUNS),
+                "cross-entropy": Published(99.27, 0.05, RUNS),
+            },
+            {
+                "Aff-CapsNet": Published(93.55, 1.47, RUNS),
+                "dynamic routing": Published(90.07, 0.98, RUNS),
+                "transforms not shared": Published(80.49, 0.34, RUNS),
+                "no squash": Published(80.42, 0.39, RUNS),
+                "normal reconstruction": Published(95.09, 0.56, RUNS),
+                "no reconstruction": Published(93.49, 0.46, RUNS),
+                "cross-entropy": Published(94.67, 0.43, RUNS),
+            },
+        ),
+        Column(
+            "train",
+            "Training images, accuracy, %",
+            {
+                "Aff-CapsNet": 100.0,
+                "dynamic routing": 100.0,
+                "transforms not shared": 100.0,
+                "no squash": 99.75,
+                "normal reconstruction": 100.0,
+                "no reconstruction": 100.0,
+                "cross-entropy": 100.0,
+            },
+        ),
     ),
     claims=(
         Claim("dynamic routing harms", "affnist", "Aff-CapsNet", "dynamic routing"),
@@ -156,14 +191,23 @@ TABLE_2 = Experiment(
         Claim("the margin loss harms", "affnist", "cross-entropy", "Aff-CapsNet"),
     ),
     scales=AFFNIST_SCALES | _smoke("Aff-CapsNet", "no squash", "cross-entropy"),
-    notes=f"{ON_AFFNIST} The logits of capsules in the cross-entropy are 10 (length − ½).",
+    untested={
+        "reconstruction makes no difference": "no threshold is given; its three rows are in the "
+        "table",
+        "without squash even the training images are not learned": "no threshold is given; see the "
+        "column of training images",
+        "the number of groups has no effect": "in the paper's supplement, which is not among the "
+        "texts",
+    },
+    chosen=(*CHOSEN, CAPSULE_LOGITS),
+    different=(*DIFFERENT, AFFNIST_IS),
 )
 
 
-def _sizes(name: str, network: dict, sizes: tuple[int, ...]) -> dict[str, Variant]:
+def _sizes(name: str, network: str, sizes: tuple[int, ...]) -> dict[str, Variant]:
+    config = f"gu2021_affnist:{network}"
     return {
-        f"{name}, {k}×{k}": Variant(network | {"model.kernel_size": k}, line=name, x=k)
-        for k in sizes
+        f"{name}, {k}×{k}": Variant(config, {"model.kernel_size": k}, line=name, x=k) for k in sizes
     }
 
 
@@ -178,13 +222,12 @@ def _by_size(**rows: tuple[float, ...]) -> dict[str, float]:
 
 TABLE_3 = Experiment(
     title="Kernel sizes (table 3)",
-    recipe=RECIPE | {"data.name": "affnist_generated"},
     variants={
-        **_sizes("CapsNet", CAPSNET, (3, 5, 7, 9, 11)),
-        **_sizes("ConvNet-FC", CONVNET_FC, (3, 5, 7)),
-        **_sizes("ConvNet-Avg", CONVNET_AVG, (3, 5, 7, 9, 11)),
+        **_sizes("CapsNet", "gu2021_capsnet", (3, 5, 7, 9, 11)),
+        **_sizes("ConvNet-FC", "gu2021_convnet_fc", (3, 5, 7)),
+        **_sizes("ConvNet-Avg", "gu2021_convnet_avg", (3, 5, 7, 9, 11)),
     },
-    measure=BOTH_TESTS,
+    measure=ALL_TESTS,
     columns=_on_mnist_and_affnist(
         _by_size(
             capsnet=(96.31, 98.18, 98.74, 99.26, 99.1),
@@ -200,6 +243,7 @@ TABLE_3 = Experiment(
     claims=(
         Claim("CapsNet gains from larger kernels", "affnist", "CapsNet, 9×9", "CapsNet, 3×3"),
         Claim("ConvNet-Avg does too", "affnist", "ConvNet-Avg, 9×9", "ConvNet-Avg, 3×3"),
+        Claim("and ConvNet-FC", "affnist", "ConvNet-FC, 7×7", "ConvNet-FC, 3×3"),
         *(
             Claim(
                 f"{k}×{k}: ConvNet-Avg is more robust than {other}",
@@ -216,7 +260,7 @@ TABLE_3 = Experiment(
         "small": Scale(
             f"{ABOUT_SMALL}; 1 epoch of half of the others, one affine version of each test digit; "
             "three kernel sizes.",
-            SMALL | ONE_VERSION | {"data.train_fraction": 0.5, "training.epochs": 1},
+            SMALL | ONE_VERSION | {"data.train_fraction": 0.5, "training.epochs": 1, STOP_AT: 0.0},
             only=tuple(
                 f"{name}, {k}×{k}"
                 for name, sizes in (
@@ -229,26 +273,33 @@ TABLE_3 = Experiment(
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
-            SMOKE | FROM_DIGITS | ONE_VERSION,
+            SMOKE | FROM_DIGITS | ONE_VERSION | {STOP_AT: 0.0},
             only=("CapsNet, 3×3", "ConvNet-FC, 3×3"),
         ),
     },
-    notes=ON_AFFNIST,
+    chosen=CHOSEN,
+    different=(*DIFFERENT, AFFNIST_IS),
 )
 
 TABLE_4 = Experiment(
     title="Components of CapsNet changed one at a time, on overlapping digits (table 4)",
-    recipe=RECIPE | {"data.name": "multimnist"} | CAPSNET,
     variants={
-        "CapsNet": Variant(),
-        "no routing": Variant({"model.routing": "uniform"}),
-        "shared transform": Variant({"model.shared_transform": True}),
-        "no squash": Variant({"model.squash": False}),
-        "normal reconstruction": Variant({"model.reconstruction": "normal"}),
-        "no reconstruction": Variant({"model.reconstruction": "none"}),
-        "cross-entropy": Variant({"loss.name": "sigmoid_cross_entropy"}),
+        name: Variant("gu2021_multimnist", changes)
+        for name, changes in {
+            "CapsNet": {},
+            "no routing": {"model.routing": "uniform"},
+            "shared transform": {"model.shared_transform": True},
+            "no squash": {"model.squash": False},
+            "normal reconstruction": {"model.reconstruction": "normal"},
+            "no reconstruction": {"model.reconstruction": "none"},
+            "cross-entropy": {"loss.name": "sigmoid_cross_entropy"},
+        }.items()
+    }
+    | {
+        # Not in the table: the text tells.
+        "ConvNet-Avg": Variant("gu2021_multimnist:gu2021_convnet_avg"),
     },
-    measure=measures.accuracy(accuracy="test"),
+    measure=measures.accuracy(accuracy="test", train="train"),
     columns=(
         Column(
             "accuracy",
@@ -263,6 +314,19 @@ TABLE_4 = Experiment(
                 "cross-entropy": Published(91.19, 0.35, RUNS),
             },
         ),
+        Column(
+            "train",
+            "Training images, accuracy, %",
+            {
+                "CapsNet": 94.03,
+                "no routing": 90.28,
+                "shared transform": 86.92,
+                "no squash": 87.71,
+                "normal reconstruction": 93.83,
+                "no reconstruction": 90.28,
+                "cross-entropy": 91.64,
+            },
+        ),
     ),
     claims=(
         Claim("dynamic routing helps", "accuracy", "CapsNet", "no routing"),
@@ -270,32 +334,50 @@ TABLE_4 = Experiment(
         Claim("squash helps", "accuracy", "CapsNet", "no squash"),
         Claim("reconstruction helps", "accuracy", "CapsNet", "no reconstruction"),
         Claim("the margin loss helps", "accuracy", "CapsNet", "cross-entropy"),
+        Claim("CapsNet beats ConvNet-Avg", "accuracy", "CapsNet", "ConvNet-Avg"),
+        Claim(
+            "reconstruction need not be conditional (within 1)",
+            "accuracy",
+            "normal reconstruction",
+            "CapsNet",
+            slack=1.0,
+        ),
     ),
+    untested={
+        "transforms contribute the most": "a comparison of differences, for which there is no rule "
+        "here; its numbers are in the table",
+        "reconstruction and margin loss can enhance a ConvNet": "no numbers are printed",
+    },
     scales={
         "full": Scale(
-            f"{ABOUT_FULL} 100 fixed images of each first digit, 6M, of which 50 epochs show "
-            "3M draws, one of each first digit an epoch.",
-            FULL | {"data.versions": 100},
+            "The paper's recipe: 6M images, 100 of each first digit, each shown once in 100 epochs "
+            "of 60,000.",
             seeds=RUNS,
         ),
         "small": Scale(
             f"{ABOUT_SMALL}; 4 epochs of the others, new images without end.",
-            SMALL | {"training.epochs": 4},
+            SMALL | HELD_OUT | {"data.versions": 0, "training.epochs": 4},
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
-            SMOKE | FROM_DIGITS,
+            SMOKE | HELD_OUT | FROM_DIGITS | {"data.versions": 0},
             only=("CapsNet", "normal reconstruction", "cross-entropy"),
         ),
     },
-    notes="The binary cross-entropy's logits are 10 (length − ½).",
+    chosen=(
+        *CHOSEN,
+        CAPSULE_LOGITS,
+        "as many epochs as show every image once",
+        "where reconstruction “does not have to be class-conditional”: not more than 1 below",
+    ),
+    different=DIFFERENT,
 )
 
 SEMANTIC = {
-    "ConvNet-R": Variant({"model.name": "gu2021_convnet_r", "loss.name": "cross_entropy"}),
-    "ConvNet-CR": Variant({"model.name": "gu2021_convnet_cr"}),
-    "ConvNet-CR-SF": Variant({"model.name": "gu2021_convnet_cr_sf"}),
-    "CapsNet": Variant({"model.name": "sabour2017_capsnet"}),
+    "ConvNet-R": Variant("gu2021_mnist:gu2021_convnet_r"),
+    "ConvNet-CR": Variant("gu2021_mnist:gu2021_convnet_cr"),
+    "ConvNet-CR-SF": Variant("gu2021_mnist:gu2021_convnet_cr_sf"),
+    "CapsNet": Variant("gu2021_mnist"),
 }
 FACTORS = ("rotation", "x", "y", "scale", "shear_x", "shear_y")
 COMPACTNESS = {
@@ -305,21 +387,29 @@ COMPACTNESS = {
     "CapsNet": (0.0031, 0.0107, 0.0464, 0.0026, 0.0098, 0.0021),
 }
 SEMANTIC_SCALES = {
-    "full": Scale(ABOUT_FULL, FULL, seeds=RUNS),
+    "full": Scale(ABOUT_FULL, seeds=RUNS),
     "small": Scale(
         "1/8 of the width, batches of 64, a tenth of MNIST's training images held out; 1 epoch "
         "of half of the others, the first 2,000 test images.",
-        SMALL | {"model.width": 1 / 8, "data.train_fraction": 0.5, "training.epochs": 1},
+        SMALL | HELD_OUT | {"model.width": 1 / 8, "data.train_fraction": 0.5, "training.epochs": 1},
         images=2000,
     ),
     "smoke": Scale(
-        ABOUT_SMOKE, SMOKE | {"data.name": "digits"}, images=64, only=("ConvNet-R", "CapsNet")
+        ABOUT_SMOKE,
+        SMOKE | HELD_OUT | {"data.name": "digits"},
+        images=64,
+        only=("ConvNet-R", "CapsNet"),
     ),
 }
 
+SHIFTED = "training digits are shifted by up to 2 px, as in Sabour et al."
+NOT_RECTIFIED = (
+    "the 160 units are not rectified, although all FC layers are said to be: a sigmoid of their "
+    "sum could not be below one half"
+)
+
 TABLE_5 = Experiment(
     title="Semantic compactness of the class poses (table 5)",
-    recipe=RECIPE | {"data.name": "mnist"},
     variants=SEMANTIC,
     measure=measures.several(measures.compactness(), measures.accuracy(accuracy="test")),
     columns=(
@@ -352,17 +442,28 @@ TABLE_5 = Experiment(
         )
     ),
     scales=SEMANTIC_SCALES,
-    notes="the text averages the divergence of each image over the data set. The printed numbers "
-    "are too small for that, and of the size of the divergence of the averaged variances, "
-    "“averaged first”. Both are shown, and the claims are judged by either. How far images are "
-    "moved is not printed: nine amounts over affNIST's ranges, and up to 4 pixels. Of ConvNet-R "
-    "the 16 units in the class's place are taken. ConvNet-R takes the cross-entropy, the others "
-    "the margin loss.",
+    untested={
+        "the same on Fashion-MNIST": "in the paper's supplement, which is not among the texts",
+        "constraints on the representation improve its compactness": "the paper calls it a "
+        "speculation",
+    },
+    chosen=(
+        "how far images are moved is not printed: nine amounts over affNIST's ranges, and up to 4 "
+        "pixels",
+        "the 16 units of ConvNet-R in the class's place",
+        "ConvNet-R takes the cross-entropy, the others the margin loss",
+        SHIFTED,
+    ),
+    different=(
+        "the text averages each image's divergence over the data set. The printed numbers are too "
+        "small for that, and of the size of the divergence of the averaged variances, “averaged "
+        "first”. Both are shown, and the claims are judged by either",
+        NOT_RECTIFIED,
+    ),
 )
 
 FIGURE_4 = Experiment(
     title="Reconstructions as one unit moves: ±0.2 in CapsNet, ±8 in ConvNets (figure 4)",
-    recipe=RECIPE | {"data.name": "mnist"},
     variants=SEMANTIC,
     measure=measures.by_network(
         {
@@ -372,32 +473,56 @@ FIGURE_4 = Experiment(
             "sabour2017_capsnet": measures.perturbation(0.2, 0.05, shown=1),
         }
     ),
-    columns=(Column("mean change of a pixel", "Mean range of a pixel, of 1", digits=4),),
+    columns=measures.RANGE_OF_A_PIXEL,
     # One of the networks of table 5 each.
-    scales={name: replace(scale, seeds=1) for name, scale in SEMANTIC_SCALES.items()},
+    scales={
+        "full": Scale(ABOUT_FULL),
+        "small": replace(
+            SEMANTIC_SCALES["small"],
+            about="1/8 of the width, batches of 64, a tenth of MNIST's training images held out; 1 "
+            "epoch of half of the others.",
+        ),
+        "smoke": SEMANTIC_SCALES["smoke"],
+    },
     claims=(
         Claim(
             "reconstruction helps only when it is conditional",
-            "mean change of a pixel",
+            "range of a pixel",
             "ConvNet-CR",
             "ConvNet-R",
         ),
     ),
+    untested={
+        "ConvNet-R's reconstructions are not sensitive to single units": "judged by the claim "
+        "above and by eye",
+        "squash improves the visual response further": "the amounts differ (±8 and ±0.2), so their "
+        "ranges cannot be compared",
+        "figure 5: with conditional masks classes are apart in feature space, with squash they lie "
+        "in a manifold": "a sketch of a toy example; neither its data nor its network are given",
+    },
     figure=figures.sheets,
-    notes="ConvNet-CR-SF, whose units are squashed, is moved like CapsNet.",
+    chosen=("ConvNet-CR-SF, whose units are squashed, is moved like CapsNet", SHIFTED),
+    different=(NOT_RECTIFIED,),
 )
 
 SIZES = (1, 5, 10, 100, 1000)
+NETWORKS_OF_FIGURE_3 = {"CapsNet": "gu2021_capsnet", "ConvNet-FC(LK)": "gu2021_convnet_fc_lk"}
 
 
-def _data_sizes(name: str, network: dict) -> dict[str, Variant]:
-    return {f"{name}, ×{n}": Variant(network | {"data.versions": n}, line=name, x=n) for n in SIZES}
+def _data_size(name: str, network: str, n: int) -> Variant:
+    """50 epochs, or as many as show every image once."""
+    changes = {"data.versions": n, "training.epochs": max(50, n)}
+    few = {"small": {"training.epochs": 3}, "smoke": {"training.epochs": 1}}
+    return Variant(f"gu2021_multimnist:{network}", changes, few, line=name, x=n)
 
 
 FIGURE_3 = Experiment(
     title="Accuracy on MultiMNIST against the number of training images (figure 3)",
-    recipe=RECIPE | {"data.name": "multimnist"},
-    variants=_data_sizes("CapsNet", CAPSNET) | _data_sizes("ConvNet-FC(LK)", CONVNET_FC_LK),
+    variants={
+        f"{name}, ×{n}": _data_size(name, network, n)
+        for name, network in NETWORKS_OF_FIGURE_3.items()
+        for n in SIZES
+    },
     measure=measures.accuracy(accuracy="test"),
     columns=(
         Column(
@@ -416,25 +541,31 @@ FIGURE_3 = Experiment(
         )
         for n in SIZES
     ),
+    untested={"the same with other kernel sizes": "in the paper's supplement, not among the texts"},
     scales={
-        "full": Scale(ABOUT_FULL, FULL, seeds=RUNS),
+        "full": Scale(
+            "The paper's recipe: n images of each first digit, one of each in an epoch, for 50 "
+            "epochs or, above ×50, as many as show each image once.",
+            seeds=RUNS,
+        ),
         "small": Scale(
-            f"{ABOUT_SMALL}; 3 epochs; three sizes.",
-            SMALL | {"training.epochs": 3},
-            only=tuple(
-                f"{name}, ×{n}" for name in ("CapsNet", "ConvNet-FC(LK)") for n in (1, 10, 1000)
-            ),
+            f"{ABOUT_SMALL}; 3 epochs, which show at most three images of each first digit; three "
+            "sizes.",
+            SMALL | HELD_OUT,
+            only=tuple(f"{name}, ×{n}" for name in NETWORKS_OF_FIGURE_3 for n in (1, 10, 1000)),
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
-            SMOKE | FROM_DIGITS,
+            SMOKE | HELD_OUT | FROM_DIGITS,
             only=("CapsNet, ×5", "ConvNet-FC(LK), ×5"),
         ),
     },
     figure=figures.lines("accuracy", "training images per digit", "accuracy, %", log=True),
-    notes="The widths of ConvNet-FC(LK) are not printed (docs/models.md). It takes the binary "
-    "cross-entropy. An epoch shows each first digit once, so that a small number of epochs sees "
-    "few of many versions.",
+    chosen=(
+        *CHOSEN,
+        "the widths of ConvNet-FC(LK) (docs/models.md), and the binary cross-entropy for it",
+        "95.18 and 97.11 % are taken to be at ×1000",
+    ),
 )
 
 EXPERIMENTS = {

@@ -1,23 +1,23 @@
-"""What is measured on a finished run. Each function here makes a measurement from its settings."""
+"""What is measured on a finished run. Each function here returns a measurement."""
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from _reproduce.experiment import Measured
+from _reproduce.experiment import Column, Measured
 
 
 class Finished(NamedTuple):
     """A finished run.
 
     Attributes:
-      checkpoint: the best by validation accuracy, where images were held out, else the last.
+      checkpoint: the best by validation accuracy where images were held out, else the last.
       history: of the whole run.
       directory: of `capsjax.training.loop.train`.
-      images: how many test images to look at where not all are.
+      images: how many test images to look at where a measurement does not look at all.
       data_dir: as for `capsjax.data.load`.
     """
 
@@ -32,10 +32,11 @@ Measure = Callable[[Finished], Measured]
 
 
 def accuracy(**sets: str | tuple[str, str]) -> Measure:
-    """Per cent right on evaluation sets, and the validation accuracy after each epoch.
+    """Per cent right on evaluation sets, and the curves of training and validation accuracy.
 
     Args:
-      **sets: by the metric's name, an evaluation set of the run's own task, or (data set, split).
+      **sets: by the metric's name, an evaluation set of the run's own task ("train" is its training
+        images), or (data set, split).
     """
 
     def measure(run: Finished) -> Measured:
@@ -69,6 +70,24 @@ def error(chosen: str | tuple[str, str] = "test") -> Measure:
 
     def measure(run: Finished) -> Measured:
         return Measured({"error": 100 - percent_right(run, chosen)}, series=learning_curve(run))
+
+    return measure
+
+
+def test_curve() -> Measure:
+    """Per cent right on the test images after each epoch.
+
+    The run must hold images out and keep its checkpoints (`checkpoints.keep`).
+    """
+
+    def measure(run: Finished) -> Measured:
+        from capsjax.training import checkpoints
+
+        steps = list(run.history.validation_accuracy())
+        at_step = (run._replace(checkpoint=checkpoints.read(run.directory, n)) for n in steps)
+        return Measured(
+            {}, {"test steps": steps, "test": [percent_right(then, "test") for then in at_step]}
+        )
 
     return measure
 
@@ -139,8 +158,12 @@ def compactness() -> Measure:
     return measure
 
 
-def alignment() -> Measure:
-    """Alignment ratios, and cosines between opposite transformations (Choi et al. 2019)."""
+def alignment(digits: Sequence[int] = ()) -> Measure:
+    """Alignment ratios, and cosines between opposite transformations (Choi et al. 2019).
+
+    Args:
+      digits: classes whose mean ratios are measured apart too, where they are among the images.
+    """
 
     def measure(run: Finished) -> Measured:
         from capsjax.analysis.alignment import (
@@ -157,6 +180,9 @@ def alignment() -> Measure:
             poses = moved_poses(run.checkpoint.model, images, labels, factor, (0.0, *amounts))
             found[name] = align(poses[:, 1:] - poses[:, :1])
         metrics = {name: float(np.nanmean(a.ratios)) for name, a in found.items()}
+        for digit in digits:
+            for name, a in found.items():
+                metrics[f"{name}, digit {digit}"] = float(np.nanmean(a.ratios[labels == digit]))
         series = {}
         for factor in ("rotation", "x", "y"):
             cosines = direction_cosines(
@@ -172,13 +198,24 @@ def alignment() -> Measure:
     return measure
 
 
+# Of `perturbation`.
+PERTURBED_IMAGES = 100
+RANGE_OF_A_PIXEL = (
+    Column("range of a pixel", "Mean range of a pixel, of 1", digits=4),
+    Column("its deviation over images", "Its standard deviation over images", digits=4),
+    Column("perturbed images", "Images that it is over", digits=0),
+)
+
+
 def perturbation(limit: float, step: float, *, relative: bool = False, shown: int = 2) -> Measure:
-    """Reconstructions of the first test images as each element of the pose moves.
+    """Reconstructions of test images as each element of the pose moves.
+
+    The numbers are over the first `PERTURBED_IMAGES` test images, or all that the scale looks at.
 
     Args:
       limit, step: of the offsets.
       relative: both times √D (Choi et al. 2019).
-      shown: so many images, of different classes.
+      shown: how many images, of different classes, become pictures.
     """
 
     def measure(run: Finished) -> Measured:
@@ -187,27 +224,82 @@ def perturbation(limit: float, step: float, *, relative: bool = False, shown: in
         from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
 
         images, labels = first_images(run)
+        images, labels = images[:PERTURBED_IMAGES], labels[:PERTURBED_IMAGES]
         model = run.checkpoint.model
-        _, first = np.unique(labels, return_index=True)
-        places = np.sort(first)[:shown]
-        poses = model(jnp.asarray(images[places])).poses
+        poses = model(jnp.asarray(images)).poses
         unit = float(np.sqrt(poses.shape[-1])) if relative else 1.0
         offsets = symmetric_offsets(limit * unit, step * unit)
         conditional = run.checkpoint.config.model.reconstruction == "conditional"
-        arrays = {
-            f"class {labels[place]}": reconstruct_perturbed(
-                model.decoder, pose, int(labels[place]), offsets, conditional=conditional
+        _, first = np.unique(labels, return_index=True)
+        pictures = set(np.sort(first)[:shown].tolist())
+        ranges, arrays = [], {}
+        for i, (pose, label) in enumerate(zip(poses, labels, strict=True)):
+            array = reconstruct_perturbed(
+                model.decoder, pose, int(label), offsets, conditional=conditional
             )
-            for place, pose in zip(places, poses, strict=True)
-        }
-        # How much a picture changes as one element goes from one end to the other.
-        ranges = [np.ptp(array, axis=1).mean() for array in arrays.values()]
+            # How much a pixel changes as one element goes from one end to the other.
+            ranges.append(np.ptp(array, axis=1).mean())
+            if i in pictures:
+                arrays[f"class {label}"] = np.round(255 * np.clip(array, 0, 1)).astype(np.uint8)
         return Measured(
-            {"mean change of a pixel": float(np.mean(ranges))},
+            {
+                "range of a pixel": float(np.mean(ranges)),
+                "its deviation over images": float(np.std(ranges)),
+                "perturbed images": len(ranges),
+            },
             {"offsets": [float(offset) for offset in offsets]},
+            arrays=arrays,
+        )
+
+    return measure
+
+
+def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
+    """Images beside their reconstructions, with (label, prediction, target) of each.
+
+    The first images that are classified correctly, reconstructed from the pose of their class, then
+    the first that are not, each from the pose of the predicted and of the true class (Sabour et al.
+    2017, figure 3). The number is over all images that the scale looks at, the true class being the
+    target.
+    """
+
+    def measure(run: Finished) -> Measured:
+        import jax
+        import jax.numpy as jnp
+
+        images, labels = first_images(run)
+        model = run.checkpoint.model
+        num_classes = len(run.checkpoint.config.task.class_names)
+
+        def reconstruct(places, targets):
+            mask = jax.nn.one_hot(targets, num_classes)
+            return np.asarray(model(jnp.asarray(images[places]), mask=mask).reconstruction)
+
+        batches = np.array_split(np.arange(len(images)), -(-len(images) // 500))
+        predicted = np.concatenate(
+            [np.asarray(model(jnp.asarray(images[b])).scores).argmax(-1) for b in batches]
+        )
+        error = np.concatenate(
+            [
+                np.square(reconstruct(b, labels[b]) - images[b] / 255).mean((1, 2, 3))
+                for b in batches
+            ]
+        )
+        good = np.flatnonzero(predicted == labels)[:correct]
+        bad = np.flatnonzero(predicted != labels)[:wrong]
+        places = np.concatenate([good, np.repeat(bad, 2)])
+        pairs = [target for i in bad for target in (predicted[i], labels[i])]
+        targets = np.concatenate([labels[good], np.array(pairs, labels.dtype)])
+        return Measured(
+            {"squared error of a pixel": float(error.mean())},
+            {
+                "label": labels[places].tolist(),
+                "prediction": predicted[places].tolist(),
+                "target": targets.tolist(),
+            },
             arrays={
-                name: np.round(255 * np.clip(array, 0, 1)).astype(np.uint8)
-                for name, array in arrays.items()
+                "images": images[places],
+                "reconstructions": np.round(255 * reconstruct(places, targets)).astype(np.uint8),
             },
         )
 
@@ -215,9 +307,9 @@ def perturbation(limit: float, step: float, *, relative: bool = False, shown: in
 
 
 def entropy_trace(layer: str) -> Measure:
-    """Mean entropy of the coupling of `layer` at each checkpoint of the run (Lin et al. 2018).
+    """Mean entropy of the coupling of `layer` after each epoch of the run (Lin et al. 2018).
 
-    The run must keep its checkpoints (`checkpoints.keep`).
+    The run must hold images out and keep its checkpoints (`checkpoints.keep`).
     """
 
     def measure(run: Finished) -> Measured:
@@ -225,14 +317,16 @@ def entropy_trace(layer: str) -> Measure:
         from capsjax.training import checkpoints
 
         images, _ = first_images(run)
-        accuracies = run.history.validation_accuracy()
         steps, entropies = [], []
-        for step in accuracies:
+        for step in run.history.validation_accuracy():
             model = checkpoints.read(run.directory, step).model
             steps.append(step)
             entropies.append(float(routing_entropies(model, images)[layer].mean()))
         return Measured(
-            {"entropy at the end": entropies[-1]},
+            {
+                "entropy at the end": entropies[-1],
+                "fall of the entropy": entropies[0] - entropies[-1],
+            },
             {"entropy steps": steps, "entropy": entropies},
         )
 
@@ -242,8 +336,8 @@ def entropy_trace(layer: str) -> Measure:
 def grid_distances() -> Measure:
     """Chamfer distance of the middle layer's embedding to the grid of shifts (Lin et al. 2018).
 
-    Of as many ordered pairs of classes as `Finished.images` allows, 81 images each: k fixed and
-    k + 1 moving, then k + 2, and so on.
+    It takes as many ordered pairs of classes as `Finished.images` allows, 81 images each: k fixed
+    and k + 1 moving, then k + 2, and so on.
     """
 
     def measure(run: Finished) -> Measured:

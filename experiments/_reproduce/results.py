@@ -10,27 +10,48 @@ import numpy as np
 from _reproduce import tables
 from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
-from _reproduce.runs import Where, check, read_json, result_file
+from _reproduce.recipes import slug
+from _reproduce.runs import Where, checked, kept, number_of, read_json
 
 
 def gather(where: Where, name: str, experiment: Experiment) -> Comparison:
-    """What there is of `name`, of the config as it is now."""
+    """What there is of `name`: records of today's recipe, and what is kept beside them."""
     records: dict[str, list[dict]] = {}
+    lines = []
     for variant in experiment.at(where.scale):
-        first = result_file(where, name, experiment, variant, 0)
-        stem = first.stem.removesuffix("0")
-        files = sorted(
-            first.parent.glob(f"{stem}*.json"), key=lambda file: int(file.stem[len(stem) :])
-        )
-        found = []
-        for file in files:
-            record = read_json(file)
-            if record["arrays"]:
-                with np.load(file.with_suffix(".npz")) as arrays:
-                    record["loaded"] = {name: arrays[name] for name in record["arrays"]}
-            found.append(record)
-        records[variant] = found
-    return compare(name, experiment, where.scale, records)
+        found = kept(where, name, experiment, variant)
+        records[variant] = [_read(found.files[number]) for number in sorted(found.files)]
+        for file, differences in found.others.items():
+            what = ", ".join(
+                f"{key}: {_shown(a)} → {_shown(b)}" for key, (a, b) in differences.items()
+            )
+            of_run = read_json(file)["metrics"]
+            numbers = [
+                f"{column.metric} {of_run[column.metric]:.{column.digits}f}"
+                for column in experiment.columns
+                if column.metric in of_run
+            ]
+            lines.append(
+                f"{variant}, run {number_of(file)} ({', '.join(numbers)}): made with an older "
+                f"recipe ({what})"
+            )
+    known = {slug(variant) for variant in experiment.at(where.scale)}
+    files = sorted((where.folder / "results" / name).glob("*-seed*.json"))
+    unknown = sorted({read_json(f)["variant"] for f in files if f.stem.split("-")[0] not in known})
+    lines += [f"{variant}: there is no such row at this scale any more" for variant in unknown]
+    return compare(name, experiment, where.scale, records, lines)
+
+
+def _read(file: Path) -> dict:
+    record = read_json(file)
+    if record["arrays"]:
+        with np.load(file.with_suffix(".npz")) as arrays:
+            record["loaded"] = {name: arrays[name] for name in record["arrays"]}
+    return record
+
+
+def _shown(value: object) -> str:
+    return "not there" if value is None else repr(value)
 
 
 def folders(workdir: Path) -> list[Where]:
@@ -40,15 +61,12 @@ def folders(workdir: Path) -> list[Where]:
       FileNotFoundError: there are none.
       ValueError: one is of another version.
     """
-    candidates = [workdir, *(workdir / scale for scale in SCALES)]
     found = []
-    for folder in candidates:
+    for folder in (workdir, *(workdir / scale for scale in SCALES)):
         file = folder / "about.json"
         if file.exists():
-            about = read_json(file)
-            where = Where(folder, about.get("scale", ""), about.get("data", {}), None, "")
-            check(where, {})  # of this version, or an error
-            found.append(where)
+            scale = read_json(file).get("scale", "")
+            found.append(checked(Where(folder, scale, {}, None, "")))
     if not found:
         raise FileNotFoundError(
             f"{workdir} holds no results: expected the --workdir of experiments/reproduce.py"
@@ -57,7 +75,7 @@ def folders(workdir: Path) -> list[Where]:
 
 
 def write(comparison: Comparison, folder: Path) -> list[Path]:
-    """NAME.md, and NAME.png and NAME.svg where it has a figure; returns the files."""
+    """Writes NAME.md, and NAME.png and NAME.svg where it has a figure; returns the files."""
     stem = comparison.stem
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{stem}.md"
@@ -68,14 +86,14 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
             file = folder / f"{stem}.{ending}"
             draw(comparison, file, ending)
             files.append(file)
-        text += f"\n![{comparison.experiment.title}]({stem}.png)\n"
+        text += tables.picture(comparison)
     page.write_text(text)
     return files
 
 
 def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
-    """The pages of what was run, and index.md of all; returns the files."""
-    files = [file for one in comparisons if one.was_run for file in write(one, folder)]
+    """Writes the pages of what was run, and index.md of all; returns the files."""
+    files = [file for one in comparisons if one.has_page for file in write(one, folder)]
     index = folder / "index.md"
     folder.mkdir(parents=True, exist_ok=True)
     index.write_text(tables.index(comparisons))
@@ -83,7 +101,7 @@ def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
 
 
 def draw(comparison: Comparison, file: Path | BinaryIO, kind: str) -> None:
-    """The figure as "png" or "svg"."""
+    """Draws the figure as "png" or "svg"."""
     assert comparison.experiment.figure is not None
     # Equal results are to give equal files: no random ids, no date.
     metadata = {"Date": None} if kind == "svg" else None

@@ -2,13 +2,13 @@
 
 A results folder holds, for one scale,
 
-  about.json                                  what may be put into it
+  about.json                                  what it is for
   runs/MODEL-DATA-KEY-seedN/                  of `capsjax.training.loop.train`, and time.json
   results/PAPER/NAME/VARIANT-KEY-seedN.json   what was measured (arrays beside it, .npz)
   locks/                                      a file for each run, locked by the process at it
 
-KEY stands for all values of the config but the seed. So tables that need the same network share
-its training, and results of an older config stay where they are but are not shown.
+KEY stands for all values of the config but the seed, so tables that need the same network share
+its training. Results of an older recipe stay where they are and are not shown.
 """
 
 import json
@@ -24,10 +24,11 @@ import jax
 import ml_collections
 import numpy as np
 from etils import epath
+from flax import nnx
 
 from _reproduce.experiment import Experiment, Measured
 from _reproduce.measures import Finished
-from _reproduce.settings import key_of, run_config, run_name, slug, trainings
+from _reproduce.recipes import changes_since, key_of, run_config, run_name, slug, trainings
 from capsjax._files import lock as hold
 from capsjax._files import write_atomically
 from capsjax.evaluation import ensemble
@@ -36,8 +37,8 @@ from capsjax.training import config as configs
 from capsjax.training.history import Diverged
 from capsjax.training.loop import train
 
-# Of the files here, and of what the measurements mean.
-FORMAT = 1
+FORMAT = 1  # of the files here
+PACKAGES = ("capsjax", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
 class Where(NamedTuple):
@@ -58,152 +59,150 @@ class Where(NamedTuple):
     commit: str
 
 
-def claim(where: Where, data: Mapping[str, str]) -> None:
-    """Makes the folder one of this version, scale and data, or finds that it is.
-
-    Args:
-      where: the folder.
-      data: what each data set of the runs to come is read from, in one folder always the same.
+def checked(where: Where) -> Where:
+    """`where` with the stand-ins of earlier calls.
 
     Raises:
-      ValueError: it belongs to others. Nothing is changed then.
+      ValueError: the folder is of another version, scale or data, or something else. Nothing is
+        changed.
     """
-    check(where, data)  # before a lock file is put beside it
-    folder = where.folder.absolute()
-    with hold(folder.with_name(f".{folder.name}.lock")):
-        about = check(where, data)
-        file = folder / "about.json"
-        if not file.exists() or read_json(file) != about:
-            write_json(file, about)
-
-
-def check(where: Where, data: Mapping[str, str]) -> dict[str, Any]:
-    """What about.json is to say, with `data`; raises ValueError if the folder belongs to others."""
     file = where.folder / "about.json"
-    about = {
-        "format": FORMAT,
-        "capsjax": version("capsjax"),
-        "scale": where.scale,
-        "data": dict(sorted(data.items())),
-    }
-    if file.exists():
-        found = read_json(file)
-        earlier = found.get("data", {})
-        about["data"] = dict(sorted((data | earlier).items()))
-        lines = [
-            f"{key}: {found.get(key)!r} there, {about[key]!r} here"
-            for key in ("format", "capsjax", "scale")
-            if found.get(key) != about[key]
-        ]
-        lines += [
-            f"{name}: {earlier[name]!r} there, {source!r} here"
-            for name, source in data.items()
-            if name in earlier and earlier[name] != source
-        ]
-        if lines:
+    if not file.exists():
+        if where.folder.is_dir() and any(where.folder.iterdir()):
             raise ValueError(
-                f"{where.folder} holds results of another kind, which are kept and not mixed with "
-                "new ones; give another --workdir. They differ in\n  " + "\n  ".join(lines)
+                f"{where.folder} is not empty and no results folder (it has no about.json): choose "
+                "another --workdir. Nothing was changed"
             )
-    elif where.folder.is_dir() and any(where.folder.iterdir()):
+        return where
+    found = read_json(file)
+    earlier = found.get("data", {})
+    wanted = {"format": FORMAT, "capsjax": version("capsjax"), "scale": where.scale}
+    pairs = [(key, found.get(key), value) for key, value in wanted.items()]
+    pairs += [(name, earlier.get(name, other), other) for name, other in where.use.items()]
+    if lines := [
+        f"{key}: {there!r} there, {here!r} here" for key, there, here in pairs if there != here
+    ]:
         raise ValueError(
-            f"{where.folder} is not empty and no results folder (it has no about.json): choose "
-            "another --workdir. Nothing was changed"
+            f"{where.folder} holds results of another kind, which are kept and not mixed with new "
+            "ones; give another --workdir. They differ in\n  " + "\n  ".join(lines)
         )
-    return about
+    return where._replace(use=earlier | dict(where.use))
 
 
-def result_file(where: Where, name: str, experiment: Experiment, variant: str, run: int) -> Path:
-    """Where the results of one run are, or will be."""
-    config = run_config(experiment, variant, where.scale, run, where.use)
-    return where.folder / "results" / name / f"{slug(variant)}-{key_of(config)}-seed{run}.json"
+def claim(where: Where) -> Where:
+    """As `checked`; makes the folder this one's, or finds that it is."""
+    where = checked(where)
+    about = {"format": FORMAT, "capsjax": version("capsjax"), "scale": where.scale}
+    about["data"] = dict(sorted(where.use.items()))
+    file = where.folder / "about.json"
+    if not file.exists() or read_json(file) != about:
+        write_json(file, about)
+    return where
+
+
+class Kept(NamedTuple):
+    """Records of a variant.
+
+    Attributes:
+      files: of today's recipe, by number.
+      others: of other recipes, with the differences from today's.
+    """
+
+    files: dict[int, Path]
+    others: dict[Path, dict[str, tuple[Any, Any]]]
+
+
+def kept(where: Where, name: str, experiment: Experiment, variant: str) -> Kept:
+    """The records that the folder has of one variant."""
+    config = run_config(experiment, variant, where.scale, 0, where.use)
+    found = Kept({}, {})
+    folder = where.folder / "results" / name
+    for file in sorted(folder.glob(f"{slug(variant)}-*-seed*.json")):
+        differences = changes_since(read_json(file)["config"], config)
+        if differences:
+            found.others[file] = differences
+        else:
+            found.files[number_of(file)] = file
+    return found
+
+
+def number_of(file: Path) -> int:
+    """Which of the runs of a variant `file` records."""
+    return int(file.stem.rpartition("-seed")[2])
 
 
 def run(
-    where: Where,
-    name: str,
-    experiment: Experiment,
-    variant: str,
-    number: int,
-    *,
-    wait: bool = True,
+    where: Where, name: str, experiment: Experiment, variant: str, number: int
 ) -> dict[str, Any] | None:
     """Trains and measures run `number` of a variant, unless that was done before.
 
-    A training that diverges is a result too: its record says so and has no metrics.
-
-    Args:
-      wait: for another process that is at it, or trains what it needs.
+    A training that diverges is a result too: its record says so and has no metrics. A record is
+    made anew, without training, if it lacks a number that the table shows, or is of other images.
 
     Returns:
-      The record, as its JSON file has it; None if another process is at it, without `wait`.
+      The record, as its JSON file has it; None while another process is at it, or trains what it
+      needs.
     """
-    file = result_file(where, name, experiment, variant, number)
+    key = key_of(run_config(experiment, variant, where.scale, number, where.use))
+    file = where.folder / "results" / name / f"{slug(variant)}-{key}-seed{number}.json"
     images = experiment.scales[where.scale].images
-    lock = where.folder / "locks" / f"{slug(name)}-{file.stem}"
-    with hold(lock, wait=wait) as held:
-        if file.exists() and (record := read_json(file)).get("images", images) == images:
-            return record
-        if not held:
-            return None
-        return _run(where, file, name, experiment, variant, number, wait=wait)
+    shown = {column.metric for column in experiment.columns if not column.deviation_of}
+    with hold(where.folder / "locks" / f"{slug(name)}-{file.stem}", wait=False) as held:
+        file = kept(where, name, experiment, variant).files.get(number, file)
+        if file.exists():
+            record = read_json(file)
+            measured = record["metrics"].keys() | record["times"].keys()
+            if record.get("images", images) == images and (record["failed"] or shown <= measured):
+                return record
+        return _run(where, file, name, experiment, variant, number) if held else None
 
 
 def _run(
-    where: Where,
-    file: Path,
-    name: str,
-    experiment: Experiment,
-    variant: str,
-    number: int,
-    *,
-    wait: bool,
+    where: Where, file: Path, name: str, experiment: Experiment, variant: str, number: int
 ) -> dict[str, Any] | None:
     members = experiment.variants[variant].members
     seeds = range(number * members, (number + 1) * members)
+    images = experiment.scales[where.scale].images
+    directories: list[Path] = []
+    done: list[dict[str, Any]] = []
+    failed = None
+    for seed in seeds:
+        for config in trainings(experiment, variant, where.scale, seed, where.use):
+            directory = where.folder / "runs" / run_name(config)
+            try:
+                if not _train(where, config, directory):
+                    return None
+            except Diverged as error:
+                # Where it was kept is no part of what happened.
+                failed = f"{directory.name}: {str(error).partition(':')[0]}"
+            done.append(read_json(directory / "time.json"))
+            if failed:
+                break
+        if failed:
+            break
+        directories.append(directory)
     record: dict[str, Any] = {
         "format": FORMAT,
         "name": name,
         "variant": variant,
         "scale": where.scale,
         "seeds": list(seeds),
-        "images": experiment.scales[where.scale].images,
-        "metrics": {},
-        "series": {},
-        "arrays": [],
-        "failed": None,
+        "images": images,
+        "failed": failed,
     }
-    directories, done = [], []
-    for seed in seeds:
-        for config in trainings(experiment, variant, where.scale, seed, where.use):
-            try:
-                directory = _train(where, config, wait=wait)
-            except Diverged as error:
-                # Where it was kept is no part of what happened.
-                record["failed"] = f"{run_name(config)}: {str(error).partition(':')[0]}"
-                done.append(_training_record(where, config))
-                break
-            if directory is None:
-                return None
-            done.append(read_json(directory / "time.json"))
-        if record["failed"]:
-            break
-        directories.append(directory)
     init_from = config.init_from
-    measured = Measured({})
-    began = time.monotonic()
-    if record["failed"] is None:
+    measured, began = Measured({}), time.monotonic()
+    if failed is None:
         read = [checkpoints.read(directory) for directory in directories]
         model = ensemble.join([c.model for c in read], [c.config for c in read])
         joined = read[0]._replace(model=model)
         config = joined.config
         history = checkpoints.read(directories[0], "latest").history
-        scale = experiment.scales[where.scale]
-        measured = experiment.measure(
-            Finished(joined, history, directories[0], scale.images, where.data_dir)
-        )
+        finished = Finished(joined, history, directories[0], images, where.data_dir)
+        measured = experiment.measure(finished)
         _check_finite(measured)
-        record["parameters"] = sum(x.size for x in jax.tree.leaves(_params(read[0].model)))
+        params = nnx.state(read[0].model, nnx.Param)
+        record["parameters"] = sum(leaf.size for leaf in jax.tree.leaves(params))
         record["step"] = joined.step
     record |= {
         "metrics": dict(measured.metrics),
@@ -211,8 +210,7 @@ def _run(
         "arrays": sorted(measured.arrays),
         # Not where on this machine the run began from.
         "config": configs.to_json(config) | {"init_from": init_from},
-        **{key: done[0][key] for key in ("commit", "versions", "device")},
-        "machine": done[0].get("machine"),
+        **{key: done[0].get(key) for key in ("commit", "versions", "device", "machine")},
         "measured_at_commit": where.commit,
         "times": {
             "training_seconds": sum(sum(t["seconds"]) for t in done),
@@ -227,65 +225,51 @@ def _run(
     return record
 
 
-def _train(where: Where, config: ml_collections.ConfigDict, *, wait: bool) -> Path | None:
-    """Trains what is not trained yet; an interrupted training goes on.
+def _train(where: Where, config: ml_collections.ConfigDict, directory: Path) -> bool:
+    """Trains what is not trained yet, resuming an interrupted training.
 
     Returns:
-      The run's directory; None if another process trains it, for another name or variant, without
-      `wait`.
+      False if another process trains it, for another name or variant.
     """
-    directory = _directory(where, config)
-    with hold(where.folder / "locks" / directory.name, wait=wait) as held:
+    with hold(where.folder / "locks" / directory.name, wait=False) as held:
         if not held:
-            return None
-        began = time.monotonic()
+            return False
+        if config.init_from:
+            config = config.copy_and_resolve_references()
+            config.init_from = str(where.folder / "runs" / config.init_from)
+            _move(directory, config.init_from)
+        before, began = _size(directory), time.monotonic()
         try:
-            train(_placed(where, config), directory, data_dir=where.data_dir)
+            train(config, directory, data_dir=where.data_dir)
         finally:
-            if (directory / "config.json").exists():
-                _record_time(where, config, time.monotonic() - began)
-    return directory
+            if _size(directory) != before:  # there was something to do
+                _add_time(where, directory / "time.json", time.monotonic() - began)
+    return True
 
 
-def _placed(where: Where, config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """`config` with the place of the run that it begins with."""
-    if not config.init_from:
-        return config
-    placed = config.copy_and_resolve_references()
-    placed.init_from = str(where.folder / "runs" / config.init_from)
-    file = _directory(where, config) / "config.json"
-    if file.exists():  # the folder may have moved since
-        stored = read_json(file)
-        if Path(stored["init_from"]).name == config.init_from:
-            write_json(file, stored | {"init_from": placed.init_from})
-    return placed
-
-
-def _record_time(where: Where, config: ml_collections.ConfigDict, seconds: float) -> None:
-    """Adds a part of a training to its record; finding that all is done is none."""
-    directory = _directory(where, config)
-    file = directory / "time.json"
-    record = _training_record(where, config)
-    metrics = directory / "metrics.jsonl"
-    length = metrics.stat().st_size if metrics.exists() else 0
-    if record.get("metrics_bytes") != length:  # there was something to do
-        record["seconds"] = [*record["seconds"], seconds]
-        record["metrics_bytes"] = length
-        write_json(file, record)
-
-
-def _training_record(where: Where, config: ml_collections.ConfigDict) -> dict[str, Any]:
-    file = _directory(where, config) / "time.json"
+def _move(directory: Path, init_from: str) -> None:
+    """Tells a run that began with another's layers where that one is now: folders may move."""
+    file = directory / "config.json"
     if file.exists():
-        return read_json(file)
-    packages = ("capsjax", "jax", "jaxlib", "flax", "optax", "numpy")
-    return {
+        write_json(file, read_json(file) | {"init_from": init_from})
+
+
+def _size(directory: Path) -> int:
+    """Bytes of the log, which grows with every step; −1 before there is a run."""
+    log = directory / "metrics.jsonl"
+    return log.stat().st_size if log.exists() else -1
+
+
+def _add_time(where: Where, file: Path, seconds: float) -> None:
+    made = {
         "commit": where.commit,
-        "versions": {name: version(name) for name in packages},
+        "versions": {name: version(name) for name in PACKAGES},
         "device": f"{jax.device_count()} × {jax.devices()[0].device_kind}",
         "machine": machine(),
         "seconds": [],
     }
+    record = read_json(file) if file.exists() else made
+    write_json(file, record | {"seconds": [*record["seconds"], seconds]})
 
 
 def machine() -> str:
@@ -298,18 +282,7 @@ def machine() -> str:
     return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
-def _directory(where: Where, config: ml_collections.ConfigDict) -> Path:
-    return where.folder / "runs" / run_name(config)
-
-
-def _params(model: Any) -> Any:
-    from flax import nnx
-
-    return nnx.state(model, nnx.Param)
-
-
 def _check_finite(measured: Measured) -> None:
-    """A measurement that is not a number must not become one of a table's."""
     for name, value in measured.metrics.items():
         if not np.isfinite(value):
             raise ValueError(f"the measurement {name} gave {value}")
@@ -324,6 +297,6 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def write_json(file: Path, record: Mapping[str, Any]) -> None:
-    """All or nothing: an interrupted write leaves no half file."""
+    """Writes all or nothing: an interrupted write leaves no half file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(epath.Path(file), json.dumps(record, indent=2, ensure_ascii=False) + "\n")

@@ -199,7 +199,9 @@ def test_transfer_domains(source):
     a, b = domain_pairs("A"), domain_pairs("B")
     assert not set(a) & set(b)
     assert set(a) | set(b) == set(combinations(range(10), 2))
-    assert (len(a), len(b)) == (22, 23)
+    assert (len(a), len(b)) == (23, 22)
+    assert {(1, 2), (3, 4), (7, 9), (1, 8)} <= set(a)  # as the paper has them
+    assert {(2, 3), (1, 4), (7, 8)} <= set(b)
     for pairs in (a, b):
         assert set(np.bincount(np.ravel(pairs))) == {4, 5}
     for name, pairs in (("multimnist_a", a), ("multimnist_b", b)):
@@ -250,15 +252,36 @@ def test_the_shift_grid(source):
 
 
 def test_a_limited_number_of_versions(source):
-    task = create("multimnist", source, versions=2)
-    index = jnp.full(200, 5)
-    keys = jax.random.split(jax.random.key(0), 200)
-    chosen = jax.vmap(task.recipe.choose, in_axes=(0, None, 0))(keys, task.train.labels, index)
-    drawn = jax.vmap(task.recipe.draw)(keys, index, task.train.images[np.asarray(chosen)])
-    flat = np.concatenate([chosen, drawn.offsets.reshape(200, -1)], axis=1)
+    """The version is in the index; the key counts for nothing."""
+    task = create("multimnist", source, versions=3)
+    n = len(task.train.labels)
+    labels, images = task.train.labels, task.train.images
+    choose = jax.vmap(task.recipe.choose, in_axes=(0, None, 0))
+    index = jnp.tile(5 + n * jnp.arange(3), 20)
+    keys = jax.random.split(jax.random.key(0), 60)
+    chosen = choose(keys, labels, index)
+    drawn = jax.vmap(task.recipe.draw)(keys, index, images[np.asarray(chosen)])
+    assert set(np.asarray(chosen[:, 0])) == {5}
+    flat = np.concatenate([chosen, drawn.offsets.reshape(60, -1)], axis=1)
     rows, counts = np.unique(flat, axis=0, return_counts=True)
-    assert len(rows) == 2
-    assert counts.min() > 60
+    assert len(rows) == 3
+    assert set(counts) == {20}
+    chosen = choose(jax.random.split(jax.random.key(1), 3 * n), labels, jnp.arange(3 * n))
+    np.testing.assert_array_equal(chosen[:, 0], np.tile(np.arange(n), 3))
+
+
+def test_the_training_set_as_an_evaluation_set(source):
+    task = create("multimnist", source, versions=3)
+    train = task.evaluation_set("train")
+    assert len(train) == len(task.train.labels)
+    assert colours(examples(train, np.arange(60))) <= set(range(1, NUM_TRAIN + 1))
+
+
+def test_centred_digits_are_not_moved(source):
+    batch = of_set(create("affnist_generated", source), "test_centred")
+    assert batch.image.shape[1:] == (14, 14, 1)
+    assert np.all(np.asarray(batch.image)[:, 3:11, 3:11] > 0)
+    assert np.all(np.asarray(batch.image)[:, :3] == 0)
 
 
 def test_versions_of_a_test_image_are_neighbours(source):
@@ -344,7 +367,9 @@ def test_bad_evaluation_sets(source):
     task = create("affnist_generated", source, test_versions=0)
     with pytest.raises(ValueError, match="test_versions must be at least 1, got 0"):
         task.evaluation_set("test")
-    with pytest.raises(ValueError, match="expected one of validation, test, test_translated"):
+    with pytest.raises(
+        ValueError, match="expected one of train, validation, test, test_translated"
+    ):
         task.evaluation_set("tset")
 
 

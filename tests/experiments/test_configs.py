@@ -1,12 +1,11 @@
 """Every file of configs/ describes a run that can be built; nothing is trained."""
 
-import importlib.util
-from pathlib import Path
-
+import _configs
 import jax
 import pytest
-from _reproduce.registry import lookup
-from _reproduce.settings import run_config
+from _reproduce.experiment import SCALES
+from _reproduce.recipes import run_config
+from _reproduce.registry import EXPERIMENTS
 from flax import nnx
 
 from capsjax import models
@@ -16,21 +15,34 @@ from capsjax.data.accuracy import top
 from capsjax.training import config as configs
 from capsjax.training import objective, optimizers
 
-FILES = sorted((Path(__file__).parents[2] / "configs").glob("*.py"))
+FILES = _configs.files()
 # What may follow the file's name after a colon, and images and classes of each task.
 VARIANTS = {
-    "choi2019": ["mnist_plus", "affnist", "cifar10", "cifar10_plus"],
+    "choi2019": [
+        "mnist_plus",
+        "affnist",
+        "cifar10",
+        "cifar10_plus",
+        "mnist,capsnet",
+        "affnist,capsnet",
+        "cifar10_plus,capsnet",
+    ],
     "gu2021_affnist": [
         n
         for n in models.names()
-        if n.startswith("gu2021") and n not in ("gu2021_convnet_r", "gu2021_convnet_fc_lk")
+        if n.startswith("gu2021") and n[-2:] not in ("_r", "cr", "sf", "lk")
     ],
+    "gu2021_mnist": ["gu2021_convnet_r", "gu2021_convnet_cr", "gu2021_convnet_cr_sf"],
+    "gu2021_multimnist": ["gu2021_convnet_fc_lk"],
+    "sabour2017_affnist": ["cnn"],
+    "sabour2017_mnist": ["cnn"],
+    "sabour2017_multimnist": ["cnn"],
     "lin2018_multimnist": ["lin2018_cnn"],
     "lin2018_transfer": ["A", "B", *SCHEMES, "A2B,cnn", "B,cnn"],
     "tsai2020_cifar": [n for n in models.names() if n.startswith("tsai2020") and "cifar" in n],
     "tsai2020_diverse": [n for n in models.names() if n.startswith("tsai2020") and "diverse" in n],
 }
-CASES = [(f.stem, v) for f in FILES for v in [None, *VARIANTS.get(f.stem, [])]]
+CASES = [(stem, v) for stem in FILES for v in [None, *VARIANTS.get(stem, [])]]
 SHAPES = {
     "mnist": (28, 28, 1),
     "digits": (28, 28, 1),
@@ -41,10 +53,7 @@ SHAPES = {
 
 
 def load(stem, variant=None):
-    spec = importlib.util.spec_from_file_location(stem, FILES[0].parent / f"{stem}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.get_config() if variant is None else module.get_config(variant)
+    return _configs.load(stem if variant is None else f"{stem}:{variant}")
 
 
 @pytest.mark.parametrize(("stem", "variant"), CASES)
@@ -96,21 +105,67 @@ def test_recipes_of_the_papers():
     assert transfer.data.name == "multimnist_b"
     assert load("lin2018_transfer", "A").data.name == "multimnist_a"
 
+    assert load("tsai2020_diverse").data.validation_fraction == 0  # 350 × 60,000, nothing held out
+    iterations = {
+        name: load("tsai2020_cifar", f"tsai2020_{name}").model.num_iterations
+        for name in ("cifar10_simple", "dynamic_cifar10_simple", "em_cifar10_simple")
+    }
+    assert iterations == {
+        "cifar10_simple": 4,
+        "dynamic_cifar10_simple": 1,
+        "em_cifar10_simple": 2,
+    }, "the best of figure 4"
 
-@pytest.mark.parametrize(
-    ("stem", "variant", "name", "row"),
-    [
-        ("choi2019", "mnist", "choi2019/table1", "MNIST"),
-        ("choi2019", "mnist_plus", "choi2019/table1", "MNIST+"),
-        ("choi2019", "affnist", "choi2019/table1", "affNIST"),
-        ("choi2019", "cifar10", "choi2019/table1", "CIFAR-10"),
-        ("choi2019", "cifar10_plus", "choi2019/table1", "CIFAR-10+"),
-        ("tsai2020_cifar", None, "tsai2020/table1", "inverted, ResNet, CIFAR-10"),
-        ("gu2021_affnist", "gu2021_convnet_avg", "gu2021/table1", "ConvNet-Avg"),
-        ("gu2021_affnist", "gu2021_aff_capsnet", "gu2021/table1", "Aff-CapsNet"),
-    ],
-)
-def test_full_rows_of_reproduce_are_these_recipes(stem, variant, name, row):
-    ours = load(stem, variant)
-    ours.seeds = 1  # reproduce trains each seed as a run of its own
-    assert configs.differences(ours, run_config(lookup(name), row, "full", 0, {})) == []
+
+def test_unknown_files_and_variants_are_named():
+    with pytest.raises(ValueError, match="did you mean 'gu2021_mnist'"):
+        _configs.load("gu2021_mnst")
+    with pytest.raises(ValueError, match="has no variants"):
+        _configs.load("digits:small")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_row_is_its_config_and_what_it_declares(name):
+    """Whatever else a run differs in from its file of configs/ would be a second recipe."""
+    experiment = EXPERIMENTS[name]
+    for scale in SCALES:
+        for variant, row in experiment.at(scale).items():
+            recipe = _configs.load(row.config)
+            declared = {
+                **experiment.scales[scale].overrides,
+                **row.changes,
+                **row.at.get(scale, {}),
+                "seed": 1000 if row.pretrained else 0,
+                "seeds": 1,
+            }
+            ours = configs.flatten(run_config(experiment, variant, scale, 0, {}))
+            if row.pretrained:
+                declared["init_from"] = ours["init_from"]
+            assert ours == configs.flatten(recipe) | declared, (scale, variant)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_rows_of_full_scale_do_not_restate_their_config(name):
+    """A change is to something else than the file says, unless the rows differ in it."""
+    experiment = EXPERIMENTS[name]
+    rows = experiment.at("full").values()
+    for row in rows:
+        recipe = configs.flatten(_configs.load(row.config))
+        changes = {**experiment.scales["full"].overrides, **row.changes, **row.at.get("full", {})}
+        for key, value in changes.items():
+            varies = len({other.changes.get(key) for other in rows}) > 1
+            assert varies or recipe[key] != value, (row, key)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_full_scale_shows_every_version_of_an_image(name):
+    experiment = EXPERIMENTS[name]
+    for variant in experiment.at("full"):
+        config = run_config(experiment, variant, "full", 0, {})
+        assert config.training.epochs >= config.data.get("versions", 0), variant
+
+
+def test_every_recipe_of_a_paper_is_some_row_s():
+    used = {row.config for e in EXPERIMENTS.values() for row in e.variants.values()}
+    used |= {row.pretrained for e in EXPERIMENTS.values() for row in e.variants.values()}
+    assert {stem for stem in FILES if stem != "digits"} == {u.partition(":")[0] for u in used if u}

@@ -6,6 +6,7 @@ import pytest
 from flax import nnx
 
 from capsjax import models
+from capsjax.functional import exponential_squash
 from capsjax.routing import uniform_routing
 from tests.models import building
 from tests.models.counting import count
@@ -110,6 +111,24 @@ def test_without_squash_capsules_stay_as_they_are(images):
     children = maps.reshape(3, -1, 8)
     expected = jnp.einsum("nid,idjp->njp", children, model.classes.kernel[...]) / 10
     np.testing.assert_allclose(output.poses, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_exponential_squash(images):
+    output = build(squash_form="exponential", routing="uniform")(images, capture=True)
+    plain = build(squash=False, routing="uniform")(images, capture=True)
+    np.testing.assert_allclose(
+        output.features["primary"],
+        exponential_squash(plain.features["primary"]),
+        rtol=1e-5,
+        atol=1e-7,
+    )
+
+
+def test_relu_after_the_second_convolution(images):
+    output = build(primary_relu=True, squash=False)(images, capture=True)
+    plain = build(squash=False)(images, capture=True)
+    np.testing.assert_array_equal(output.features["primary"], nnx.relu(plain.features["primary"]))
+    assert not np.allclose(output.scores, plain.scores)
 
 
 def test_normal_reconstruction_ignores_the_mask(images):

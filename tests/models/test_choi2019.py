@@ -51,6 +51,19 @@ def test_published_sizes(name, parameters):
     assert count(name) == parameters
 
 
+def test_the_capsnet_beside_it_on_cifar10():
+    """ "11.74M parameters": Sabour et al.'s network on 32×32×3, less its cut last digits."""
+    assert count("sabour2017_capsnet", (32, 32, 3)) == 11_749_120
+
+
+def test_a_decoder_that_is_fed_all_output_capsules(images):
+    """As the text says, where Sabour et al. mask."""
+    model = tiny(num_conv_caps=1, reconstruction="normal")
+    one, other = (model(images, mask=jax.nn.one_hot(jnp.full(4, k), 5)) for k in (1, 2))
+    np.testing.assert_array_equal(one.reconstruction, other.reconstruction)
+    np.testing.assert_array_equal(one.reconstruction, model.decoder(one.poses, jnp.ones((4, 5))))
+
+
 def test_output(model, images):
     output = model(images, capture=True)
     chex.assert_shape(output.scores, (4, 5))

@@ -11,6 +11,7 @@ from tests.models.counting import count
 def test_published_sizes():
     assert count("gu2021_convnet_avg") == 5_332_234
     assert count("gu2021_convnet_fc") == 35_445_522
+    assert count("sabour2017_cnn_multimnist") == 24_563_978
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def images(size=13, channels=3, num=4):
         ("tsai2020_em_cifar100_resnet", 1_756_840),
         ("tsai2020_dynamic_cifar10_simple", 7_992_576),
         ("tsai2020_dynamic_cifar100_simple", 31_585_536),
-        ("tsai2020_dynamic_cifar10_resnet", 11_924_800),
-        ("tsai2020_dynamic_cifar100_resnet", 35_517_760),
+        ("tsai2020_dynamic_cifar10_resnet", 12_451_136),
+        ("tsai2020_dynamic_cifar100_resnet", 36_044_096),
         ("tsai2020_dynamic_diverse", 42_478_592),
         ("tsai2020_cnn_cifar10", 18_919_434),
         ("tsai2020_cnn_cifar100", 19_011_684),
@@ -84,6 +84,33 @@ def test_the_tables_shapes():
         "conv_caps1": (6, 6, 16, 64),
         "classes": (100, 64),
     }
+
+
+def test_dynamic_routing_on_the_resnet_has_table_4s_capsules():
+    model = nnx.eval_shape(
+        lambda: models.create("tsai2020_dynamic_cifar10_resnet", (32, 32, 3), 10, rngs=nnx.Rngs(0))
+    )
+    images = jnp.zeros((1, 32, 32, 3))
+    output = nnx.eval_shape(lambda model, x: model(x, capture=True), model, images)
+    assert output.features["backbone"].shape == (1, 16, 16, 256)
+    assert output.features["primary"].shape == (1, 8, 8, 32, 8)
+
+
+@pytest.mark.parametrize("overrides", [{}, {"activations": True}])
+def test_the_agreement_without_its_scale(overrides):
+    """Equation 2 as printed: couplings are further from equal; one iteration has no agreement."""
+    options = {"num_iterations": 2} | overrides
+
+    def coupling(**more):
+        model = tiny("tsai2020_cifar10_simple", **options | more)
+        return (
+            nnx.jit(lambda m, x: m(x, capture=True))(model, images()).routed["conv_caps2"].coupling
+        )
+
+    scaled, printed = coupling(), coupling(scale_agreement=False)
+    assert np.abs(printed - 1 / 2).mean() > 2 * np.abs(scaled - 1 / 2).mean() > 0
+    options["num_iterations"] = 1
+    np.testing.assert_array_equal(coupling(), coupling(scale_agreement=False))
 
 
 def test_output_of_inverted_attention():

@@ -74,7 +74,7 @@ def dynamic(votes, iterations, logits, bias, rate, leaky):
     return p, c
 
 
-def inverted_attention(votes, iterations):
+def inverted_attention(votes, iterations, scale=None):
     children, parents, size = votes.shape
     p = np.zeros((parents, size))
     for _ in range(iterations):
@@ -84,7 +84,7 @@ def inverted_attention(votes, iterations):
             for j in range(parents):
                 for d in range(size):
                     a[j] += p[j, d] * votes[i, j, d]
-            r[i] = softmax([x / math.sqrt(size) for x in a])
+            r[i] = softmax([x / math.sqrt(size) if scale is None else x * scale for x in a])
         p = np.array([standardize(weighted_sum(r, votes, j)) for j in range(parents)])
     return p, r
 

@@ -74,16 +74,17 @@ def test_dynamic(dtype, problem, iterations, rate, leaky, prior):
 
 
 @few
-@given(problems(), st.integers(1, 3))
-def test_inverted_attention(dtype, problem, iterations):
+@given(problems(), st.integers(1, 3), st.sampled_from([None, 1.0]))
+def test_inverted_attention(dtype, problem, iterations, scale):
     _, poses, kernel, votes = problem
-    expected = [reference.inverted_attention(v, iterations) for v in votes]
+    expected = [reference.inverted_attention(v, iterations, scale) for v in votes]
     for form in both_forms(dtype, poses, kernel, votes):
         routed = None
         for _ in range(iterations):
             routed = inverted_attention_routing(
                 form,
                 None if routed is None else routed.poses,
+                scale=scale,
                 normalize=partial(jax.nn.standardize, epsilon=reference.EPSILON),
             )
         assert_close(dtype, routed.coupling, np.stack([c for _, c in expected]))

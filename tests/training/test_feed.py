@@ -35,7 +35,7 @@ def create(name, npz, budget):
 def batches_of(task, num_devices, steps):
     """The images and labels of the global batches of a run's steps, and their models' keys."""
     devices = jax.devices()[:num_devices]
-    batches = Batches(len(task.train.labels), 40, num_devices)
+    batches = Batches(len(task.train.labels), 40, num_devices, task.versions)
 
     def update(state, batch, keys):
         everywhere = jax.lax.all_gather((batch.image, batch.label, keys), "devices", tiled=True)

@@ -29,7 +29,7 @@ class Echo:
         return Example(labels[0], parameters, None)
 
 
-def draws(num_devices, counts, *, num_examples=26, batch_size=8):
+def draws(num_devices, counts, *, num_examples=26, batch_size=8, versions=1):
     """What `run_steps` trains on, step by step: the labels and the keys of the global batch."""
     devices = jax.devices()[:num_devices]
 
@@ -37,12 +37,13 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8):
         labels, bits = (jax.lax.all_gather(x, "devices").reshape(-1) for x in batch[:2])
         return seen._replace(step=seen.step + 1), {"labels": labels, "bits": bits}
 
-    images, labels = np.zeros((num_examples, 1, 1, 1), np.uint8), np.arange(num_examples)
+    images = np.zeros((num_examples, 1, 1, 1), np.uint8)
+    labels = np.arange(num_examples * versions)
     arrays = Source(images, labels)
     task = Task("echo", ("",), arrays, Echo(), fixed_set(arrays, Echo()), top(1))
 
     def program(state, source, key, count):
-        batches = Batches(num_examples, batch_size, num_devices)
+        batches = Batches(num_examples, batch_size, num_devices, versions)
         state, record = run_steps(
             state, source, key, count, task=task, batches=batches, update=update, capacity=4
         )
@@ -67,6 +68,14 @@ def test_an_epoch_visits_every_example_at_most_once():
         seen = labels[3 * epoch : 3 * epoch + 3].reshape(-1)
         assert len(set(seen)) == 24
     assert not np.array_equal(labels[:3], labels[3:6])
+
+
+def test_as_many_epochs_as_versions_show_each_version_once():
+    labels, _ = draws(1, [3] * 6, num_examples=24, versions=3)
+    for cycle in range(2):
+        seen = labels[9 * cycle : 9 * cycle + 9].reshape(3, -1)
+        for version, epoch in enumerate(seen):
+            assert set(epoch) == set(range(24 * version, 24 * version + 24))
 
 
 def test_dispatches_of_any_length_draw_the_same():

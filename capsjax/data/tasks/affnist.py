@@ -56,7 +56,11 @@ class AffNIST(Generated):
     test_versions: int = 32
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`; "test_translated" are the test digits only translated."""
+        """The task, called `name`.
+
+        "test_translated" are the test digits only translated, "test_centred" in the middle of the
+        canvas, as they are.
+        """
         splits = self.splits(read)
         num_classes = len(splits.class_names)
         translated = Moved(num_classes, canvas=self.canvas, max_shift=self.max_shift)
@@ -81,5 +85,6 @@ class AffNIST(Generated):
             tests={
                 "test": lambda: fixed_set(splits.test(), affine, self.test_versions, self.seed),
                 "test_translated": lambda: fixed_set(splits.test(), translated, seed=self.seed),
+                "test_centred": lambda: fixed_set(splits.test(), Moved(num_classes, self.canvas)),
             },
         )

@@ -25,7 +25,8 @@ class MultiMNIST(Generated):
     Sabour et al. 2017, section 6.1; Gu et al. 2021, section 3.2; Lin et al. 2018.
 
     Attributes (beside `Generated`'s; `seed` is that of the training images too, with `versions`):
-      versions: different training images per first digit (Gu et al., figure 3), 0 for no end.
+      versions: different training images per first digit (Gu et al., figure 3), 0 for no end; an
+        epoch shows one of each digit, so as many epochs show them all.
     """
 
     canvas: int = 36
@@ -51,6 +52,7 @@ class MultiMNIST(Generated):
             class_names=splits.class_names,
             train=splits.train,
             recipe=replace(recipe, versions=self.versions),
+            versions=max(1, self.versions),
             validation=fixed_set(splits.validation, recipe, seed=self.seed),
             rule=top(2),
             multi_label=True,

@@ -74,7 +74,10 @@ class Recipe(Protocol):
     def choose(
         self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
     ) -> Int[Array, "k"]:
-        """The places of the k source images in an example whose first is at `index`."""
+        """The places of the k source images of an example.
+
+        Of n images, the first is at `index`, or at `index` mod n where a task has `versions`.
+        """
 
     def draw(
         self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "k h w c"]
@@ -189,6 +192,8 @@ class Task:
       class_names: in the order of the labels.
       train: source images that the parameters are fitted to.
       recipe: makes training examples.
+      versions: different training examples of each source image, where there are only so many; 1
+        where every draw is new.
       validation: made from images held out of the training split, stratified; the best checkpoint
         is chosen by it. Empty with `validation_fraction=0`.
       rule: from scores to the predicted classes.
@@ -204,6 +209,7 @@ class Task:
     validation: EvaluationSet
     rule: Rule
     multi_label: bool = False
+    versions: int = 1
     tests: Mapping[str, Callable[[], EvaluationSet]] = field(default_factory=dict)
 
     @property
@@ -233,7 +239,7 @@ class Task:
           count: of examples.
         """
         index_key, example_key = jax.random.split(key)
-        indices = jax.random.randint(index_key, (count,), 0, len(labels))
+        indices = jax.random.randint(index_key, (count,), 0, len(labels) * self.versions)
 
         def example(key: PRNGKeyArray, index: Int[Array, ""]) -> Example:
             chosen = self.recipe.choose(key, labels, index)
@@ -242,15 +248,19 @@ class Task:
         return jax.vmap(example)(jax.random.split(example_key, count), indices)
 
     def evaluation_set(self, name: str) -> EvaluationSet:
-        """The fixed set `name`: "validation", or one of `tests`.
+        """The fixed set `name`: "train", "validation", or one of `tests`.
+
+        "train" is one example of each training image, made as in training.
 
         Raises:
           ValueError: there is no set of that name.
         """
+        if name == "train":
+            return EvaluationSet(self.train, NumberedExamples(self.recipe), len(self.train.labels))
         if name == "validation":
             return self.validation
         if name not in self.tests:
-            known = ", ".join(["validation", *self.tests])
+            known = ", ".join(["train", "validation", *self.tests])
             raise ValueError(f"{self.name} has no evaluation set {name!r}; expected one of {known}")
         return self.tests[name]()
 

@@ -1,0 +1,94 @@
+"""The CNN that CapsNet is compared with on overlapping digits (Sabour et al. 2017)."""
+
+from dataclasses import dataclass
+
+from flax import nnx
+from jaxtyping import Array, Float, Key
+
+from capsjax.layers import conv2d
+from capsjax.models.config import Config, positive, scaled
+from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
+
+
+@dataclass(frozen=True)
+class PooledCNNConfig(Config):
+    """Sizes of a CNN with pooling; the defaults are those for MultiMNIST.
+
+    Attributes:
+      features: channels of each convolution (stride 1, padded), each followed by 2×2 max-pooling.
+      kernel_sizes: of each convolution.
+      dense_features: units of the dense layer below the classes.
+      width: multiplies features and dense_features, for small machines.
+    """
+
+    features: tuple[int, ...] = positive((512, 256))
+    kernel_sizes: tuple[int, ...] = positive((9, 5))
+    dense_features: int = positive(1024)
+    width: float = positive(1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.features or len(self.features) != len(self.kernel_sizes):
+            raise ValueError(
+                "features and kernel_sizes must have one number for each convolution, "
+                f"got {self.features} and {self.kernel_sizes}"
+            )
+
+
+class PooledCNN(Model):
+    """Padded convolutions with ReLU and max-pooling, a dense layer with ReLU, logits.
+
+    The original paper gives 512 kernels of 9×9, 256 of 5×5, 2×2 pooling after each, 1024 units and
+    24.56M parameters. It does not mention padding, but only with it do these sizes have 24,563,978.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: PooledCNNConfig = PooledCNNConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        height, width, size = input_shape
+        halvings = 2 ** len(config.features)
+        if min(height, width) < halvings:
+            raise ValueError(
+                f"input_shape {height}×{width} is too small to be halved {len(config.features)} "
+                f"times: the smallest is {halvings}×{halvings}; enlarge the images"
+            )
+        self.inputs = Inputs(input_shape)
+        convs = []
+        for features, kernel_size in zip(config.features, config.kernel_sizes, strict=True):
+            features = scaled(features, config.width)
+            convs.append(conv2d(size, features, kernel_size, padding="SAME", rngs=rngs))
+            size = features
+        self.convs = nnx.List(convs)
+        size *= (height // halvings) * (width // halvings)
+        hidden = scaled(config.dense_features, config.width)
+        self.dense = nnx.Linear(size, hidden, rngs=rngs)
+        self.classes = nnx.Linear(hidden, num_classes, rngs=rngs)
+
+    def forward(
+        self,
+        images: Float[Array, "n h w c"],
+        *,
+        mask: Float[Array, "n *targets classes"] | None,
+        keys: Key[Array, "n"] | None,
+        capture: bool,
+    ) -> Output:
+        """See `Model`; captures "conv1" …, "dense"."""
+        made = {}
+        x = images
+        for i, conv in enumerate(self.convs, 1):
+            x = made[f"conv{i}"] = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
+        x = made["dense"] = nnx.relu(self.dense(x.reshape(x.shape[0], -1)))
+        logits = self.classes(x)
+        return Output(logits, features=made, score_kind=ScoreKind.LOGITS)
+
+
+NETWORKS = {
+    "sabour2017_cnn_multimnist": Network(
+        PooledCNN, PooledCNNConfig(), (36, 36, 1), parameters="24.56M"
+    )
+}

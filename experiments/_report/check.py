@@ -1,0 +1,185 @@
+"""Whether the pages of docs/ still say what the experiments and the results say."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from _reproduce import registry
+from _reproduce.compare import Verdict, judge, summary
+from _reproduce.experiment import Experiment
+from _reproduce.recipes import recipe_key, run_config, source_of
+
+from capsjax import models
+
+NUMBER = re.compile(r"[+−-]?\d*\.?\d+")
+# A number that a page has to support: with a decimal point, or per cent.
+STATED = re.compile(r"(?<![\w.,])(\d*\.\d+|\d+(?= %| to \d+ %))")
+LINK = re.compile(r"\]\(\.\./results/(\w+)\.md\)")
+
+
+class Number(NamedTuple):
+    """A mean as a page has it, with what `judge` asks for."""
+
+    mean: float
+    error: float | None
+
+
+class Page(NamedTuple):
+    """What a page of docs/results says.
+
+    Attributes:
+      scale: its name.
+      tables: by title and row, the numbers that were run.
+      verdicts: by claim.
+      keys: by row, the key of its recipe.
+      data: names of data sets.
+    """
+
+    scale: str
+    tables: dict[str, dict[str, Number]]
+    verdicts: dict[str, str]
+    keys: dict[str, str]
+    data: list[str]
+
+
+def read(text: str) -> Page:
+    """Reads a page as `_reproduce.tables.markdown` writes it."""
+    scale = re.search(r"^Scale (\w+),", text, re.M)
+    tables: dict[str, dict[str, Number]] = {}
+    verdicts, title = {}, ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            title = line[3:]
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if title == "Claims" and len(cells) == 3 and cells[0] not in ("claim", "---"):
+            verdicts[cells[0]] = cells[1]
+        elif len(cells) == 6 and cells[2].isdecimal() and int(cells[2]):
+            mean, _, std = cells[1].partition(" ± ")
+            error = float(std) / int(cells[2]) ** 0.5 if std else None
+            tables.setdefault(title, {})[cells[0]] = Number(float(mean), error)
+    recipes = re.search(r"^- Recipes: (.*)$", text, re.M)
+    keys = re.findall(r"`(\w+)` ([^;]+)", recipes[1]) if recipes else []
+    data = re.search(r"^- Data: (.*)$", text, re.M)
+    names = re.split(r", | from ", data[1]) if data else []
+    return Page(scale[1] if scale else "", tables, verdicts, {row: key for key, row in keys}, names)
+
+
+def check(root: Path) -> list[str]:
+    """All that does not hold any more, a line each.
+
+    Args:
+      root: of the repository.
+    """
+    results = root / "docs" / "results"
+    pages = {
+        name: read(file.read_text())
+        for name in registry.EXPERIMENTS
+        if (file := results / f"{name.replace('/', '_')}.md").exists()
+    }
+    index = (results / "index.md").read_text()
+    lines = []
+    for name, page in pages.items():
+        lines += [f"{name}: {line}" for line in _of_page(page, registry.EXPERIMENTS[name], index)]
+    run = sum(bool(page.tables) for page in pages.values())
+    lines += _of_counts(root, run)
+    for file in sorted((root / "docs" / "papers").glob("*.md")):
+        lines += [
+            f"docs/papers/{file.name}: {line}" for line in _of_paper(file.read_text(), results)
+        ]
+    return lines
+
+
+def _of_page(page: Page, experiment: Experiment, index: str) -> Iterator[str]:
+    rows = experiment.at(page.scale)
+    titles = {column.title: column for column in experiment.columns}
+    for title in page.tables.keys() - titles.keys():
+        yield f"there is no column {title!r} any more"
+    for title, table in page.tables.items():
+        if title not in titles or titles[title].deviation_of:
+            continue
+        for row in table.keys() - rows.keys():
+            yield f"there is no row {row!r} any more"
+        for row in table.keys() & rows.keys() - page.keys.keys():
+            yield f"{row}: the page has no key of its recipe"
+    for row in page.keys.keys() & rows.keys():
+        config = run_config(experiment, row, page.scale, 0, {})
+        stand_ins = [{}, *({source_of(config): other} for other in page.data)]
+        today = {recipe_key(run_config(experiment, row, page.scale, 0, use)) for use in stand_ins}
+        if page.keys[row] not in today:
+            yield f"{row}: made with an older recipe, which the page does not say"
+    for claim in experiment.claims:
+        column = next(c for c in experiment.columns if c.metric == claim.metric)
+        table = page.tables.get(column.title, {})
+        number = isinstance(claim.less, float)
+        less = Number(claim.less, 0.0) if number else table.get(str(claim.less))
+        found = judge(claim, table.get(claim.more), less)
+        said = page.verdicts.get(claim.text)
+        if said is None:
+            yield f"the claim {claim.text!r} is not on the page"
+        elif not _agree(found, said, column.digits):
+            yield f"the claim {claim.text!r}: {said}; by the page's numbers: {found.said}"
+    for text in page.verdicts.keys() - {claim.text for claim in experiment.claims}:
+        yield f"there is no claim {text!r} any more"
+    if page.tables and f"| {_summary_of(page)} |" not in index:
+        yield f"docs/results/index.md does not say {_summary_of(page)!r} of it"
+
+
+def _agree(found: Verdict, said: str, digits: int) -> bool:
+    """Whether a page says what its numbers say; its numbers are rounded."""
+    if found.difference is None:
+        return found.said == said
+    close = abs(found.difference + found.claim.slack) <= 2 * 10.0**-digits
+    return close or found.said == said
+
+
+def _summary_of(page: Page) -> str:
+    counted = [
+        Verdict(None, said.removesuffix(" (by sign alone)"), single=said.endswith("alone)"))  # type: ignore[arg-type]
+        for said in page.verdicts.values()
+    ]
+    return summary(counted)
+
+
+def _of_counts(root: Path, run: int) -> Iterator[str]:
+    """Numbers that several pages give."""
+    num = len(registry.EXPERIMENTS)
+    wanted = {
+        "README.md": [
+            f"| {len(models.names())} by name",
+            f"| {num} tables and figures by name",
+            f"[what {run} of them gave]",
+        ],
+        "docs/results.md": [f"{run} of {num} at small scale"],
+        "docs/results/index.md": [f"{run} of {num} were run."],
+    }
+    for name, texts in wanted.items():
+        for text in texts:
+            if text not in (root / name).read_text():
+                yield f"{name} does not say {text!r}"
+
+
+def _of_paper(text: str, results: Path) -> Iterator[str]:
+    """Statements below "What we found": each number is to be on a results page that it names."""
+    found = text.partition("What we found")[2]
+    for statement in re.split(r"\n(?=- )|\n\n", found):
+        words = " ".join(statement.split())
+        plain = re.sub(r"`[^`]*`|\[[^]]*\]\([^)]*\)", "", words)
+        stated = STATED.findall(plain)
+        linked = [results / f"{stem}.md" for stem in LINK.findall(words)]
+        if stated and not linked:
+            yield f"no results page is named for {words[:60]!r} …"
+            continue
+        for page in (page for page in linked if not page.exists()):
+            yield f"{page.name} does not exist"
+        texts = [page.read_text() for page in linked if page.exists()]
+        there = {float(n.lstrip("+−-")) for t in texts for n in NUMBER.findall(t)}
+        for number in stated:
+            digits = len(number.partition(".")[2])
+            if not any(abs(other - float(number)) <= 0.5001 * 10.0**-digits for other in there):
+                yield f"{number} is on none of its results pages: {words[:60]!r} …"
+        for holding, of in re.findall(r"(\d+) of (\d+) claims hold", words):
+            verdicts = [v for t in texts for v in read(t).verdicts.values() if v != "not run"]
+            count = (sum(v.startswith("holds") for v in verdicts), len(verdicts))
+            if count != (int(holding), int(of)):
+                yield f"{count[0]} of {count[1]} claims hold, not {words[:60]!r} …"

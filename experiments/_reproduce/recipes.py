@@ -1,0 +1,147 @@
+"""From a row of an experiment to the config of one run."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import _configs
+import ml_collections
+
+from _reproduce.experiment import Experiment, Overrides
+from capsjax._names import nearest
+from capsjax.data import tasks
+from capsjax.training import config as configs
+
+# Added to the seed of a run that begins with another's layers: its fresh layers are to be others.
+LATER_SEEDS = 1000
+
+
+def run_config(
+    experiment: Experiment, variant: str, scale: str, seed: int, use: Mapping[str, str]
+) -> ml_collections.ConfigDict:
+    """The config of one training run.
+
+    It is that of the row's file, changed by the scale, then by the row, then by the row at this
+    scale. Then data sets are replaced as `use` says. `init_from` is the name of the run that a
+    pretrained variant begins with, wherever that is.
+
+    Raises:
+      ValueError: no such file in configs/, or a value for a key that the config does not have.
+    """
+    return trainings(experiment, variant, scale, seed, use)[-1]
+
+
+def trainings(
+    experiment: Experiment, variant: str, scale: str, seed: int, use: Mapping[str, str]
+) -> list[ml_collections.ConfigDict]:
+    """The configs of all that is trained for one network of a variant, the last being its own."""
+    chosen = experiment.variants[variant]
+    of_scale, of_row = experiment.scales[scale].overrides, chosen.at.get(scale, {})
+    own = change(_configs.load(chosen.config), {**of_scale, **chosen.changes, **of_row})
+    if not chosen.pretrained:
+        return [_of_seed(own, seed, use)]
+    first = change(_configs.load(chosen.pretrained), {**of_scale, **of_row})
+    first, own = _of_seed(first, seed, use), _of_seed(own, seed + LATER_SEEDS, use)
+    own.init_from = run_name(first)
+    return [first, own]
+
+
+def change(config: ml_collections.ConfigDict, values: Overrides) -> ml_collections.ConfigDict:
+    """`config` with `values`.
+
+    Raises:
+      ValueError: a key that it does not have (the nearest is named), or a value of another type.
+    """
+    known = configs.flatten(config)
+    for key, value in values.items():
+        if key not in known:
+            raise ValueError(f"no config key {key!r}: {nearest(key, known)}")
+        section, _, last = key.rpartition(".")
+        # ConfigDict takes no int for a float.
+        value = float(value) if isinstance(known[key], float) else value
+        (config[section] if section else config)[last] = value
+    return config
+
+
+def source_of(config: ml_collections.ConfigDict) -> str:
+    """The data set that images are read from: the task's, or that which it is made from."""
+    return config.data.source if config.data.name in tasks.generated() else config.data.name
+
+
+def key_of(config: ml_collections.ConfigDict) -> str:
+    """Equal for configs that differ in nothing but the seed."""
+    values = configs.to_json(config)
+    del values["seed"]
+    values["init_from"] = values["init_from"].rpartition("-seed")[0]
+    return _digest(values, 10)
+
+
+def recipe_key(config: ml_collections.ConfigDict) -> str:
+    """Equal for configs that depart from the defaults in the same way.
+
+    A page shows it for each row (`report.py --check`). Unlike `key_of` it stays when the library
+    gets a new option.
+    """
+    return _digest(dict(sorted(_departures(configs.to_json(config)).items())), 8)
+
+
+def changes_since(
+    recorded: Mapping[str, Any], config: ml_collections.ConfigDict
+) -> dict[str, tuple[Any, Any]]:
+    """By key, a record's value and today's, where the two make different networks.
+
+    An option that the record does not know yet, at its default, makes no difference. One that is
+    gone does: today's value is then None.
+    """
+    old, new = _plain(recorded), _plain(configs.to_json(config))
+    added = _departures(configs.to_json(config)).keys() - old.keys()
+    return {
+        key: (old.get(key), new.get(key))
+        for key in sorted(old.keys() | added)
+        if old.get(key) != new.get(key)
+    }
+
+
+def run_name(config: ml_collections.ConfigDict) -> str:
+    """What the directory of a training is called."""
+    what = f"{config.model.name}-{config.data.name}"
+    return f"{slug(what)}-{key_of(config)}-seed{config.seed}"
+
+
+def slug(text: str) -> str:
+    """For file names; without a hyphen."""
+    return re.sub(r"[^\w.=+]+", "_", text).strip("_")
+
+
+def _of_seed(
+    config: ml_collections.ConfigDict, seed: int, use: Mapping[str, str]
+) -> ml_collections.ConfigDict:
+    """One run, with other data in the place of those in `use`."""
+    config.seed, config.seeds = seed, 1
+    config.data.name = use.get(config.data.name, config.data.name)
+    if "source" in config.data:
+        config.data.source = use.get(config.data.source, config.data.source)
+    return config
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes the network, by dotted key: no seeds, nothing that follows from the data."""
+    flat = configs.flatten(ml_collections.ConfigDict(values))
+    flat["init_from"] = flat["init_from"].rpartition("-seed")[0]
+    kept = {k: v for k, v in flat.items() if k not in ("seed", "seeds") and k[:5] != "task."}
+    return json.loads(json.dumps(kept))
+
+
+def _departures(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What differs from the defaults, and the names of network and data."""
+    flat = _plain(values)
+    default = configs.default(flat["model.name"], flat["data.name"])
+    usual = _plain(configs.to_json(default))
+    names = ("model.name", "data.name")
+    return {k: v for k, v in flat.items() if k in names or k not in usual or usual[k] != v}
+
+
+def _digest(values: Mapping[str, Any], length: int) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:length]

@@ -1,0 +1,82 @@
+"""What report.py --check finds."""
+
+import shutil
+
+import pytest
+import report
+from _report.check import check, read
+
+from tests.experiments.conftest import ROOT
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The pages, to be changed."""
+    for folder in ("papers", "results"):
+        shutil.copytree(
+            ROOT / "docs" / folder,
+            tmp_path / "docs" / folder,
+            ignore=shutil.ignore_patterns("*.png", "*.svg"),
+        )
+    for name in ("README.md", "docs/results.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def change(root, name, old, new):
+    file = root / name
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_the_pages_hold(capsys):
+    report.main(report.parser().parse_args(["--check"]))
+    assert "say what" in capsys.readouterr().out
+
+
+TABLE, PAPER = "docs/results/gu2021_table1.md", "docs/papers/gu2021.md"
+CLAIM = "| dynamic routing harms CapsNet |"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "found"),
+    [
+        ("README.md", "tables and figures by name", "names", "README.md does not say"),
+        ("docs/results/index.md", "were run.", "ran.", "index.md does not say"),
+        (
+            TABLE,
+            f"{CLAIM} does not hold",
+            f"{CLAIM} holds",
+            "harms CapsNet': holds (by sign alone); by the page's numbers: does not hold (by sign",
+        ),
+        (TABLE, CLAIM, "| a claim |", "there is no claim 'a claim' any more"),
+        (TABLE, CLAIM, "| a claim |", "'dynamic routing harms CapsNet' is not on the page"),
+        (TABLE, "| CapsNet |", "| CapsNets |", "no row 'CapsNets' any"),
+        (TABLE, "## translated MNIST", "## moved MNIST", "no column 'moved MNIST, accuracy, %'"),
+        (PAPER, "64.3 against 65.1 %;", "64.3 against 66.1 %;", "66.1 is on none"),
+        (PAPER, "5 of 6 claims hold", "6 of 6 claims hold", "5 of 6 claims hold, not"),
+        (PAPER, "gu2021_table5.md", "gu2021_table9.md", "table9.md does not exist"),
+        (PAPER, "[table5](../results/gu2021_table5.md)", "Table 5", "no results page"),
+    ],
+)
+def test_what_no_longer_holds_is_found(copy, name, old, new, found):
+    change(copy, name, old, new)
+    assert any(found in line for line in check(copy)), check(copy)
+
+
+def test_an_older_recipe_is_found(copy):
+    name = "docs/results/gu2021_table1.md"
+    page = read((copy / name).read_text())
+    change(copy, name, page.keys["CapsNet"], "00000000")
+    assert check(copy) == [
+        "gu2021/table1: CapsNet: made with an older recipe, which the page does not say"
+    ]
+
+
+def test_pages_are_read_as_they_are_written():
+    page = read((ROOT / "docs" / "results" / "tsai2020_figure4.md").read_text())
+    assert page.scale == "small"
+    assert page.data == ["cifar10_jpeg"]
+    assert page.tables["CIFAR-10, accuracy, %"]["dynamic, r = 1"].mean == 45.06
+    assert "EM, r = 1" not in page.tables["CIFAR-10, accuracy, %"]
+    assert page.verdicts["LayerNorm is needed"] == "holds (by sign alone)"
