@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
