@@ -182,10 +182,7 @@ class _Plan(NamedTuple):
             grid=(self.num_blocks, self.child_blocks),
             in_specs=[self._spec(letter) for letter in flattened],
             out_specs=[self._spec(letter, result=True) for letter in results],
-            out_shape=[
-                kernel_result(self._shape(letter, result=True), flattened["p"])
-                for letter in results
-            ],
+            out_shape=[kernel_result(self._shape(letter, result=True), like) for letter in results],
             scratch_shapes=[pltpu.VMEM(tiles, jnp.float32)] * scratch,
             compiler_params=pltpu.CompilerParams(
                 dimension_semantics=("parallel", "arbitrary"),
