@@ -1,6 +1,7 @@
 """Times and memory on this machine.
 
   python experiments/benchmark.py routing --rows b c --repeats 7 --output=routing.json
+  python experiments/benchmark.py routing --explain
   python experiments/benchmark.py models --names sabour2017_capsnet choi2019_mnist
   python experiments/benchmark.py train --names sabour2017_mnist --devices 1 2 4 --repeats 5
 
@@ -24,6 +25,11 @@ def parser() -> argparse.ArgumentParser:
     routing = subjects.add_parser("routing", help="procedures against the textbook, and growth")
     routing.add_argument("--rows", nargs="+", choices="abcde", default=list("abcde"))
     routing.add_argument("--growth", type=Path, help="also measure growth; plot it to this file")
+    routing.add_argument(
+        "--explain",
+        action="store_true",
+        help="measure nothing: say which arithmetic votes get on a CPU, a TPU and an NVIDIA GPU",
+    )
 
     models = subjects.add_parser("models", help="a training step of every network")
     models.add_argument("--names", nargs="+", metavar="NAME", help="default: all")

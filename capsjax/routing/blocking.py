@@ -71,7 +71,7 @@ def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
 
 
 def choose_block_size(
-    bytes_per_example: int, *, shared_bytes: int = 0, budget: int | None = None
+    bytes_per_example: int, *, shared_bytes: int = 0, budget: int = 4 * 2**20
 ) -> int:
     """Examples whose temporaries fit in `budget` bytes together, at least 1.
 
@@ -81,9 +81,9 @@ def choose_block_size(
         matrix poses.
       shared_bytes: what every block reads anew, such as the kernel. The budget is no smaller: a
         block that holds less than it reads waits for memory.
-      budget: bytes for a block. None takes the default of the backend: on CPU 4 MiB, near which
-        blocks were fastest in docs/benchmarks.md (they then stay in cache); 1 GiB on accelerators,
-        where it only has to leave room and keep the device busy (not measured).
+      budget: bytes for a block. The default is for CPUs, where blocks of about 4 MiB were fastest
+        (docs/benchmarks.md): they stay in cache. On an accelerator blocks serve to bound memory
+        alone: route the whole batch if it fits, or give what the device can spare.
 
     Raises:
       TypeError: an argument is no Python int.
@@ -91,8 +91,6 @@ def choose_block_size(
     """
     check_count("bytes_per_example", bytes_per_example)
     check_count("shared_bytes", shared_bytes, least=0)
-    if budget is None:
-        budget = 4 * 2**20 if jax.default_backend() == "cpu" else 2**30
     check_count("budget", budget)
     return max(1, max(budget, shared_bytes) // bytes_per_example)
 

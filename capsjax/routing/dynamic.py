@@ -89,7 +89,7 @@ def dynamic_routing(
 
 def _route(
     votes: Votes, uniform: float, num_iterations: int, rate: float, activate: _Activation
-) -> tuple[Array, Array]:
+) -> tuple[Array, Any]:
     """Poses and coupling where logits begin at zero.
 
     Then b_ij = <v_ij, q_j> with q the sum of all poses so far, an iteration is one call of
@@ -169,9 +169,7 @@ def _route_with_logits(
     return poses, coupling
 
 
-def _activate(
-    activation: Callable[[Array], Array], bias: Array | None, total: Array
-) -> Array:
+def _activate(activation: Callable[[Array], Array], bias: Array | None, total: Array) -> Array:
     return activation(total if bias is None else total + bias)
 
 

@@ -89,6 +89,9 @@ class WindowVotes(LinearVotes):
       ValueError: `kernel` does not fit the windows, or the windows do not fit the grid.
     """
 
+    grid: Float[Array, "*batch H W C A X"]
+    windows: tuple[int, int, Padding]
+
     def __init__(
         self,
         grid: Float[Array, "*batch H W C A X"],

@@ -34,6 +34,9 @@ from capsjax.routing import (
     inverted_attention_routing,
     pose_patches,
 )
+from capsjax.routing.kernels import forms
+from capsjax.routing.kernels.adapter import PLATFORMS, Target
+from capsjax.routing.kernels.terms import Sizes
 
 console = Console(width=120)
 
@@ -338,8 +341,41 @@ def plot_growth(records: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path)
 
 
+# Votes that --explain has an answer for: positions, I, J, A, X, Y.
+VOTES: dict[str, Sizes] = {
+    "vectors 8 → 16 (CapsNet; row a)": Sizes((128,), 1152, 10, 1, 8, 16),
+    "vectors 64 → 64 (DiverseMultiMNIST)": Sizes((4608,), 144, 16, 1, 64, 64),
+    "matrices 4×4 (CIFAR-10; rows b, c)": Sizes((1568,), 288, 32, 4, 4, 4),
+    "matrices 6×6 (CIFAR-100)": Sizes((1568,), 288, 32, 6, 6, 6),
+    "matrices 8×8 (DiverseMultiMNIST)": Sizes((4608,), 144, 16, 8, 8, 8),
+    "matrices 16×16": Sizes((128,), 32, 10, 16, 16, 16),
+}
+
+
+def explain() -> Table:
+    """Which arithmetic votes get on each platform, by capsjax/routing/kernels/forms.py."""
+    table = Table("votes", *PLATFORMS)
+    for name, sizes in VOTES.items():
+        cells = []
+        for platform in PLATFORMS:
+            target = Target(platform)
+            form = forms.choose(target, sizes, jnp.float32)
+            why = forms.why_no_kernel(target, sizes, jnp.float32)
+            if form.is_kernel or platform == "cpu":
+                cells.append(form.name)
+            else:
+                cells.append(f"{form.name}: {why}")
+        table.add_row(name, *cells)
+    return table
+
+
 def run(options: argparse.Namespace) -> None:
     """Runs the rows of the routing table and, if asked, the growth curves."""
+    if options.explain:
+        console.print(explain())
+        console.print("loops: written out, in blocks of positions; products: einsum, in blocks of")
+        console.print("positions; kernel: Pallas. CAPSJAX_KERNELS=off turns kernels off.")
+        return
     rates = machine_rates(options.repeats)
     about = provenance() | {"gflops": rates[0] / 1e9, "copy_gigabytes_per_second": rates[1] / 1e9}
     console.print(about)

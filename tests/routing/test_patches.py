@@ -7,10 +7,10 @@ import pytest
 
 from capsjax.routing import (
     LinearVotes,
+    WindowVotes,
     em_routing,
     pose_patches,
     softmax_over_windows,
-    uniform_convolution,
 )
 
 
@@ -28,22 +28,31 @@ def test_patches_and_uniform_convolution(padding, stride):
     )
     np.testing.assert_allclose(patches.reshape(expected.shape), expected, atol=1e-6)
 
-    def convolve(poses, kernel):
-        return uniform_convolution(poses, kernel, 3, stride=stride, padding=padding)
-
-    total = LinearVotes(patches, kernel).total()
-    np.testing.assert_allclose(convolve(poses, kernel), total, rtol=1e-5, atol=1e-5)
+    total = WindowVotes(poses, kernel, 3, stride=stride, padding=padding).total()
+    np.testing.assert_allclose(total, LinearVotes(patches, kernel).total(), rtol=1e-5, atol=1e-5)
 
 
-def test_the_accelerators_convolution(monkeypatch):
+@pytest.mark.parametrize("rows", [1, 2])
+def test_the_accelerators_convolution(monkeypatch, rows):
     # platform_dependent picks the patches on CPU: take the other branch by hand.
     monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, default, **_: default(*args))
     keys = jax.random.split(jax.random.key(0))
-    poses = jax.random.normal(keys[0], (2, 6, 5, 3, 2, 2))
+    poses = jax.random.normal(keys[0], (2, 6, 5, 3, rows, 2))
     kernel = jax.random.normal(keys[1], (27, 2, 4, 3))
-    ours = uniform_convolution(poses, kernel, 3, stride=2, padding="SAME")
+    ours = WindowVotes(poses, kernel, 3, stride=2, padding="SAME").total()
     total = LinearVotes(pose_patches(poses, 3, stride=2, padding="SAME"), kernel).total()
     np.testing.assert_allclose(ours, total, rtol=1e-4, atol=1e-4)
+
+
+def test_votes_of_windows_are_a_pytree_and_need_a_kernel_for_each_child():
+    poses, kernel = jnp.ones((2, 4, 4, 3, 2, 2)), jnp.ones((27, 2, 4, 3))
+    votes = WindowVotes(poses, kernel, 3)
+    summed = jax.jit(lambda votes: votes.total())(votes)
+    np.testing.assert_allclose(summed, votes.total(), rtol=1e-5)
+    with pytest.raises(ValueError, match="each of the 27 children of a window"):
+        WindowVotes(poses, kernel[:1], 3)
+    with pytest.raises(ValueError, match="I = 27"):
+        WindowVotes(poses, kernel[:-1], 3)
 
 
 def test_patches_of_vectors_and_activations():
@@ -82,7 +91,7 @@ def test_softmax_over_windows_splits_each_child_once(padding):
 
 
 def test_bad_windows_are_refused():
-    poses, kernel = jnp.zeros((4, 4, 3, 2, 2)), jnp.zeros((27, 2, 4, 2))
+    poses = jnp.zeros((4, 4, 3, 2, 2))
     with pytest.raises(ValueError, match="window must not exceed the grid's extent 4, got 5"):
         pose_patches(poses, 5)
     with pytest.raises(ValueError, match='"SAME" or "VALID", got \'FULL\''):
@@ -91,9 +100,5 @@ def test_bad_windows_are_refused():
         pose_patches(poses, 3, stride=0)
     with pytest.raises(ValueError, match="poses must have axes"):
         pose_patches(poses[0], 3)
-    with pytest.raises(ValueError, match="poses must have axes"):
-        uniform_convolution(poses[0], kernel, 3)
-    with pytest.raises(ValueError, match="kernel must be"):
-        uniform_convolution(poses, kernel[:-1], 3)
     with pytest.raises(ValueError, match="logits must be"):
         softmax_over_windows(jnp.zeros((2, 3, 27, 4)), (4, 4), 3)

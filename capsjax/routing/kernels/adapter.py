@@ -145,6 +145,23 @@ def _varying(x: Any) -> frozenset[str]:
     return getattr(aval, "vma", frozenset()) if manual is None else manual.varying
 
 
+def kernel_result(shape: tuple[int, ...], like: Any) -> jax.ShapeDtypeStruct:
+    """What `pallas_call` is told of a result: its shape, and the type of the operand `like`."""
+    manual = jax.typeof(like).manual_axis_type  # asked for under `jax.shard_map`
+    return jax.ShapeDtypeStruct(shape, like.dtype, manual_axis_type=manual)
+
+
+def undivided(like: Any) -> Any:
+    """For a result of contracting divided axes of `like`: the sharding that is whole everywhere.
+
+    None where types do not say how arrays are divided.
+    """
+    mesh = jax.typeof(like).sharding.mesh
+    if mesh.empty or not mesh.explicit_axes:
+        return None
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+
 def typed(like: Any, shape: tuple[int, ...], spec: Sequence[Any]) -> Any:
     """The type `like` with another shape, divided over the axes of a mesh by `spec`."""
     sharding = like.sharding.update(spec=jax.sharding.PartitionSpec(*spec))

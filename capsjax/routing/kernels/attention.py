@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter, forms
@@ -162,9 +161,7 @@ def _transpose_tangent(
     known, rates = primals[:3], primals[3:]
     if all(adapter.is_zero(cotangent) for cotangent in cotangents):
         return [None] * len(primals)
-    unknown = [
-        letter for letter, rate in zip(wrt, rates, strict=True) if adapter.is_unknown(rate)
-    ]
+    unknown = [letter for letter, rate in zip(wrt, rates, strict=True) if adapter.is_unknown(rate)]
     coupled = not adapter.is_zero(cotangents[1])
     outer = [adapter.instantiate(x) for x in cotangents[: 1 + coupled]]
     results = cotangent_p.bind(
@@ -178,9 +175,7 @@ def _transpose_cotangent(
     cotangents: Sequence[Any], *primals: Any, scale: float, wrt: str, coupled: bool
 ) -> list[Any]:
     """The transpose of the transpose: the tangent."""
-    rates = {
-        letter: x for letter, x in zip(wrt, cotangents, strict=True) if not adapter.is_zero(x)
-    }
+    rates = {letter: x for letter, x in zip(wrt, cotangents, strict=True) if not adapter.is_zero(x)}
     if not rates:
         return [None] * len(primals)
     args = adapter.alike([*primals[:3], *rates.values()])
@@ -246,8 +241,6 @@ adapter.set_rules(
 adapter.set_rules(
     cotangent_p,
     jvp=_jvp_of(_compose_cotangent),
-    batch=_batch_of(
-        cotangent_p.bind, _cotangent_letters, lambda scale, wrt, coupled: "k" in wrt
-    ),
+    batch=_batch_of(cotangent_p.bind, _cotangent_letters, lambda scale, wrt, coupled: "k" in wrt),
     transpose=_transpose_cotangent,
 )

@@ -26,9 +26,7 @@ def even_length(positions: int, most: int) -> int:
     return max(1, -(-positions // blocks))  # an empty batch has a block of nothing but padding
 
 
-def sum_or_map(
-    f: Callable[[Operands], Array], operands: Operands, wrt: str, length: int
-) -> Array:
+def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, length: int) -> Array:
     """`f` of blocks of `length` positions, one at a time: [N, …], or their sum for kernels.
 
     Args:

@@ -25,8 +25,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
         return einsum.differentiate(operands, form=form, wrt=wrt)  # met in forward mode only
     sizes = sizes_of(given(form, wrt), list(operands.values()))
     laid_out = {
-        letter: _lay_out(letter, x)
-        for letter, x in blocks.flatten_batch(operands, sizes).items()
+        letter: _lay_out(letter, x) for letter, x in blocks.flatten_batch(operands, sizes).items()
     }
     kernels = {letter: laid_out.pop(letter) for letter in KERNELS if letter in laid_out}
 

@@ -1,10 +1,12 @@
 """Any poses on any platform: matrix products over blocks of positions."""
 
-from jaxtyping import Array
+from collections.abc import Callable
 
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks
+from capsjax.routing.kernels.adapter import undivided
 from capsjax.routing.kernels.terms import KERNELS, Operands, Sizes, given, sizes_of
 
 # What the largest array of a block, [b, I, J, A, X or Y], may take.
@@ -12,7 +14,7 @@ _BLOCK_BYTES = 64 * 2**20
 
 
 def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
-    """The derivative of `form` by `wrt`, in blocks of positions that hold at most 64 MiB of votes."""
+    """The derivative of `form` by `wrt`, in blocks of positions that hold 64 MiB at most."""
     sizes = sizes_of(given(form, wrt), list(operands.values()))
     flat = blocks.flatten_batch(operands, sizes)
     kernels = {letter: flat.pop(letter) for letter in KERNELS if letter in flat}
@@ -44,7 +46,7 @@ def _linear(wrt: str, *, c=None, p=None, k=None, q=None) -> Array:
     weighted = jnp.einsum("nij,niax->nijax", c, p)
     if wrt == "q":
         return jnp.einsum("nijax,ixjy->njay", weighted, k)
-    return jnp.einsum("nijax,njay->ixjy", weighted, q)
+    return jnp.einsum("nijax,njay->ixjy", weighted, q, out_sharding=undivided(q))
 
 
 def _quadratic(wrt: str, *, p, k, m, c=None, w=None) -> Array:
@@ -55,7 +57,7 @@ def _quadratic(wrt: str, *, p, k, m, c=None, w=None) -> Array:
     return jnp.einsum("nij,nijay->njay", c, squares)
 
 
-def _bilinear(wrt: str, *, p, k, m, c=None, w=None, P=None, K=None) -> Array:  # noqa: N803
+def _bilinear(wrt: str, *, p, k, m, c=None, w=None, P=None, K=None) -> Array:
     """Derivatives of G = Σ_ij c_ij <w_j, e_ij ∘ P'_i W'_ij>."""
     residual = _residual(p, k, m)
     if wrt in "cw":
@@ -66,11 +68,11 @@ def _bilinear(wrt: str, *, p, k, m, c=None, w=None, P=None, K=None) -> Array:  #
     residual *= c[..., None, None] * w[:, None]
     if wrt == "P":
         return jnp.einsum("nijay,ixjy->niax", residual, K)
-    return jnp.einsum("nijay,niax->ixjy", residual, P)
+    return jnp.einsum("nijay,niax->ixjy", residual, P, out_sharding=undivided(P))
 
 
 def _residual(p: Array, k: Array, m: Array) -> Array:
     return jnp.einsum("niax,ixjy->nijay", p, k) - m[:, None]
 
 
-_FORMULAS = {"E": _linear, "Q": _quadratic, "G": _bilinear}
+_FORMULAS: dict[str, Callable[..., Array]] = {"E": _linear, "Q": _quadratic, "G": _bilinear}

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -21,6 +20,7 @@ from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks, einsum, forms, terms
+from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.terms import (
     KERNELS,
     TERMS,
@@ -245,7 +245,7 @@ class _Plan(NamedTuple):
 
     @property
     def rows_at_once(self) -> int:
-        """Rows of a kernel whose gradient one program holds: a divisor of them, up to 32 numbers."""
+        """Rows of a kernel whose gradient one program holds: a divisor, up to 32 numbers."""
         most = max(1, 32 // self.sizes.width)
         return max(n for n in range(1, most + 1) if self.sizes.columns % n == 0)
 
@@ -261,6 +261,7 @@ class _Plan(NamedTuple):
     ) -> list[Array]:
         sizes = self.sizes
         flattened = blocks.flatten_batch(operands, sizes)
+        like = next(iter(flattened.values()))
 
         def full(letter: str) -> tuple[int, ...]:
             lead = () if letter in KERNELS else (sizes.positions,)
@@ -272,7 +273,7 @@ class _Plan(NamedTuple):
             body,
             name=name,
             grid=programs,
-            out_shape=[jax.ShapeDtypeStruct((math.prod(s),), jnp.float32) for s in shapes],
+            out_shape=[kernel_result((math.prod(shape),), like) for shape in shapes],
             compiler_params=plgpu.CompilerParams(num_warps=self.warps, num_stages=1),
             interpret=forms.interpret_mode(),
         )(*(x.reshape(-1) for x in flattened.values()))
@@ -341,9 +342,7 @@ class _Tile(NamedTuple):
             at = offsets + self._within(letter, *divmod(number, columns))
             plgpu.store(self.outs[letter].at[at], entry, mask=mask)
 
-    def store_sums(
-        self, letter: str, totals: Sequence[Array], part: Any, first: Any = 0
-    ) -> None:
+    def store_sums(self, letter: str, totals: Sequence[Array], part: Any, first: Any = 0) -> None:
         """Writes one part of the sums over children, or over positions as entries of a kernel."""
         offsets, mask = self._place(letter)
         sizes = self.plan.sizes

@@ -21,7 +21,7 @@ def row_major(x: Array) -> Array:
 
 
 def _choose(target: adapter.Target, avals: Sequence[Any]) -> tuple[Callable[..., Array], bool]:
-    if target.platform == "tpu" and not target.divided and avals[0].ndim:
+    if target.platform == "tpu" and not (target.divided or target.exported) and avals[0].ndim:
         layout = Layout(tuple(range(avals[0].ndim)))
         return lambda x: with_layout_constraint(x, layout), True
     return lambda x: x, False

@@ -32,7 +32,9 @@ OPERANDS = {"E": "cpkq", "Q": "cwpkm", "G": "cwpkmPK"}
 LINEAR = {"E": "cpkq", "Q": "cw", "G": "cwPK"}
 
 Operands = dict[str, Any]
-Grid = list[list[Array]]  # the entries of small matrices, each an array over (…, I, J) or some of it
+Grid = list[
+    list[Array]
+]  # the entries of small matrices, each an array over (…, I, J) or some of it
 
 
 def given(form: str, wrt: str) -> list[str]:

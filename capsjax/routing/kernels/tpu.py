@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -23,6 +22,7 @@ from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks, einsum, forms, terms
+from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import (
     KERNELS,
@@ -42,7 +42,9 @@ from capsjax.routing.kernels.terms import (
 )
 
 _LANES, _SUBLANES = 128, 8
-_BLOCK_BYTES = 24 * 2**20  # what operands and results of one block of positions may take on the chip
+_BLOCK_BYTES = (
+    24 * 2**20
+)  # what operands and results of one block of positions may take on the chip
 _SPARE_BYTES = 8 * 2**20  # for what the compiler keeps there
 _UNROLLED = 4  # groups of 8 parents whose code is written out one after another
 
@@ -60,7 +62,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
         inputs = dict(zip(letters, refs, strict=False))
         out, *scratch = refs[len(letters) :]
         child = _Child.of(plan, inputs, dict(zip(spreads, scratch, strict=False)))
-        sums = scratch[len(spreads)] if len(scratch) > len(spreads) else None
+        sums = scratch[-1]  # of the entries of a pose or kernel
         if wrt in "qw":
             _zero_at_first_child(plan, out)
         if wrt in KERNELS:
@@ -220,16 +222,14 @@ class _Plan(NamedTuple):
     ) -> list[Array]:
         """Runs `body` for every child of every block of positions."""
         flattened = blocks.flatten_batch(operands, self.sizes)
+        like = next(iter(flattened.values()))
         outputs = pl.pallas_call(
             body,
             name=name,
             grid=(self.num_blocks, self.sizes.children),
             in_specs=[self._spec(letter) for letter in flattened],
             out_specs=[self._spec(letter, result=True) for letter in results],
-            out_shape=[
-                jax.ShapeDtypeStruct(self._shape(letter, result=True), jnp.float32)
-                for letter in results
-            ],
+            out_shape=[kernel_result(self._shape(letter, result=True), like) for letter in results],
             scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
             compiler_params=pltpu.CompilerParams(
                 dimension_semantics=("parallel", "arbitrary"),

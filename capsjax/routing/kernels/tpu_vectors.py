@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -22,6 +21,7 @@ from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks, forms
+from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.terms import Operands, Sizes, sizes_of
 
 _TILE = 128  # lanes of a register, and rows and columns of a matrix unit
@@ -57,7 +57,7 @@ def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Arra
 def attend_backward(
     poses: Array, kernel: Array, parents: Array, cotangent: Array, *, scale: float
 ) -> dict[str, Array]:
-    """The cotangents of poses, kernel and parents, for that of the sums (see tpu.attend_backward)."""
+    """The cotangents of poses, kernel and parents for that of the sums: tpu.attend_backward."""
     operands = {"p": poses, "k": kernel, "q": parents, "w": cotangent}
     plan = _Plan.of(sizes_of(list(operands), list(operands.values())), "pkqwpkq")
 
@@ -173,6 +173,7 @@ class _Plan(NamedTuple):
         """Runs `body` for every 128 children of every block of positions."""
         sizes = self.sizes
         flattened = blocks.flatten_batch(operands, sizes)
+        like = flattened["p"]
         tiles = (sizes.parents, _TILE, _TILE)
         small = 4 * (scratch * math.prod(tiles) + 6 * sizes.parents * sizes.products * _TILE)
         outputs = pl.pallas_call(
@@ -181,10 +182,7 @@ class _Plan(NamedTuple):
             grid=(self.num_blocks, self.child_blocks),
             in_specs=[self._spec(letter) for letter in flattened],
             out_specs=[self._spec(letter, result=True) for letter in results],
-            out_shape=[
-                jax.ShapeDtypeStruct(self._shape(letter, result=True), jnp.float32)
-                for letter in results
-            ],
+            out_shape=[kernel_result(self._shape(letter, result=True), like) for letter in results],
             scratch_shapes=[pltpu.VMEM(tiles, jnp.float32)] * scratch,
             compiler_params=pltpu.CompilerParams(
                 dimension_semantics=("parallel", "arbitrary"),
@@ -250,8 +248,6 @@ class _Plan(NamedTuple):
         if letter == "k":
             return jnp.sum(x, axis=0)[..., : sizes.children].transpose(3, 2, 0, 1)
         x = x[..., : sizes.positions]
-        if letter == "p":
-            x = x[:, : sizes.children].transpose(2, 1, 0)
-        else:
-            x = x.transpose(2, 0, 1)
+        order = (2, 1, 0) if letter == "p" else (2, 0, 1)
+        x = (x[:, : sizes.children] if letter == "p" else x).transpose(order)
         return x[:, :, None].reshape(*sizes.batch, x.shape[1], 1, x.shape[2])

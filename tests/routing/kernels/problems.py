@@ -1,0 +1,71 @@
+"""Small problems for kernels, and what the formulas say of them in NumPy's float64."""
+
+import numpy as np
+
+from capsjax.routing.kernels.terms import AXES, KERNELS, Sizes, given, shape_of
+
+
+def problem(sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
+    """An operand for every letter."""
+    rng = np.random.default_rng(seed)
+    operands = {}
+    for letter in AXES:
+        lead = () if letter in KERNELS else sizes.batch
+        operands[letter] = rng.normal(size=(*lead, *shape_of(letter, sizes)))
+    operands["w"] = np.abs(operands["w"])
+    for letter in KERNELS:
+        operands[letter] /= np.sqrt(sizes.columns)
+    return operands
+
+
+def derivative(form: str, wrt: str, operands: dict[str, np.ndarray]) -> np.ndarray:
+    """The derivative with all votes written out."""
+    xs = {letter: operands[letter] for letter in given(form, wrt)}
+    subscripts = {a: axes if a in KERNELS else "..." + axes for a, axes in AXES.items()}
+
+    def votes(p: str, k: str) -> np.ndarray:
+        return np.einsum("...iax,ixjy->...ijay", xs[p], xs[k])
+
+    if form == "E":
+        names = [letter for letter in "cpkq" if letter != wrt]
+        spec = ",".join(subscripts[a] for a in names) + "->" + subscripts[wrt]
+        return np.einsum(spec, *(xs[a] for a in names), optimize=True)
+    error = votes("p", "k") - xs["m"][..., None, :, :, :]
+    other = error if form == "Q" else None
+    names = [letter for letter in ("cw" if form == "Q" else "cwPK") if letter != wrt]
+    spec = ",".join(["...ijay", *(["...ijay"] if form == "Q" else [])])
+    spec += "," + ",".join(subscripts[a] for a in names) + "->" + subscripts[wrt]
+    arrays = [error] if other is None else [error, other]
+    return np.einsum(spec, *arrays, *(xs[a] for a in names), optimize=True)
+
+
+def attention(p, k, q, scale):
+    """Sums and couplings of one iteration, child by child."""
+    sums = np.zeros_like(q)
+    coupling = np.zeros((*p.shape[:-2], q.shape[-3]))
+    for n in np.ndindex(p.shape[:-3]):
+        for i in range(p.shape[-3]):
+            votes = np.einsum("ax,xjy->jay", p[n][i], k[i])
+            logits = scale * np.array([np.sum(v * x) for v, x in zip(votes, q[n], strict=True)])
+            r = np.exp(logits - logits.max())
+            coupling[n][i] = r / r.sum()
+            sums[n] += coupling[n][i][:, None, None] * votes
+    return sums, coupling
+
+
+def attention_gradients(p, k, q, g, scale):
+    """The gradients of Σ g·s by P, W and q, child by child."""
+    to_p, to_k, to_q = np.zeros_like(p), np.zeros_like(k), np.zeros_like(q)
+    for n in np.ndindex(p.shape[:-3]):
+        for i in range(p.shape[-3]):
+            votes = np.einsum("ax,xjy->jay", p[n][i], k[i])
+            logits = scale * np.einsum("jay,jay->j", votes, q[n])
+            r = np.exp(logits - logits.max())
+            r /= r.sum()
+            gain = np.einsum("jay,jay->j", votes, g[n])
+            t = scale * r * (gain - np.sum(r * gain))
+            to_votes = r[:, None, None] * g[n] + t[:, None, None] * q[n]
+            to_q[n] += t[:, None, None] * votes
+            to_p[n][i] += np.einsum("jay,xjy->ax", to_votes, k[i])
+            to_k[i] += np.einsum("jay,ax->xjy", to_votes, p[n][i])
+    return to_p, to_k, to_q

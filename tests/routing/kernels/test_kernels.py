@@ -1,0 +1,173 @@
+"""Kernels of both platforms, interpreted, against NumPy in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from capsjax.routing import LinearVotes, inverted_attention_routing
+from capsjax.routing.kernels import attend, forms, interpreted, tpu, tpu_vectors, without_kernels
+from capsjax.routing.kernels.derivatives import differentiate
+from capsjax.routing.kernels.terms import TERMS, Sizes, given
+from tests.routing.kernels import problems
+
+PLATFORMS = ["tpu", "cuda"]
+MATRICES = Sizes((2, 3), children=3, parents=5, rows=2, columns=3, width=2)
+VECTORS = Sizes((7,), children=3, parents=3, rows=1, columns=8, width=4)
+SCALE = 0.5
+
+each_platform = pytest.mark.parametrize("platform", PLATFORMS)
+
+
+def as_float32(operands):
+    return {letter: jnp.asarray(x, jnp.float32) for letter, x in operands.items()}
+
+
+def assert_close(ours, expected, tolerance=2e-5):
+    assert ours.shape == expected.shape
+    scale = np.max(np.abs(expected))
+    assert np.max(np.abs(np.asarray(ours, np.float64) - expected)) <= tolerance * scale
+
+
+def derivatives(operands):
+    return {
+        (form, wrt): differentiate(form, wrt, {a: operands[a] for a in given(form, wrt)})
+        for form, wrt in TERMS
+    }
+
+
+@each_platform
+def test_derivatives(platform):
+    operands = problems.problem(MATRICES)
+    with interpreted(platform):
+        found = jax.jit(derivatives)(as_float32(operands))
+    for (form, wrt), ours in found.items():
+        assert_close(ours, problems.derivative(form, wrt, operands))
+
+
+def routed(pkqg):
+    """Sums, couplings and gradients: with the cotangent of the couplings known to be none."""
+
+    def loss(p, k, q):
+        sums, coupling = attend(p, k, q, scale=SCALE)
+        return jnp.sum(sums * pkqg[3]), (sums, coupling)
+
+    gradients, outputs = jax.grad(loss, (0, 1, 2), has_aux=True)(*pkqg[:3])
+    return *outputs, *gradients
+
+
+def check_attention(platform, sizes, seed=0, tolerance=2e-5):
+    operands = problems.problem(sizes, seed)
+    p, k, q, g = (operands[letter] for letter in "pkqw")
+    with interpreted(platform):
+        found = jax.jit(routed)([jnp.asarray(x, jnp.float32) for x in (p, k, q, g)])
+    expected = problems.attention(p, k, q, SCALE)
+    expected += problems.attention_gradients(p, k, q, g, SCALE)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_close(ours, theirs, tolerance)
+
+
+@each_platform
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        MATRICES,
+        VECTORS,
+        Sizes((130,), 2, 1, 2, 2, 2),  # one parent; more positions than a register has lanes
+        pytest.param(Sizes((3,), 2, 41, 2, 2, 1), marks=pytest.mark.slow),  # many groups of parents
+        pytest.param(Sizes((5,), 130, 4, 1, 3, 2), marks=pytest.mark.slow),  # children over a block
+        pytest.param(Sizes((3,), 2, 9, 4, 4, 4), marks=pytest.mark.slow),
+        pytest.param(Sizes((3,), 2, 3, 6, 6, 6), marks=pytest.mark.slow),
+        pytest.param(Sizes((2,), 2, 3, 8, 8, 8), marks=pytest.mark.slow),
+        pytest.param(Sizes((2,), 2, 3, 1, 16, 32), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_attention(platform, sizes):
+    check_attention(platform, sizes)
+
+
+@pytest.mark.parametrize(("module", "sizes"), [(tpu, MATRICES), (tpu_vectors, VECTORS)])
+def test_several_blocks_of_positions(monkeypatch, module, sizes):
+    # So little room that a block has 128 positions: 300 need three.
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 1)
+    check_attention("tpu", sizes._replace(batch=(300,)), tolerance=5e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [MATRICES, VECTORS], ids=str)
+def test_no_races_on_tpu(sizes):
+    from jax._src.pallas.mosaic.interpret import interpret_pallas_call as interpreter
+    from jax.experimental.pallas import tpu as pltpu
+
+    operands = as_float32(problems.problem(sizes))
+    mode = pltpu.InterpretParams(detect_races=True)
+    with interpreted("tpu", mode):
+        jax.block_until_ready(jax.jit(routed)([operands[letter] for letter in "pkqw"]))
+    assert not interpreter.races.races_found
+
+
+@each_platform
+def test_bfloat16_is_summed_in_float32(platform):
+    operands = problems.problem(MATRICES)
+    narrow = [jnp.asarray(operands[letter], jnp.bfloat16) for letter in "pk"]
+    wide = [np.asarray(x, np.float64) for x in narrow]
+    start = jnp.asarray(operands["q"], jnp.float32).reshape(*MATRICES.batch, 5, 4)
+
+    def route(p, k):
+        return inverted_attention_routing(LinearVotes(p, k), start, normalize=lambda s: s)
+
+    with interpreted(platform):
+        found = jax.jit(route)(*narrow)
+    sums, coupling = problems.attention(*wide, np.asarray(operands["q"], np.float32), 0.5)
+    assert found.poses.dtype == jnp.bfloat16
+    assert found.coupling.dtype == jnp.float32
+    assert_close(found.coupling, coupling)
+    assert_close(found.poses, sums.reshape(found.poses.shape), 2e-2)
+
+
+@each_platform
+def test_what_no_kernel_takes_gives_the_same(platform):
+    target = forms.Target(platform)
+    taken = forms.choose(target, MATRICES, jnp.float32)
+    assert taken.name == "kernel"
+    with without_kernels():
+        assert forms.choose(target, MATRICES, jnp.float32) is forms.PRODUCTS
+    for sizes, dtype, reason in (
+        (MATRICES, jnp.float64, "float64"),
+        (MATRICES._replace(batch=(0,)), jnp.float32, "nothing to compute"),
+        (Sizes((2,), 2, 2, 10, 10, 10), jnp.float32, "A·X·Y = 1000"),
+    ):
+        assert forms.choose(target, sizes, dtype) is forms.PRODUCTS
+        assert reason in forms.why_no_kernel(target, sizes, dtype)
+    assert "divides" in forms.why_no_kernel(target._replace(divided=True), MATRICES, jnp.float32)
+    with interpreted(platform), without_kernels():
+        operands = problems.problem(MATRICES)
+        found = jax.jit(derivatives)(as_float32(operands))
+        for (form, wrt), ours in found.items():
+            assert_close(ours, problems.derivative(form, wrt, operands))
+
+
+def test_products_in_blocks(monkeypatch):
+    from capsjax.routing.kernels import einsum
+
+    monkeypatch.setattr(einsum, "_BLOCK_BYTES", 600)  # two or three positions at a time
+    operands = problems.problem(VECTORS)
+    found = jax.jit(derivatives)(as_float32(operands))
+    for (form, wrt), ours in found.items():
+        assert_close(ours, problems.derivative(form, wrt, operands))
+
+
+@each_platform
+def test_an_empty_batch(platform):
+    operands = as_float32(problems.problem(MATRICES._replace(batch=(0,))))
+    with interpreted(platform):
+        sums, coupling, *gradients = jax.jit(routed)([operands[letter] for letter in "pkqw"])
+    assert sums.shape == operands["q"].shape
+    assert coupling.shape == operands["c"].shape
+    assert not jnp.any(gradients[1])
+
+
+def test_an_unknown_platform_is_refused():
+    with pytest.raises(ValueError, match=r'"tpu" or "cuda", got \'abacus\''), interpreted("abacus"):
+        pass

@@ -1,0 +1,196 @@
+"""The rules of the primitives in capsjax/routing/kernels/adapter.py, with the installed JAX.
+
+The adapter uses parts of JAX outside its public API. Each is tried here, so that a new JAX that
+changes one says which.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import jax.test_util
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from capsjax.routing.kernels import attend, distance, interpreted, scatter
+from capsjax.routing.kernels.layout import row_major
+from capsjax.routing.kernels.terms import Sizes
+from tests.routing.kernels import problems
+
+SIZES = Sizes((4,), children=3, parents=4, rows=2, columns=2, width=2)
+
+
+@pytest.fixture
+def operands(float64):
+    return {letter: jnp.asarray(x) for letter, x in problems.problem(SIZES).items()}
+
+
+def plain(p, k, q, scale=0.5):
+    votes = jnp.einsum("...iax,ixjy->...ijay", p, k)
+    coupling = jax.nn.softmax(scale * jnp.einsum("...ijay,...jay->...ij", votes, q), axis=-1)
+    return jnp.einsum("...ij,...ijay->...jay", coupling, votes), coupling
+
+
+ours = partial(attend, scale=0.5)
+
+
+def assert_same(found, expected, tolerance=1e-10):
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+def test_forward_mode(operands):
+    primals = [operands[letter] for letter in "pkq"]
+    tangents = [operands[letter] for letter in "PKw"]
+    for some in ((0, 1, 2), (1,)):
+
+        def varied(f, xs, some=some):
+            full = list(primals)
+            for place, x in zip(some, xs, strict=True):
+                full[place] = x
+            return f(*full)
+
+        def rates(f, some=some, varied=varied):
+            chosen = [[xs[place] for place in some] for xs in (primals, tangents)]
+            return jax.jvp(lambda *xs: varied(f, xs), *chosen)
+
+        assert_same(jax.jit(partial(rates, ours))(), rates(plain))
+
+
+def test_reverse_mode_through_sums_and_couplings(operands):
+    def loss(f, p, k, q):
+        sums, coupling = f(p, k, q)
+        return jnp.sum(sums * operands["w"]) + jnp.sum(coupling**2)
+
+    primals = [operands[letter] for letter in "pkq"]
+    for loss_of in (loss, lambda f, *xs: jnp.sum(f(*xs)[1] ** 2)):
+        found = jax.jit(jax.grad(partial(loss_of, ours), (0, 1, 2)))(*primals)
+        assert_same(found, jax.grad(partial(loss_of, plain), (0, 1, 2))(*primals))
+        rematerialised = jax.checkpoint(partial(loss_of, ours))
+        assert_same(jax.jit(jax.grad(rematerialised, (0, 1, 2)))(*primals), found)
+
+
+def test_second_derivatives_in_every_order(operands):
+    p, k, q = (operands[letter] for letter in "pkq")
+
+    def loss(f, k):
+        return jnp.sum(jnp.sin(f(p, k, q)[0]))
+
+    def along(f, outer, inner):
+        direction = operands["K"]
+        return outer(lambda k: jnp.sum(inner(partial(loss, f))(k) * direction))(k)
+
+    expected = along(plain, jax.grad, jax.grad)
+    for outer, inner in ((jax.grad, jax.grad), (jax.jacfwd, jax.jacrev), (jax.jacrev, jax.jacfwd)):
+        assert_same(jax.jit(partial(along, ours, outer, inner))(), expected)
+
+
+def test_the_transpose_of_the_transpose(operands):
+    p, k, q = (operands[letter] for letter in "pkq")
+    _, tangent = jax.linearize(lambda q: ours(p, k, q)[0], q)
+    transposed = jax.linear_transpose(tangent, q)
+    (twice,) = jax.linear_transpose(lambda g: transposed(g)[0], operands["w"])(operands["w"])
+    assert_same(twice, tangent(operands["w"]))
+
+
+@pytest.mark.parametrize("mapped", ["pq", "p", "q", "k", "pkq"])
+def test_vmap(operands, mapped):
+    arguments = {letter: operands[letter] for letter in "pkq"}
+    axes = {letter: 1 if letter in mapped else None for letter in "pkq"}
+    copies = {
+        letter: jnp.stack([x, 2 * x, -x], axis=1) if letter in mapped else x
+        for letter, x in arguments.items()
+    }
+
+    def both(f, xs):
+        def loss(xs):
+            sums, coupling = f(xs["p"], xs["k"], xs["q"])
+            return jnp.sum(sums * operands["w"]) + jnp.sum(coupling**2)
+
+        return f(xs["p"], xs["k"], xs["q"]), jax.grad(loss)(xs)
+
+    def run(f):
+        return jax.vmap(partial(both, f), in_axes=(axes,))(copies)
+
+    assert_same(jax.jit(partial(run, ours))(), run(plain))
+
+
+def test_a_batched_kernel_gradient_is_one_contraction(operands):
+    def loss(k, p, q):
+        return jnp.sum(jax.vmap(lambda p, q: ours(p, k, q)[0])(p, q) ** 2)
+
+    text = str(jax.make_jaxpr(jax.grad(loss))(*(operands[letter] for letter in "kpq")))
+    assert "capsjax_attention_cotangent" in text
+    assert "scan" not in text
+    assert "while" not in text
+
+
+def test_quadratic_forms_have_second_derivatives(operands):
+    def loss(p, k, m):
+        spread = scatter(operands["c"], p, k, m)
+        return jnp.sum(jnp.sin(spread)) + jnp.sum(jnp.cos(distance(p, k, m, operands["w"])))
+
+    primals = tuple(0.3 * operands[letter] for letter in "pkm")
+    jax.test_util.check_grads(jax.jit(loss), primals, order=2, atol=1e-4, rtol=1e-4)
+
+
+def data_mesh(kind):
+    return jax.make_mesh((2,), ("data",), axis_types=(kind,))
+
+
+def loss_of_kernel(k, p, q):
+    return jnp.sum(jnp.sin(ours(p, k, q)[0]))
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu", "cuda"])
+def test_shard_map_with_checked_types(platform):
+    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(SIZES).items()}
+    arguments = [operands[letter] for letter in "kpq"]
+    expected = jax.grad(loss_of_kernel)(*arguments)
+    mapped = jax.shard_map(
+        jax.grad(loss_of_kernel),
+        mesh=data_mesh(AxisType.Auto),
+        in_specs=(PartitionSpec(), PartitionSpec("data"), PartitionSpec("data")),
+        out_specs=PartitionSpec(),
+    )
+    if platform == "cpu":
+        assert_same(jax.jit(mapped)(*arguments), expected, 1e-4)
+    else:
+        with interpreted(platform):
+            assert_same(jax.jit(mapped)(*arguments), expected, 1e-4)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, SIZES._replace(rows=1)], ids=["matrices", "vectors"])
+def test_explicit_axes(sizes):
+    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(sizes).items()}
+    arguments = [operands[letter] for letter in "kpq"]
+    expected = jax.grad(loss_of_kernel)(*arguments)
+    mesh = data_mesh(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        divided = NamedSharding(mesh, PartitionSpec("data"))
+        k, *rest = arguments
+        rest = [jax.device_put(x, divided) for x in rest]
+        assert jax.typeof(jax.jit(ours)(rest[0], k, rest[1])[0]).sharding.spec[0] == "data"
+        # XLA divides this program, and so it has no kernels even where they are asked for.
+        with interpreted("tpu"):
+            found = jax.jit(jax.grad(loss_of_kernel))(k, *rest)
+    assert_same(jax.device_get(found), expected, 1e-4)
+
+
+def test_export_for_all_platforms_at_once():
+    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(SIZES).items()}
+    arguments = [operands[letter] for letter in "kpq"]
+    gradient = jax.jit(jax.grad(loss_of_kernel))
+    exported = jax.export.export(gradient, platforms=("cpu", "cuda", "tpu"))(*arguments)
+    assert "tpu_custom_call" in exported.mlir_module()
+    again = jax.export.deserialize(exported.serialize())
+    assert_same(again.call(*arguments), gradient(*arguments), 1e-6)
+
+
+def test_row_major_changes_nothing(operands):
+    x = operands["p"]
+    assert_same(row_major(x), x)
+    assert_same(jax.grad(lambda x: jnp.sum(row_major(x) ** 2))(x), 2 * x)
+    assert_same(jax.vmap(row_major, in_axes=1, out_axes=1)(x), x)
+    assert_same(jax.jvp(row_major, (x,), (2 * x,)), (x, 2 * x))
