@@ -49,7 +49,7 @@ def tiny_network(monkeypatch):
         models.register("tiny_capsnet", models.CapsNet, TINY)
         return configs.default("tiny_capsnet", "mnist")
 
-    monkeypatch.setitem(train.NETWORKS, "tiny", (config, (64, 8, 8, 1)))
+    monkeypatch.setitem(train.NETWORKS, "tiny", (config, (128, 8, 8, 1)))
 
 
 @pytest.mark.usefixtures("tiny_network")
