@@ -3,14 +3,14 @@
 | platform | poses                                              | form                           |
 | -------- | -------------------------------------------------- | ------------------------------ |
 | cpu      | matrices, A·X·Y ≤ 256                              | loops: unrolled, in blocks     |
-| tpu      | A·X·Y ≤ 512 in float32                             | kernel: Pallas through Mosaic  |
-| cuda     | A·X·Y ≤ 512 in float32, J ≤ 512                    | kernel: Pallas through Triton  |
+| tpu      | matrices, A·X·Y ≤ 512; vectors, J·X·Y ≤ 24,576     | kernel: Pallas through Mosaic  |
+| cuda     | A·X·Y ≤ 256, J ≤ 512                               | kernel: Pallas through Triton  |
 | any      | everything else                                    | products: einsum, in blocks    |
 
-bfloat16 operands have become float32 before they come here. Kernels run on one device: under
-`jax.pmap` and `jax.shard_map` each device runs its own, but a program that XLA divides over
-devices by itself (jit of sharded arrays) gets products, which XLA can divide. `jax.export` for
-cuda gets products too, for Triton kernels have no portable form.
+Kernels take float32, which bfloat16 operands have become before they come here, and run on one
+device: under `jax.pmap` and `jax.shard_map` each device runs its own, but a program that XLA
+divides over devices by itself (jit of sharded arrays) gets products, which XLA can divide.
+`jax.export` for cuda gets products too, for Triton kernels have no portable form.
 
 `CAPSJAX_KERNELS=off` in the environment turns kernels off, `without_kernels()` for a while.
 """
@@ -28,9 +28,8 @@ from capsjax.routing.kernels.adapter import Target
 from capsjax.routing.kernels.terms import Sizes
 
 LARGEST_LOOP = 256  # multiplications in a pose product that XLA takes well on a CPU
-LARGEST_KERNEL = 512  # and that a kernel writes out
-_LONGEST_VECTOR = 64
-_MOST_PARENTS_OF_VECTORS = 128
+LARGEST_KERNEL = {"tpu": 512, "cuda": 256}  # and that a kernel writes out, to compile in seconds
+_LARGEST_VECTOR_KERNEL = 24 * 1024  # numbers for one child, of which a TPU holds 128 in fours
 _MOST_PARENTS = 512  # in one tile of a Triton kernel
 _MOST_ELEMENTS = 2**31 - 1  # that a Triton kernel can count
 
@@ -85,10 +84,11 @@ def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
     if not all((sizes.positions, *sizes[1:])):
         return "there is nothing to compute"
     if platform == "tpu" and sizes.rows == 1:
-        fits = sizes.columns <= _LONGEST_VECTOR and sizes.parents <= _MOST_PARENTS_OF_VECTORS
-        return None if fits else "its kernels would not fit on the chip"
-    if sizes.products > LARGEST_KERNEL:
-        return f"A·X·Y = {sizes.products} is more than {LARGEST_KERNEL}"
+        numbers = sizes.parents * sizes.products
+        fits = numbers <= _LARGEST_VECTOR_KERNEL
+        return None if fits else f"J·X·Y = {numbers} is more than {_LARGEST_VECTOR_KERNEL}"
+    if sizes.products > LARGEST_KERNEL[platform]:
+        return f"A·X·Y = {sizes.products} is more than {LARGEST_KERNEL[platform]}"
     if platform == "cuda" and sizes.parents > _MOST_PARENTS:
         return f"J = {sizes.parents} is more than {_MOST_PARENTS}"
     largest = sizes.positions * sizes.children * max(sizes.parents, sizes.rows * sizes.columns)

@@ -1,0 +1,96 @@
+"""Every kernel compiled for a TPU and a GPU: what it stores, what it takes, and that it fits."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from capsjax.routing import LinearVotes, WindowVotes, dynamic_routing, inverted_attention_routing
+from capsjax.routing.kernels.derivatives import differentiate
+from capsjax.routing.kernels.terms import KERNELS, TERMS, Sizes, given, shape_of
+
+pytestmark = pytest.mark.accelerators
+
+each_target = pytest.mark.parametrize("target", ["v5e:2x2", "h100"])
+
+
+def shape(*extents):
+    return jax.ShapeDtypeStruct(extents, jnp.float32)
+
+
+def with_gradient(f):
+    def g(cotangent, *xs):
+        result, pull_back = jax.vjp(f, *xs)
+        return result, pull_back(cotangent)
+
+    return g
+
+
+def convolutional(poses, kernel):
+    votes = WindowVotes(poses, kernel, 3, stride=2)
+    first = inverted_attention_routing(votes, normalize=jax.nn.standardize).poses
+    return inverted_attention_routing(votes, first, normalize=jax.nn.standardize).poses
+
+
+def dense(poses, kernel):
+    return dynamic_routing(LinearVotes(poses, kernel)).poses
+
+
+# A procedure, its arguments, the elements of all its votes, and bounds on megabytes and TPU cycles.
+CONVOLUTIONAL = (
+    convolutional,
+    (shape(32, 16, 16, 32, 4, 4), shape(288, 4, 32, 4)),
+    1568 * 288 * 32 * 16,
+    {False: (60, 2.5e6), True: (150, 8e6)},
+)
+DENSE = (
+    dense,
+    (shape(128, 1152, 1, 8), shape(1152, 8, 10, 16)),
+    128 * 1152 * 160,
+    {False: (30, 0.6e6), True: (100, 1.2e6)},
+)
+
+
+@each_target
+@pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
+@pytest.mark.parametrize("row", [CONVOLUTIONAL, DENSE], ids=["windows", "vectors"])
+def test_a_procedure_stores_no_votes(compiled_for, target, gradient, row):
+    f, shapes, votes, bounds = row
+    if gradient:
+        shapes = (jax.eval_shape(f, *shapes), *shapes)
+        f = with_gradient(f)
+    compiled = compiled_for(target, f, *shapes)
+    megabytes, cycles = bounds[gradient]
+    assert compiled.stores(votes) == []
+    assert compiled.memory.temporary < megabytes * 1e6
+    if target == "h100":
+        assert compiled.gpu_kernels
+        assert {
+            kernel.name: kernel.spilled for kernel in compiled.gpu_kernels if kernel.spilled
+        } == {}
+    else:
+        assert compiled.tpu_kernels
+        assert compiled.cycles < cycles
+
+
+@each_target
+@pytest.mark.parametrize(
+    "sizes", [Sizes((300,), 20, 10, 4, 4, 4), Sizes((300,), 20, 100, 6, 6, 6)], ids=str
+)
+def test_every_derivative_compiles(compiled_for, target, sizes):
+    def operand(letter):
+        lead = () if letter in KERNELS else sizes.batch
+        return shape(*lead, *shape_of(letter, sizes))
+
+    operands = {letter: operand(letter) for letter in "cpPkKqwm"}
+
+    def derivatives(operands):
+        return [
+            differentiate(form, wrt, {a: operands[a] for a in given(form, wrt)})
+            for form, wrt in TERMS
+        ]
+
+    compiled = compiled_for(target, derivatives, operands)
+    votes = sizes.positions * sizes.children * sizes.parents * sizes.rows * sizes.width
+    assert compiled.stores(votes) == []
+    kernels = compiled.gpu_kernels if target == "h100" else compiled.tpu_kernels
+    assert len(kernels) >= len(TERMS)
