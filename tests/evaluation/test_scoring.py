@@ -1,8 +1,9 @@
 import jax
 import numpy as np
 import pytest
+from flax import nnx
 
-from capsjax.evaluation.scoring import check_fits, evaluation_data, score
+from capsjax.evaluation.scoring import check_fits, evaluation_data, lower_score, score
 from capsjax.training import checkpoints
 
 
@@ -29,6 +30,19 @@ def test_scores_are_the_models_on_any_number_of_devices(checkpoint, data):
         )
         np.testing.assert_allclose(scores, expected, atol=1e-6)
     assert done == [20, 40, 50, 48, 50]
+
+
+@pytest.mark.parametrize(("num_devices", "gathers", "padded"), [(1, 0, 50), (4, 1, 52)])
+def test_the_program_can_be_lowered_without_parameters(
+    checkpoint, data, num_devices, gathers, padded
+):
+    model = nnx.eval_shape(lambda: checkpoints.build_model(checkpoint.config))
+    devices = jax.devices()[:num_devices]
+    lowered = lower_score(model, data.examples, batch_size=100, devices=devices)
+    assert lowered.out_info.shape == (padded, 10)
+    compiled = lowered.compile()
+    assert compiled.as_text().count(" all-gather(") == gathers
+    assert compiled.output_shardings.device_set == set(devices)
 
 
 def test_other_image_sizes_are_refused(checkpoint):
