@@ -187,7 +187,8 @@ class _Plan(NamedTuple):
           step: from a tile, what `begin` read and the sums so far, to the sums.
         """
         sizes = self.sizes
-        parts = min(sizes.children, pl.cdiv(_PROGRAMS, self.tiles))
+        # Each part has its own sums. With eight children or more to each they stay few.
+        parts = min(max(1, sizes.children // 8), pl.cdiv(_PROGRAMS, self.tiles))
         share = pl.cdiv(sizes.children, parts)
 
         def body(*refs: Any) -> None:
