@@ -71,7 +71,7 @@ def test_as_a_user_runs_it(script, tmp_path):
         (["affnist_generated", "--out=x.png", "--option=keep_ink=1"], "expected yes or no"),
         (["digits", "--export=x.png"], "--export must end in .npz"),
         (["digits", "--export=x.npz", "--count=0"], "count must be at least 1"),
-        (["digits", "--out=x.png", "--set=tset"], "expected one of validation, test"),
+        (["digits", "--out=x.png", "--set=tset"], "expected one of train, validation, test"),
         (
             ["digits", "--out=x.png", "--set=validation", "--option=validation_fraction=0"],
             "the set 'validation' is empty",

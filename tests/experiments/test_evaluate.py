@@ -10,6 +10,7 @@ from flax import nnx
 
 from capsjax import models
 from capsjax.data import load
+from capsjax.evaluation import ensemble
 from capsjax.evaluation.scoring import evaluation_data
 from capsjax.training import checkpoints
 
