@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 from _benchmark.measure import with_gradient
-from _benchmark.routing import ROWS
+from _benchmark.routing import NO_BUDGET, ROWS
 
 from capsjax.routing import LinearVotes, uniform_routing
 
@@ -27,7 +27,7 @@ def procedure(name: str, *, gradient: bool) -> tuple[Callable[..., Any], tuple[A
       name: one of `PROCEDURES`.
       gradient: also the backward pass: the gradient of a loss by all arguments.
     """
-    row = ROWS[PROCEDURES[name]]()
+    row = ROWS[PROCEDURES[name]](NO_BUDGET)
     function = row.capsjax
     if name == "uniform":
 
