@@ -170,7 +170,7 @@ def _run(
 
 
 def _variants(experiment: "Experiment", scale: str, only: Sequence[str] | None) -> list[str]:
-    """Those asked for; ValueError for an unknown one (the nearest is named)."""
+    """Returns what was asked for; an unknown name is a ValueError that gives the nearest."""
     from capsjax._names import nearest
 
     known = experiment.at(scale)

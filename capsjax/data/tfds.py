@@ -29,7 +29,7 @@ def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
     """`data_dir` alone, or the directories in CAPSJAX_DATA_DIR and then TFDS's default.
 
     Raises:
-      FileNotFoundError: `data_dir` is given and is no directory.
+      FileNotFoundError: `data_dir` is given and is not a directory.
     """
     if data_dir is not None:
         directory = Path(data_dir).expanduser()

@@ -10,6 +10,6 @@ def divided_like(
     """`x` for every example, divided over devices as `sums` are.
 
     Under `jax.shard_map`, and on meshes of explicit axes, that is a part of an array's type, and a
-    loop must begin with what it goes on with. Constants alone belong to no device.
+    loop must return the type that it was given. Constants alone belong to no device.
     """
     return x + jnp.zeros_like(sums[..., None, :, 0], dtype=x.dtype)

@@ -32,7 +32,7 @@ def attention_routing(
       is one parent.
 
     Raises:
-      TypeError: an argument is no floating array.
+      TypeError: an argument is not a floating-point array.
       ValueError: `kernel` is not [D, N, N] for the N and D of `transformed`.
     """
     check_floating("transformed", transformed)

@@ -27,7 +27,7 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
         does not divide. None, or n and more: all at once, with nothing recomputed.
 
     Raises:
-      TypeError: `block_size` is no Python int.
+      TypeError: `block_size` is not a Python int.
       ValueError: `block_size` < 1, or leading axes that differ.
     """
     size = _common_length(batch)
@@ -62,7 +62,7 @@ def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
       A function with the arguments and results of `f` with one more leading axis.
 
     Raises:
-      TypeError: `block_size` is no Python int.
+      TypeError: `block_size` is not a Python int.
       ValueError: `block_size` < 1, or (when called) leading axes that differ.
     """
     check_count("block_size", block_size)
@@ -86,7 +86,7 @@ def choose_block_size(
         alone: route the whole batch if it fits, or give what the device can spare.
 
     Raises:
-      TypeError: an argument is no Python int.
+      TypeError: an argument is not a Python int.
       ValueError: `bytes_per_example` or `budget` < 1, or `shared_bytes` < 0.
     """
     check_count("bytes_per_example", bytes_per_example)

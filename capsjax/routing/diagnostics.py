@@ -18,7 +18,7 @@ def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*bat
       coupling: what a routing procedure returned; zeros are allowed, count 0 and have gradient 0.
 
     Raises:
-      TypeError: `coupling` is no floating array.
+      TypeError: `coupling` is not a floating-point array.
       ValueError: it has no axes [I, J].
     """
     check_floating("coupling", coupling)

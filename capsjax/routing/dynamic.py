@@ -178,7 +178,7 @@ def _is_plain(rate: float) -> bool:
 
 
 def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:
-    """softmax over the parents, joined by one more logit of 0 if `leaky`."""
+    """The softmax over the parents, with one more logit of 0 if `leaky`."""
     if not leaky:
         return jax.nn.softmax(logits, axis=-1)
     padded = jnp.pad(logits, [(0, 0)] * (logits.ndim - 1) + [(0, 1)])

@@ -24,7 +24,7 @@ def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Arra
 
 
 def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*batch I J"]:
-    """log softmax over the last axis: each child splits itself over the parents of its position."""
+    """The log-softmax over the last axis: a child is divided among one position's parents."""
     return jax.nn.log_softmax(logits, axis=-1)
 
 

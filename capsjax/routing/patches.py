@@ -42,7 +42,7 @@ def pose_patches(
       The patches [..., H_out, W_out, I, *pose].
 
     Raises:
-      TypeError: `poses` is no floating array, or a number is no int.
+      TypeError: `poses` is not a floating-point array, or a number is not an int.
       ValueError: too few axes, an unknown padding, a window that does not fit.
     """
     check_floating("poses", poses)

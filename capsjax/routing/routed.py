@@ -13,8 +13,10 @@ class Routed(NamedTuple):
       coupling: the coefficients c_ij that made them, in at least float32. XLA removes their
         computation where they are not used.
       activations: the parents' activations, for procedures that have them (EM), else None.
+
+    `attention_routing` has one parent for each call: its arrays lack the axis J.
     """
 
-    poses: Float[Array, "*batch J D"]
-    coupling: Float[Array, "*batch I J"]
+    poses: Float[Array, "*batch J D"] | Float[Array, "*batch D"]
+    coupling: Float[Array, "*batch I J"] | Float[Array, "*batch I"]
     activations: Float[Array, "*batch J"] | None = None

@@ -34,7 +34,7 @@ def sequential(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
       The last state of each layer.
 
     Raises:
-      TypeError: `num_iterations` is no Python int, or a layer's state changes shape or type.
+      TypeError: `num_iterations` is not a Python int, or a layer's state changes shape or type.
       ValueError: `num_iterations` < 1, or no layers.
     """
     _check_stack(layers, num_iterations)
@@ -61,7 +61,7 @@ def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
       The last state of each layer.
 
     Raises:
-      TypeError: `num_iterations` is no Python int, or a layer's state changes shape or type.
+      TypeError: `num_iterations` is not a Python int, or a layer's state changes shape or type.
       ValueError: `num_iterations` < 1, or no layers.
     """
     _check_stack(layers, num_iterations)

@@ -87,7 +87,7 @@ class DenseVotes:
     """Votes held as one array [..., I, J, D].
 
     Raises:
-      TypeError: `votes` is no floating array.
+      TypeError: `votes` is not a floating-point array.
       ValueError: it has fewer than three axes.
     """
 
@@ -159,7 +159,7 @@ class LinearVotes:
       convolutional  batch axes are positions, children the capsules of a k×k patch
 
     Raises:
-      TypeError: `poses` or `kernel` is no floating array.
+      TypeError: `poses` or `kernel` is not a floating-point array.
       ValueError: their shapes do not fit each other.
     """
 

@@ -35,7 +35,7 @@ class Operations(NamedTuple):
 
 
 def operations(jaxpr: Jaxpr) -> Operations:
-    """Of a jaxpr; of branches by platform that of accelerators, a loop's body times its length.
+    """What a jaxpr does: the accelerators' branch of a choice, a loop's body times its length.
 
     (XLA's own count takes the body of a loop once.)
 

@@ -54,7 +54,7 @@ def of_set(task, name):
 
 
 def colours(batch):
-    """Those of the sources of all objects."""
+    """The colours of the sources of all objects."""
     brightest = 255 * np.asarray(batch.objects.images).max((2, 3, 4))
     np.testing.assert_allclose(brightest, brightest.round(), atol=1e-2)
     return set(brightest.round().astype(int).ravel()) - {0}
@@ -139,7 +139,7 @@ def test_devices_do_not_matter(name, source):
 
 
 def keys_and_indices(task, count):
-    """Of `count` training examples, going round the sources."""
+    """Draws `count` training examples, going round the sources."""
     return jax.random.split(jax.random.key(0), count), np.arange(count) % len(task.train.labels)
 
 
