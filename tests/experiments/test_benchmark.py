@@ -21,7 +21,7 @@ def test_rows_compare_the_textbook_with_the_library(monkeypatch):
 
     votes = jax.random.normal(jax.random.key(0), (4, 6, 3, 2))
     row = routing.Row("tiny", (votes,), lambda v: routing.textbook_dynamic(v, 3), both, 1e3, "")
-    monkeypatch.setitem(routing.ROWS, "a", lambda: row)
+    monkeypatch.setitem(routing.ROWS, "a", lambda budget: row)
     record = routing.compare("a", 2, (1e9, 1e9))
     for kind in ("forward", "forward+backward"):
         assert record[kind]["relative_difference"] < 1e-5

@@ -22,8 +22,11 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     def one_block(block: Operands) -> Array:
         return _FORMULAS[form](wrt, **block, **kernels)
 
-    length = blocks.even_length(sizes.positions, _BLOCK_BYTES // max(1, _bytes(form, sizes)))
-    if length >= sizes.positions:
+    most = _BLOCK_BYTES // max(1, _bytes(form, sizes))
+    # A program exported for batches of any size cannot have blocks.
+    fixed = isinstance(sizes.positions, int)
+    length = blocks.even_length(sizes.positions, most) if fixed else None
+    if length is None or length >= sizes.positions:
         out = one_block(flat)
     else:
         out = blocks.sum_or_map(one_block, flat, wrt, length)

@@ -60,7 +60,7 @@ VECTORS = Form("kernel", einsum.differentiate, True)  # whole iterations alone a
 def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
     """The form that votes of these sizes get in a program for `target`."""
     platform = _interpreted or target.platform
-    if platform == "cpu":
+    if platform == "cpu" and isinstance(sizes.positions, int):
         small = sizes.rows > 1 and sizes.products <= LARGEST_LOOP
         return LOOPS if small else PRODUCTS
     if why_no_kernel(target, sizes, dtype) is not None:
@@ -79,6 +79,8 @@ def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
         return "XLA divides the program over devices"
     if target.exported and platform == "cuda":
         return "the program is exported"
+    if not isinstance(sizes.positions, int):
+        return "the program is exported for batches of any size"
     if dtype != jnp.float32:
         return f"{jnp.dtype(dtype).name} is computed by XLA"
     if not all((sizes.positions, *sizes[1:])):

@@ -194,3 +194,17 @@ def test_row_major_changes_nothing(operands):
     assert_same(jax.grad(lambda x: jnp.sum(row_major(x) ** 2))(x), 2 * x)
     assert_same(jax.vmap(row_major, in_axes=1, out_axes=1)(x), x)
     assert_same(jax.jvp(row_major, (x,), (2 * x,)), (x, 2 * x))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_export_for_batches_of_any_size(rows):
+    sizes = SIZES._replace(rows=rows)
+    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(sizes).items()}
+    arguments = [operands[letter] for letter in "pkq"]
+    (batch,) = jax.export.symbolic_shape("b")
+    shapes = [
+        jax.ShapeDtypeStruct(x.shape if letter == "k" else (batch, *x.shape[1:]), x.dtype)
+        for letter, x in zip("pkq", arguments, strict=True)
+    ]
+    exported = jax.export.export(jax.jit(ours), platforms=("cpu", "cuda", "tpu"))(*shapes)
+    assert_same(exported.call(*arguments), ours(*arguments), 1e-5)
