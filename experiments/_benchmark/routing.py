@@ -25,6 +25,7 @@ from capsjax.functional import squash
 from capsjax.routing import (
     LinearVotes,
     Routed,
+    WindowVotes,
     attention_routing,
     choose_block_size,
     dynamic_routing,
@@ -144,7 +145,7 @@ def inverted_attention_row(budget: int, batch: int = 32) -> Row:
 
     def ours(poses: jax.Array, kernel: jax.Array) -> jax.Array:
         def route(poses: jax.Array) -> jax.Array:
-            votes = LinearVotes(patches(poses), kernel)
+            votes = WindowVotes(poses, kernel, 3, stride=2)
             first = inverted_attention_routing(votes, normalize=jax.nn.standardize).poses
             return inverted_attention_routing(votes, first, normalize=jax.nn.standardize).poses
 
@@ -172,7 +173,7 @@ def em_row(budget: int, batch: int = 32) -> Row:
         def route(children: tuple[jax.Array, jax.Array]) -> jax.Array:
             poses, activations = children
             active = pose_patches(activations, 3, stride=2, pose_axes=0)
-            votes = LinearVotes(patches(poses), kernel)
+            votes = WindowVotes(poses, kernel, 3, stride=2)
             routed = em_routing(votes, active, zeros, zeros, num_iterations=2)
             return jnp.concatenate([routed.poses, routed.activations[..., None]], axis=-1)
 
