@@ -190,6 +190,9 @@ SHARE = 0.25
 
 def scaling(records: Sequence[Record]) -> str:
     """The table of docs/scaling.md, as Markdown."""
+    records = list(records)
+    if not records:
+        return "Not compiled yet.\n"
     rows = [
         "| chip | chips | images per chip | memory, MB (compiled) | compute, ms (estimated) | "
         "collectives (compiled) | gradients, ms (assumed rate) | waiting, ms (assumed) | "
