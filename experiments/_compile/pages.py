@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from _compile.catalogue import ROOT, SCALED_BATCHES, SCALES
@@ -90,7 +90,9 @@ def accelerators(records: Sequence[Record], before: Sequence[Record]) -> str:
     return "".join(parts)
 
 
-def _table(records: Iterable[Record], before: Sequence[Record]) -> str:
+def _table(records: Sequence[Record], before: Sequence[Record]) -> str:
+    if not records:
+        return "Not compiled yet.\n"
     rows = [
         "| program | target | batch | memory, MB | of it temporary | operations | moved, GB | "
         "collectives | compiling, CPU s | cycles, M | ms (estimate) | images/s (estimate) |",
@@ -190,9 +192,6 @@ SHARE = 0.25
 
 def scaling(records: Sequence[Record]) -> str:
     """The table of docs/scaling.md, as Markdown."""
-    records = list(records)
-    if not records:
-        return "Not compiled yet.\n"
     rows = [
         "| chip | chips | images per chip | memory, MB (compiled) | compute, ms (estimated) | "
         "collectives (compiled) | gradients, ms (assumed rate) | waiting, ms (assumed) | "
