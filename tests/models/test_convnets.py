@@ -41,7 +41,7 @@ def test_two_published_sizes_do_not_follow_from_the_text(kernel_size, printed, f
 
 
 def test_large_kernels_are_about_as_large_as_capsnet():
-    """Of the same input; the widths are chosen, not published."""
+    """Takes the same input; the widths are chosen, not published."""
     capsnet = count("gu2021_capsnet", (36, 36, 1))
     assert count("gu2021_convnet_fc_lk") == pytest.approx(capsnet, rel=1e-3)
 

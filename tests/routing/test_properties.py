@@ -213,7 +213,7 @@ def test_forward_mode_agrees_with_reverse(float64):
 
 
 def even_linear():
-    """Of a batch that two devices can share."""
+    """Votes of a batch that two devices can share."""
     votes = random_linear()
     return LinearVotes(votes.poses[:4], votes.kernel)
 

@@ -29,7 +29,7 @@ def test_the_network_scores_as_before():
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    """That of the run, which is copied to `tmp_path`, beside its data."""
+    """The directory of the run, which is copied to `tmp_path`, beside its data."""
     shutil.copytree(OLD, tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     write_digits(tmp_path / "digits.npz")

@@ -14,7 +14,7 @@ NAMES = (
 
 @pytest.fixture
 def settings():
-    """Those of JAX, put back after the test; programs are compiled anew, or read from disk."""
+    """JAX's settings, put back after the test; programs are compiled anew, or read from disk."""
     from jax.experimental.compilation_cache import compilation_cache
 
     before = {name: getattr(jax.config, name) for name in NAMES}

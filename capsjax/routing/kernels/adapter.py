@@ -3,7 +3,7 @@
 `jax.custom_jvp`, `jax.custom_vjp` and `jax.custom_batching` cannot say what is needed here: an
 operation that is linear in several arguments, differentiable any number of times in either mode,
 batched without forming one kernel gradient per example, and lowered to another program on each
-platform. A primitive can. `tests/routing/test_adapter.py` tries each rule with the installed JAX.
+platform. A primitive can. `tests/routing/kernels/test_rules.py` tries each rule with this JAX.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,6 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 PLATFORMS = ("cpu", "tpu", "cuda")
-
-Zero = ad.Zero
 
 
 class Target(NamedTuple):
@@ -117,11 +115,6 @@ def instantiate(tangent: Any) -> Any:
 def is_unknown(primal: Any) -> bool:
     """Whether a transpose rule is asked for the cotangent of this argument."""
     return ad.is_undefined_primal(primal)
-
-
-def aval_of(primal: Any) -> Any:
-    """The type of an argument of a transpose rule."""
-    return primal.aval if is_unknown(primal) else jax.typeof(primal)
 
 
 def alike(arrays: Sequence[Any]) -> list[Any]:
