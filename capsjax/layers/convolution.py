@@ -1,5 +1,7 @@
 """How a convolution is computed on each platform."""
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
@@ -15,7 +17,7 @@ def convolve(
     images: Float[Array, "n h w c"],
     kernel: Float[Array, "k k c features"],
     stride: int = 1,
-    padding: Padding = "VALID",
+    padding: Padding | Sequence[tuple[int, int]] = "VALID",
     precision: lax.PrecisionLike = None,
 ) -> Float[Array, "n h_out w_out features"]:
     """A 2-D convolution (cross-correlation), as patches on CPU and natively elsewhere.
@@ -37,7 +39,7 @@ def convolve_native(
     images: Float[Array, "n h w c"],
     kernel: Float[Array, "k k c features"],
     stride: int = 1,
-    padding: Padding = "VALID",
+    padding: Padding | Sequence[tuple[int, int]] = "VALID",
     precision: lax.PrecisionLike = None,
 ) -> Float[Array, "n h_out w_out features"]:
     """`convolve` by XLA's convolution."""
@@ -55,10 +57,12 @@ def convolve_patches(
     images: Float[Array, "n h w c"],
     kernel: Float[Array, "k k c features"],
     stride: int = 1,
-    padding: Padding = "VALID",
+    padding: Padding | Sequence[tuple[int, int]] = "VALID",
     precision: lax.PrecisionLike = None,
 ) -> Float[Array, "n h_out w_out features"]:
     """`convolve` as one matrix product over all patches."""
+    if not isinstance(padding, str):
+        images, padding = jnp.pad(images, [(0, 0), *padding, (0, 0)]), "VALID"
     patches = pose_patches(images, kernel.shape[0], stride=stride, padding=padding, pose_axes=0)
     return jnp.dot(patches, kernel.reshape(-1, kernel.shape[-1]), precision=precision)
 
@@ -93,6 +97,4 @@ def conv2d(
 
 def _conv_general_dilated(images, kernel, strides, padding, *, precision, **undilated_ungrouped):
     """`convolve` with the signature that `nnx.Conv` calls; it ignores what `conv2d` never sets."""
-    if not isinstance(padding, str):
-        images, padding = jnp.pad(images, [(0, 0), *padding, (0, 0)]), "VALID"
     return convolve(images, kernel, strides[0], padding, precision)

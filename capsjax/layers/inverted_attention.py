@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
@@ -24,6 +25,7 @@ from capsjax.routing import (
     inverted_attention_routing,
     sequential,
 )
+from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.votes import as_votes, shape_of
 
 Schedule = Literal["concurrent", "sequential", "fixed_point"]
@@ -243,6 +245,37 @@ class InvertedAttentionStack(nnx.Module):
 def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """LayerNorm of poses, with the ε of the released code's framework."""
     return nnx.LayerNorm(pose_size, epsilon=1e-5, rngs=rngs)
+
+
+class GridPoseNorm(nnx.LayerNorm):
+    """`pose_norm` for the capsules of a whole grid [n, H, W, C, D].
+
+    A LayerNorm over D alone would fill 16 of the 128 lanes of a TPU's registers. There the C·D
+    numbers of a position stay together: sums over poses are products with a matrix of zeros and
+    ones, and so is their way back.
+    """
+
+    def __init__(self, pose_size: int, *, rngs: nnx.Rngs):
+        super().__init__(pose_size, epsilon=1e-5, rngs=rngs)
+
+    def __call__(self, x: Float[Array, "n H W C D"], **_: Any) -> Float[Array, "n H W C D"]:
+        """The normalised poses."""
+        return lax.platform_dependent(x, tpu=self._by_products, default=super().__call__)
+
+    def _by_products(self, x: Array) -> Array:
+        *grid, channels, size = x.shape
+        member = jnp.repeat(jnp.eye(channels, dtype=jnp.float32), size, axis=0)  # [C·D, C]
+        product = partial(jnp.matmul, precision="highest")
+
+        def mean(flat: Array) -> Array:
+            return product(product(flat, member) / size, member.T)
+
+        flat = row_major(x.reshape(*grid, channels * size).astype(jnp.float32))
+        centred = flat - mean(flat)
+        normed = centred * lax.rsqrt(mean(jnp.square(centred)) + self.epsilon)
+        scale, bias = (jnp.tile(jnp.asarray(v), channels) for v in (self.scale, self.bias))
+        normed = row_major(normed * scale + bias)
+        return normed.reshape(x.shape).astype(jnp.result_type(x, scale))
 
 
 def identity(x: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ from capsjax.layers import (
     conv2d,
     inverted_attention_init,
 )
-from capsjax.layers.inverted_attention import pose_norm
+from capsjax.layers.inverted_attention import GridPoseNorm
 from capsjax.models.config import one_of, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Normalization, Output, ScoreKind
@@ -108,7 +108,7 @@ class InvertedAttentionCapsNet(Model):
             kernel_size=config.primary_kernel,
             strides=config.primary_strides,
             use_bias=False,
-            activation=pose_norm(pose_size, rngs=rngs),
+            activation=GridPoseNorm(pose_size, rngs=rngs),
             rngs=rngs,
         )
         self.activations = (

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from capsjax.routing._carry import divided_like
 from capsjax.routing._checks import check_broadcast, check_count
+from capsjax.routing.kernels import LEAST_TOTAL
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import DenseVotes, Votes, as_votes, shape_of
 
@@ -89,7 +90,7 @@ def em_routing(
     check_broadcast("beta_activate", beta_activate, (*batch, parents), "[..., J]")
     if not variance_floor > 0:
         raise ValueError(f"variance_floor must be positive, got {variance_floor}; try 1e-4.")
-    scatter, distance = _quadratic_forms(votes)
+    moments, distance = _quadratic_forms(votes)
     full = (*batch, children, parents)
     dtype = jnp.promote_types(shape.dtype, jnp.float32)
     # The votes set the type: a wider argument must not change it between iterations.
@@ -103,13 +104,11 @@ def em_routing(
 
     def maximize(log_coupling: Array, iteration: Array | int) -> _Parents:
         largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
-        weight = activations * jnp.exp(log_coupling - largest)
-        total = jnp.sum(weight, axis=-2, keepdims=True)
-        # Below this the squares in the gradient of the quotient overflow.
-        share = jnp.broadcast_to(weight / jnp.maximum(total, 1e-15), full)
-        means = votes.combine(share)
-        variances = scatter(share, means) + variance_floor
-        mass = (total * jnp.exp(largest))[..., 0, :]
+        weight = jnp.broadcast_to(activations * jnp.exp(log_coupling - largest), full)
+        sums, squares, total = moments(weight)
+        divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
+        means, variances = sums / divisor, squares / divisor + variance_floor
+        mass = total * jnp.exp(largest[..., 0, :])
         cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
         activation_logits = temperature(iteration) * (beta_activate - cost)
         return means, variances, activation_logits.astype(dtype)
@@ -125,7 +124,7 @@ def em_routing(
         return (log_coupling, maximize(log_coupling, iteration)), None
 
     if coupling is None:
-        # One number for all: the first M-step then forms no [..., I, J] but the shares.
+        # One number for all: the first M-step then forms no [..., I, J] but the weights.
         log_coupling = jnp.full((1,) * len(full), -math.log(parents), dtype)
     else:
         check_broadcast("coupling", coupling, full, "[..., I, J]")
@@ -144,11 +143,18 @@ def em_routing(
     )
 
 
-def _quadratic_forms(votes: Votes) -> tuple[Callable[..., Array], Callable[..., Array]]:
-    """The methods `scatter` and `distance` of `votes`, or those of its dense form."""
+def _quadratic_forms(votes: Votes) -> tuple[Callable[..., Any], Callable[..., Array]]:
+    """The moments of `votes` (see LinearVotes) and its method `distance`, or its dense form's."""
     if not (hasattr(votes, "scatter") and hasattr(votes, "distance")):
         votes = DenseVotes(votes.dense())
-    return votes.scatter, votes.distance
+
+    def moments(coupling: Array) -> tuple[Array, Array, Array]:
+        sums, total = votes.combine(coupling), jnp.sum(coupling, axis=-2)
+        means = sums / jnp.maximum(total, LEAST_TOTAL)[..., None]
+        return sums, votes.scatter(coupling, means), total
+
+    own = getattr(votes, "moments", None)
+    return moments if own is None else own, votes.distance
 
 
 def _check_probabilities(name: str, x: Array) -> None:

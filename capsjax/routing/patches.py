@@ -58,17 +58,33 @@ def pose_patches(
     *batch, _, _, channels = poses.shape[: poses.ndim - pose_axes]
     pose = poses.shape[poses.ndim - pose_axes :]
     maps = poses.reshape(*batch, height, width, channels * math.prod(pose))
-    padded = jnp.pad(row_major(maps), [(0, 0)] * len(batch) + [rows.pads, columns.pads, (0, 0)])
+    pads = [(0, 0)] * len(batch) + [rows.pads, columns.pads, (0, 0)]
+    padded = jnp.pad(row_major(maps), pads)
+    # Cells at every stride-th row and column, so that a tap is a slice without steps: their
+    # gradient is far cheaper than that of a gather, a convolution, or slices with steps, for which
+    # XLA spreads each tap over the whole grid before it adds them.
+    across = _every(padded, stride, len(batch))
+    cells = [_every(part, stride, len(batch) + 1) for part in across]
 
-    def shifted(row: int, column: int) -> Array:
-        axis = len(batch)
-        slab = lax.slice_in_dim(padded, row, row + rows.reach, stride, axis)
-        return lax.slice_in_dim(slab, column, column + columns.reach, stride, axis + 1)
+    def tap(row: int, column: int) -> Array:
+        x = cells[row % stride][column % stride]
+        x = lax.slice_in_dim(x, row // stride, row // stride + rows.number, axis=len(batch))
+        start = column // stride
+        return lax.slice_in_dim(x, start, start + columns.number, axis=len(batch) + 1)
 
-    # Strided slices: on CPU their gradient is far cheaper than that of a gather or a convolution.
-    offsets = itertools.product(range(window), repeat=2)
-    patches = jnp.concatenate([shifted(*offset) for offset in offsets], axis=-1)
+    taps = [tap(*offset) for offset in itertools.product(range(window), repeat=2)]
+    patches = jnp.concatenate(taps, axis=-1)
     return row_major(patches).reshape(*patches.shape[:-1], window * window * channels, *pose)
+
+
+def _every(x: Array, stride: int, axis: int) -> list[Array]:
+    """The parts of `x` at every stride-th place of an axis, as long as the longest."""
+    if stride == 1:
+        return [x]
+    missing = -x.shape[axis] % stride
+    x = jnp.pad(x, [(0, missing if place == axis else 0) for place in range(x.ndim)])
+    x = x.reshape(*x.shape[:axis], -1, stride, *x.shape[axis + 1 :])
+    return [jnp.squeeze(part, axis + 1) for part in lax.split(x, (1,) * stride, axis + 1)]
 
 
 @jax.tree_util.register_pytree_node_class

@@ -241,6 +241,13 @@ class LinearVotes:
         operands = _promote(coupling, self.poses, self._own_kernel(), self._rows(means))
         return _flat(kernels.scatter(*operands))
 
+    def moments(
+        self, coupling: Float[Array, "*batch I J"]
+    ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch J D"], Float[Array, "*batch J"]]:
+        """Σ_i c_ij v_ij, Σ_i c_ij (v_ij − μ_j)² about the mean μ_j, and Σ_i c_ij."""
+        sums, squares, total = kernels.moments(*_promote(coupling, self.poses, self._own_kernel()))
+        return _flat(sums), _flat(squares), total
+
     def distance(
         self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch I J"]:

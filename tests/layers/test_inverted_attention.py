@@ -1,3 +1,5 @@
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from capsjax.layers import (
     InvertedAttentionStack,
     inverted_attention_init,
 )
+from capsjax.layers.inverted_attention import GridPoseNorm
 
 D = 4
 
@@ -188,3 +191,20 @@ def test_initial_kernels(shape, std):
 def test_schedules_that_do_not_exist(activated, schedule, message):
     with pytest.raises(ValueError, match=message):
         InvertedAttentionStack(layers(activated), schedule=schedule)
+
+
+def test_norm_of_a_grid_by_products_is_layer_norm():
+    norm = GridPoseNorm(4, rngs=nnx.Rngs(0))
+    norm.scale[...] = jnp.asarray([1.0, 2.0, -1.0, 0.5])
+    norm.bias[...] = jnp.asarray([0.0, 1.0, 2.0, 3.0])
+    poses = 3 + jax.random.normal(jax.random.key(0), (2, 3, 3, 5, 4))
+
+    def loss(f, poses):
+        return jnp.sum(jnp.sin(f(poses)))
+
+    np.testing.assert_allclose(norm._by_products(poses), norm(poses), atol=1e-4)
+    np.testing.assert_allclose(
+        *(jax.grad(partial(loss, f))(poses) for f in (norm._by_products, norm)), atol=1e-3
+    )
+    narrow = poses.astype(jnp.bfloat16)
+    assert norm._by_products(narrow).dtype == norm(narrow).dtype

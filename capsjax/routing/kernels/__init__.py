@@ -1,15 +1,18 @@
 """What routing asks of votes v_ij = P_i W_ij, with no vote ever stored, on every platform."""
 
 from capsjax.routing.kernels.attention import attend
-from capsjax.routing.kernels.derivatives import agreement, combine, distance, scatter
+from capsjax.routing.kernels.clusters import LEAST_TOTAL, distance, moments
+from capsjax.routing.kernels.derivatives import agreement, combine, scatter
 from capsjax.routing.kernels.forms import interpreted, without_kernels
 
 __all__ = [
+    "LEAST_TOTAL",
     "agreement",
     "attend",
     "combine",
     "distance",
     "interpreted",
+    "moments",
     "scatter",
     "without_kernels",
 ]

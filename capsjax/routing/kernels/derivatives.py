@@ -9,6 +9,7 @@ over the map in one contraction instead of being formed for each example.
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -147,26 +148,23 @@ def _transpose(cotangent: Any, *primals: Any, form: str, wrt: str) -> list[Any]:
 
 def batched(
     letters: Sequence[str], args: Sequence[Array], axes: Sequence[Any], *, to_kernel: bool
-) -> tuple[Operands, Operands] | None:
-    """Mapped operands, mapped axis first, and those spread to match; None if kernels are mapped.
+) -> list[Array] | None:
+    """The operands with the mapped axis first, also in those not mapped; None if kernels are.
 
     A kernel for each example has no place among the batch axes, and neither has the gradient of
     one (`to_kernel`): such a map goes through its examples one at a time.
     """
-    mapped = {
-        letter: jnp.moveaxis(x, axis, 0)
-        for letter, x, axis in zip(letters, args, axes, strict=True)
-        if axis is not None
-    }
-    if to_kernel or any(letter in KERNELS for letter in mapped):
+    mapped = [axis is not None for axis in axes]
+    if to_kernel or any(m and a in KERNELS for a, m in zip(letters, mapped, strict=True)):
         return None
-    size = next(iter(mapped.values())).shape[0]
-    fixed = {letter: x for letter, x in zip(letters, args, strict=True) if letter not in mapped}
-    spread = {
-        letter: x if letter in KERNELS else jnp.broadcast_to(x, (size, *x.shape))
-        for letter, x in fixed.items()
-    }
-    return mapped, spread
+    size = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+
+    def placed(letter: str, x: Array, axis: Any) -> Array:
+        if letter in KERNELS:
+            return x
+        return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+
+    return [placed(*each) for each in zip(letters, args, axes, strict=True)]
 
 
 def one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
@@ -183,15 +181,10 @@ def one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[A
 
 
 def _batch(args: Sequence[Array], axes: Sequence[Any], *, form: str, wrt: str) -> tuple[Array, int]:
-    letters = given(form, wrt)
-    operands = batched(letters, args, axes, to_kernel=wrt in KERNELS)
-    if operands is not None:
-        return differentiate(form, wrt, operands[0] | operands[1]), 0
-
-    def one(*xs: Array) -> Array:
-        return differentiate(form, wrt, dict(zip(letters, xs, strict=True)))
-
-    return one_at_a_time(one, args, axes), 0
+    operands = batched(given(form, wrt), args, axes, to_kernel=wrt in KERNELS)
+    if operands is None:
+        return one_at_a_time(partial(derivative_p.bind, form=form, wrt=wrt), args, axes), 0
+    return derivative_p.bind(*operands, form=form, wrt=wrt), 0
 
 
 derivative_p = adapter.define("capsjax_vote_derivative", abstract=_abstract, choose=_choose)

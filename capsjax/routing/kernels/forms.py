@@ -43,6 +43,8 @@ class Form(NamedTuple):
       is_kernel: whether it runs on one device only.
       attend: a whole iteration of routing by agreement; None for two derivatives of E.
       attend_backward: the gradients of that.
+      sums: Σ_i c_ij v_ij and Σ_i c_ij in one pass; None for one at a time.
+      gradients: several derivatives of E + Q in one pass; None for one at a time.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Form(NamedTuple):
     is_kernel: bool = False
     attend: Callable[..., Array] | None = None
     attend_backward: Callable[..., dict[str, Array]] | None = None
+    sums: Callable[..., tuple[Array, Array]] | None = None
+    gradients: Callable[..., dict[str, Array]] | None = None
 
 
 LOOPS = Form("loops", cpu.differentiate)
@@ -108,10 +112,20 @@ def _kernels(platform: str, sizes: Sizes) -> Form:
             attend=tpu_vectors.attend, attend_backward=tpu_vectors.attend_backward
         )
     if platform == "tpu":
-        from capsjax.routing.kernels import tpu as module
-    else:
-        from capsjax.routing.kernels import gpu as module  # type: ignore[no-redef]
-    return Form("kernel", module.differentiate, True, module.attend, module.attend_backward)
+        from capsjax.routing.kernels import tpu
+
+        return Form(
+            "kernel",
+            tpu.differentiate,
+            True,
+            attend=tpu.attend,
+            attend_backward=tpu.attend_backward,
+            sums=tpu.sums,
+            gradients=tpu.gradients,
+        )
+    from capsjax.routing.kernels import gpu
+
+    return Form("kernel", gpu.differentiate, True, gpu.attend, gpu.attend_backward)
 
 
 _enabled = os.environ.get("CAPSJAX_KERNELS", "on").lower() not in ("off", "0", "false", "no")

@@ -13,7 +13,7 @@ matrix products are unrolled to multiplications and additions of whole arrays. W
 are is each platform's own choice; the formulas are the same for all of them.
 
 Operands, by their letters: c [*batch, I, J]; p and P (P') [*batch, I, A, X]; k and K (W, W')
-[I, X, J, Y]; q, w and m (μ) [*batch, J, A, Y].
+[I, X, J, Y]; q, w and m (μ) [*batch, J, A, Y]; t [*batch, J].
 """
 
 import functools
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Array
 
 AXES = {"c": "ij", "p": "iax", "P": "iax", "k": "ixjy", "K": "ixjy"}
-AXES |= dict.fromkeys("qwm", "jay")
+AXES |= dict.fromkeys("qwm", "jay") | {"t": "j"}
 KERNELS = "kK"  # without batch axes
 OPERANDS = {"E": "cpkq", "Q": "cwpkm", "G": "cwpkmPK"}
 LINEAR = {"E": "cpkq", "Q": "cw", "G": "cwPK"}
@@ -82,11 +82,15 @@ def shape_of(letter: str, sizes: Sizes) -> tuple[int, ...]:
 
 
 def matrix_shape(letter: str, sizes: Sizes) -> tuple[int, int]:
-    """Rows and columns of the small matrices of an operand: 1×1 for c."""
+    """Rows and columns of the small matrices of an operand: 1×1 for c and t."""
     rows, columns, width = sizes[3:]
-    return {"ij": (1, 1), "iax": (rows, columns), "ixjy": (columns, width), "jay": (rows, width)}[
-        AXES[letter]
-    ]
+    return {
+        "ij": (1, 1),
+        "j": (1, 1),
+        "iax": (rows, columns),
+        "ixjy": (columns, width),
+        "jay": (rows, width),
+    }[AXES[letter]]
 
 
 # The terms of each derivative as a grid of arrays, before the sum over the axes that the result
@@ -132,6 +136,11 @@ def plus(left: Grid, right: Grid) -> Grid:
     return [[x + y for x, y in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
 
 
+def minus(left: Grid, right: Grid) -> Grid:
+    """The difference."""
+    return [[x - y for x, y in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
+
+
 def scale(coupling: Grid, grid: Grid) -> Grid:
     """Every entry times the one entry of `coupling`."""
     return [[coupling[0][0] * x for x in row] for row in grid]
@@ -144,8 +153,7 @@ def squared(grid: Grid) -> Grid:
 
 def residual(poses: Grid, kernel: Grid, means: Grid) -> Grid:
     """e = PW − μ."""
-    votes = product(poses, kernel)
-    return [[v - m for v, m in zip(*rows, strict=True)] for rows in zip(votes, means, strict=True)]
+    return minus(product(poses, kernel), means)
 
 
 def flat(grid: Grid) -> list[Array]:

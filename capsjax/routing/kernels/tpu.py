@@ -6,9 +6,10 @@ read with the same value for all sublanes, entries of the child's kernel are spr
 once and then serve all positions of a block. The grid goes over blocks of positions and, within
 one, over the children; sums over the children stay on the chip meanwhile.
 
-Laid out for that, operands are c [I, J', N], p [I, A·X, N], k [I, J', X·Y] and q [A·Y, J', N'],
-with J' and N' the next multiples of 8 and 128. What fills them up is zero. (c and p, the large
-ones, are not filled up: lanes beyond N are cleared when they are read.)
+Laid out for that, operands are c [I, J', N], p [I, A·X, N], k [I, J', X·Y] and, a block of M
+positions after the other, q [blocks, A·Y, J', M], with J' the next multiple of 8 and M one of 128.
+What fills them up is zero. (c and p, the large ones, are not filled up: lanes beyond N are cleared
+when they are read.)
 """
 
 import math
@@ -35,9 +36,11 @@ from capsjax.routing.kernels.terms import (
     given,
     grid,
     matrix_shape,
+    minus,
     plus,
     product,
     sizes_of,
+    times,
     transposed,
 )
 
@@ -61,7 +64,8 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     def body(*refs: Any) -> None:
         inputs = dict(zip(letters, refs, strict=False))
         out, *scratch = refs[len(letters) :]
-        child = _Child.of(plan, inputs, dict(zip(spreads, scratch, strict=False)))
+        spread = dict(zip(spreads, scratch, strict=False))
+        child = _Child.of(plan, inputs, spread, sums_positions=wrt in KERNELS)
         sums = scratch[-1]  # of the entries of a pose or kernel
         if wrt in "qw":
             _zero_at_first_child(plan, out)
@@ -146,7 +150,8 @@ def attend_backward(
 
     def body(p: Any, k: Any, q: Any, g: Any, *refs: Any) -> None:
         to_p, to_k, to_q, spread, votes, logits, rates, sums_p, sums_k = refs
-        child = _Child.of(plan, {"p": p, "k": k, "q": q, "w": g}, {"k": spread})
+        operands = {"p": p, "k": k, "q": q, "w": g}
+        child = _Child.of(plan, operands, {"k": spread}, sums_positions=True)
         _zero_at_first_child(plan, to_q)
         sums_k[...] = jnp.zeros_like(sums_k)
 
@@ -187,6 +192,98 @@ def attend_backward(
     scratch += [plan.tiles("p"), plan.tiles("k")]
     results = plan.call("attend_backward", body, operands, ["p", "k", "q"], scratch)
     return dict(zip("pkq", results, strict=True))
+
+
+def sums(coupling: Array, poses: Array, kernel: Array) -> tuple[Array, Array]:
+    """Σ_i c_ij v_ij and Σ_i c_ij."""
+    operands = {"c": coupling, "p": poses, "k": kernel}
+    sizes = sizes_of(list(operands), list(operands.values()))
+    plan = _Plan.of(sizes, "cpkqt")
+
+    def body(c: Any, p: Any, k: Any, sums: Any, total: Any, spread: Any) -> None:
+        child = _Child.of(plan, {"c": c, "p": p, "k": k}, {"k": spread})
+        _zero_at_first_child(plan, sums)
+        _zero_at_first_child(plan, total)
+
+        def block(at: Any) -> None:
+            def group(rows: Any) -> None:
+                weight = child.grid("c", rows, at)
+                _add(sums, flat(terms.scale(weight, child.votes(rows, at))), rows, at)
+                _add(total, flat(weight), rows, at)
+
+            plan.each_group(group)
+
+        plan.each_block(block)
+
+    results = plan.call("sums", body, operands, ["q", "t"], [plan.tiles("k")])
+    return results[0], results[1]
+
+
+def gradients(operands: Operands, *, wrt: str) -> dict[str, Array]:
+    """The derivatives of E + Q by the operands in `wrt`; without q, those of Q.
+
+    E + Q = Σ_ij c_ij (<v_ij, q_j> + <w_j, e_ij²>), with e = v − μ: the votes get
+    c (q + 2 w e), and all else follows from e.
+    """
+    letters = list(operands)
+    plan = _Plan.of(sizes_of(letters, list(operands.values())), [*letters, *wrt])
+    summed = [letter for letter in "pk" if letter in wrt]
+
+    def body(*refs: Any) -> None:
+        inputs = dict(zip(letters, refs, strict=False))
+        out = dict(zip(wrt, refs[len(letters) :], strict=False))
+        spread, *scratch = refs[len(letters) + len(wrt) :]
+        sums = dict(zip(summed, scratch, strict=True))
+        child = _Child.of(plan, inputs, {"k": spread}, sums_positions="k" in wrt)
+        for letter in out.keys() & {"m", "w"}:
+            _zero_at_first_child(plan, out[letter])
+        if "k" in wrt:
+            sums["k"][...] = jnp.zeros_like(sums["k"])
+
+        def block(at: Any) -> None:
+            if "p" in wrt:
+                sums["p"][...] = jnp.zeros_like(sums["p"])
+
+            def group(rows: Any) -> None:
+                given = {letter: child.grid(letter, rows, at) for letter in letters}
+                votes = product(given["p"], given["k"])
+                error = minus(votes, given["m"])
+                weighted = times(given["w"], error)
+                slope = plus(weighted, given["q"]) if "q" in given else weighted
+                if "c" in wrt:
+                    out["c"][0, rows, at] = dot(slope, error)
+                if "q" in given:
+                    slope = terms.scale(given["c"], plus(slope, weighted))
+                else:
+                    slope = terms.scale([[2 * given["c"][0][0]]], weighted)
+                if "m" in wrt or "w" in wrt:
+                    coupled = terms.scale(given["c"], error)
+                if "m" in wrt:
+                    _add(out["m"], flat(coupled), rows, at)
+                if "w" in wrt:
+                    _add(out["w"], flat(times(coupled, error)), rows, at)
+                if "p" in wrt:
+                    _add(sums["p"], flat(product(slope, transposed(given["k"]))))
+                if "k" in wrt:
+                    _add(sums["k"], flat(product(transposed(given["p"]), slope)), rows)
+
+            plan.each_group(group)
+            if "p" in wrt:
+                _store_pose(out["p"], sums["p"], at)
+
+        plan.each_block(block)
+        if "k" in wrt:
+            _store_kernel(out["k"], sums["k"])
+
+    scratch = [plan.tiles(letter) for letter in ["k", *summed]]
+    results = plan.call("gradients", body, operands, list(wrt), scratch)
+    found = dict(zip(wrt, results, strict=True))
+    if "m" in found:  # so far Σ_i c e
+        found["m"] *= -2 * operands["w"]
+    if "c" in found and "q" in operands:  # so far with <e, q> for <v, q>
+        constant = jnp.sum(operands["m"] * operands["q"], axis=(-2, -1))
+        found["c"] += constant[..., None, :]
+    return found
 
 
 class _Plan(NamedTuple):
@@ -241,13 +338,14 @@ class _Plan(NamedTuple):
         )(*(self._lay_out(letter, x) for letter, x in flattened.items()))
         return [self._restore(letter, x) for letter, x in zip(results, outputs, strict=True)]
 
-    def each_block(self, body: Callable[[Any], None]) -> None:
-        """Calls `body` with the lanes of 128 positions, for all positions of a block."""
+    def each_block(self, body: Callable[[Any], None], when: Any = True) -> None:
+        """Calls `body` with the lanes of 128 positions, for all positions of a block or none."""
 
         def step(number: Array, _: None) -> None:
             body(pl.ds(pl.multiple_of(number * _LANES, _LANES), _LANES))
 
-        lax.fori_loop(0, self.length // _LANES, step, None)
+        number = self.length // _LANES
+        lax.fori_loop(0, number if when is True else jnp.where(when, number, 0), step, None)
 
     def each_group(self, body: Callable[[Any], None]) -> None:
         """Calls `body` with the sublanes of 8 parents, for all parents."""
@@ -280,7 +378,7 @@ class _Plan(NamedTuple):
             return children, self.parents, positions
         if letter in "pP":
             return children, rows * columns, positions
-        return rows * columns, self.parents, self.length * self.num_blocks
+        return self.num_blocks, rows * columns, self.parents, self.length
 
     def _spec(self, letter: str, *, result: bool = False) -> pl.BlockSpec:
         shape = self._shape(letter, result=result)
@@ -290,7 +388,7 @@ class _Plan(NamedTuple):
             return pl.BlockSpec((1, *shape[1:]), lambda block, child: (child, 0, 0))
         if letter in "cpP":
             return pl.BlockSpec((1, shape[1], self.length), lambda block, child: (child, 0, block))
-        return pl.BlockSpec((*shape[:2], self.length), lambda block, child: (0, 0, block))
+        return pl.BlockSpec((None, *shape[1:]), lambda block, child: (block, 0, 0, 0))
 
     def _lay_out(self, letter: str, x: Array) -> Array:
         if letter in KERNELS:
@@ -301,7 +399,9 @@ class _Plan(NamedTuple):
             shape = x.shape
             x = row_major(x.reshape(shape[0], -1)).T.reshape(shape[1], -1, shape[0])
         else:
-            x = x.reshape(*x.shape[:2], -1).transpose(2, 1, 0)
+            missing = self.num_blocks * self.length - x.shape[0]
+            x = jnp.pad(x.reshape(*x.shape[:2], -1), [(0, missing), (0, 0), (0, 0)])
+            x = x.reshape(self.num_blocks, self.length, *x.shape[1:]).transpose(0, 3, 2, 1)
         shape = self._shape(letter)
         return jnp.pad(x, [(0, full - size) for full, size in zip(shape, x.shape, strict=True)])
 
@@ -312,13 +412,14 @@ class _Plan(NamedTuple):
         if letter in KERNELS:
             x = jnp.sum(x, axis=0)[:, :parents]
             return x.reshape(*x.shape[:2], rows, columns).transpose(0, 2, 1, 3)
-        x = x[..., :positions]
         if letter == "c":
             x = x[:, :parents].transpose(2, 0, 1)
         elif letter in "pP":
             x = row_major(x.reshape(-1, positions).T).reshape(positions, -1, rows, columns)
         else:
-            x = x[:, :parents].transpose(2, 1, 0).reshape(positions, -1, rows, columns)
+            x = x[:, :, :parents].transpose(0, 3, 2, 1)
+            extents = (parents,) if letter == "t" else (parents, rows, columns)
+            x = x.reshape(-1, *extents)[:positions]
         return x.reshape(*self.sizes.batch, *x.shape[1:])
 
 
@@ -329,11 +430,22 @@ class _Child(NamedTuple):
     first: Array  # position of the block
     operands: dict[str, Any]
     spread: dict[str, Any]
+    sums_positions: bool
 
     @classmethod
-    def of(cls, plan: _Plan, operands: dict[str, Any], spread: dict[str, Any]) -> "_Child":
-        """The child of this step of the grid."""
-        child = cls(plan, pl.program_id(0) * plan.length, operands, spread)
+    def of(
+        cls,
+        plan: _Plan,
+        operands: dict[str, Any],
+        spread: dict[str, Any],
+        *,
+        sums_positions: bool = False,
+    ) -> "_Child":
+        """The child of this step of the grid.
+
+        Only sums over positions, which kernels get, are spoilt by what is beyond the last one.
+        """
+        child = cls(plan, pl.program_id(0) * plan.length, operands, spread, sums_positions)
         child.spread_kernels()
         return child
 
@@ -363,7 +475,7 @@ class _Child(NamedTuple):
     def _clear(self, entry: Array, at: Any) -> Array:
         """`entry` with zeros beyond the last position, where memory holds anything."""
         plan = self.plan
-        if plan.sizes.positions == plan.length * plan.num_blocks:
+        if not self.sums_positions or plan.sizes.positions == plan.length * plan.num_blocks:
             return entry
         position = self.first + at.start + lax.broadcasted_iota(jnp.int32, entry.shape, 1)
         return jnp.where(position < plan.sizes.positions, entry, 0)
@@ -394,12 +506,10 @@ def _add(ref: Any, entries: Sequence[Array], *at: Any) -> None:
 
 
 def _zero_at_first_child(plan: _Plan, ref: Any) -> None:
-    @pl.when(pl.program_id(1) == 0)
-    def _() -> None:
-        def clear(at: Any) -> None:
-            ref[:, :, at] = jnp.zeros((*ref.shape[:2], _LANES), ref.dtype)
+    def clear(at: Any) -> None:
+        ref[:, :, at] = jnp.zeros((*ref.shape[:2], _LANES), ref.dtype)
 
-        plan.each_block(clear)
+    plan.each_block(clear, when=pl.program_id(1) == 0)
 
 
 def _store_pose(out: Any, sums: Any, at: Any) -> None:

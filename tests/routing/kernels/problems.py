@@ -69,3 +69,32 @@ def attention_gradients(p, k, q, g, scale):
             to_p[n][i] += np.einsum("jay,xjy->ax", to_votes, k[i])
             to_k[i] += np.einsum("jay,ax->xjy", to_votes, p[n][i])
     return to_p, to_k, to_q
+
+
+def moments(c, p, k):
+    """Sums, squares about the mean, and total, child by child; and the means."""
+    votes = np.einsum("...iax,ixjy->...ijay", p, k)
+    total = c.sum(-2)
+    sums = np.einsum("...ij,...ijay->...jay", c, votes)
+    means = sums / total[..., None, None]
+    squares = np.zeros_like(sums)
+    for i in range(p.shape[-3]):
+        squares += c[..., i, :, None, None] * (votes[..., i, :, :, :] - means) ** 2
+    return (sums, squares, total), means
+
+
+def cluster_gradients(c, p, k, m, q, w):
+    """The gradients of Σ_ij c_ij (<v_ij, q_j> + <w_j, (v_ij − μ_j)²>) by c, P, W, μ and w."""
+    votes = np.einsum("...iax,ixjy->...ijay", p, k)
+    error = votes - m[..., None, :, :, :]
+    q, w = q[..., None, :, :, :], w[..., None, :, :, :]
+    to_votes = c[..., None, None] * (q + 2 * w * error)
+    return {
+        "c": np.sum(q * votes + w * error**2, axis=(-2, -1)),
+        "p": np.einsum("...ijay,ixjy->...iax", to_votes, k),
+        "k": np.einsum(
+            "nijay,niax->ixjy", *(x.reshape(-1, *x.shape[-n:]) for x, n in ((to_votes, 4), (p, 3)))
+        ),
+        "m": np.sum(-2 * c[..., None, None] * w * error, axis=-4),
+        "w": np.sum(c[..., None, None] * error**2, axis=-4),
+    }

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from capsjax.routing import LinearVotes, inverted_attention_routing
-from capsjax.routing.kernels import attend, forms, interpreted, tpu, tpu_vectors, without_kernels
+from capsjax.routing.kernels import (
+    attend,
+    distance,
+    forms,
+    interpreted,
+    moments,
+    tpu,
+    tpu_vectors,
+    without_kernels,
+)
 from capsjax.routing.kernels.derivatives import differentiate
 from capsjax.routing.kernels.terms import TERMS, Sizes, given
 from tests.routing.kernels import problems
@@ -29,6 +38,11 @@ def assert_close(ours, expected, tolerance=2e-5):
     assert np.max(np.abs(np.asarray(ours, np.float64) - expected)) <= tolerance * scale
 
 
+def compiled(f):
+    """`f` compiled anew: jit keeps what it lowered for another platform."""
+    return jax.jit(lambda *xs: f(*xs))
+
+
 def derivatives(operands):
     return {
         (form, wrt): differentiate(form, wrt, {a: operands[a] for a in given(form, wrt)})
@@ -40,7 +54,7 @@ def derivatives(operands):
 def test_derivatives(platform):
     operands = problems.problem(MATRICES)
     with interpreted(platform):
-        found = jax.jit(derivatives)(as_float32(operands))
+        found = compiled(derivatives)(as_float32(operands))
     for (form, wrt), ours in found.items():
         assert_close(ours, problems.derivative(form, wrt, operands))
 
@@ -60,7 +74,7 @@ def check_attention(platform, sizes, seed=0, tolerance=2e-5):
     operands = problems.problem(sizes, seed)
     p, k, q, g = (operands[letter] for letter in "pkqw")
     with interpreted(platform):
-        found = jax.jit(routed)([jnp.asarray(x, jnp.float32) for x in (p, k, q, g)])
+        found = compiled(routed)([jnp.asarray(x, jnp.float32) for x in (p, k, q, g)])
     expected = problems.attention(p, k, q, SCALE)
     expected += problems.attention_gradients(p, k, q, g, SCALE)
     for ours, theirs in zip(found, expected, strict=True):
@@ -94,17 +108,79 @@ def test_several_blocks_of_positions(monkeypatch, module, sizes):
     check_attention("tpu", sizes._replace(batch=(300,)), tolerance=5e-5)
 
 
+def clusters(cpkmqw):
+    """Moments and distances of EM, and the gradients of both."""
+    c, p, k, m, q, w = cpkmqw
+
+    def of_moments(c, p, k):
+        sums, squares, total = results = moments(c, p, k)
+        return jnp.sum(sums * q) + jnp.sum(squares * w) + jnp.sum(total * q[..., 0, 0]), results
+
+    def of_distance(p, k, m, w):
+        distances = distance(p, k, m, w)
+        return jnp.sum(c * distances), distances
+
+    return (
+        jax.grad(of_moments, (0, 1, 2), has_aux=True)(c, p, k),
+        jax.grad(of_distance, (0, 1, 2, 3), has_aux=True)(p, k, m, w),
+    )
+
+
+@pytest.mark.parametrize(
+    ("platform", "sizes"),
+    [
+        ("tpu", MATRICES),
+        ("tpu", Sizes((130,), 2, 9, 2, 2, 2)),  # several groups, more positions than lanes
+        ("cuda", MATRICES),
+        pytest.param("tpu", Sizes((3,), 2, 3, 4, 4, 4), marks=pytest.mark.slow),
+        pytest.param("tpu", VECTORS, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_clusters(platform, sizes):
+    operands = problems.problem(sizes)
+    operands["c"] = np.abs(operands["c"])
+    c, p, k, m, q, w = values = [operands[letter] for letter in "cpkmqw"]
+    with interpreted(platform):
+        of_moments, of_distance = compiled(clusters)([jnp.asarray(x, jnp.float32) for x in values])
+    results, means = problems.moments(c, p, k)
+    for ours, theirs in zip(of_moments[1], results, strict=True):
+        assert_close(ours, theirs)
+    expected = problems.cluster_gradients(c, p, k, means, q, w)
+    expected["c"] += q[..., None, :, 0, 0]
+    for ours, letter in zip(of_moments[0], "cpk", strict=True):
+        assert_close(ours, expected[letter])
+    expected = problems.cluster_gradients(c, p, k, m, 0 * q, w)
+    for ours, letter in zip(of_distance[0], "pkmw", strict=True):
+        assert_close(ours, expected[letter])
+    only_distances = problems.cluster_gradients(c, p, k, m, 0 * q, w)["c"]
+    assert_close(of_distance[1], only_distances)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [MATRICES, VECTORS], ids=str)
-def test_no_races_on_tpu(sizes):
+@pytest.mark.parametrize(("module", "sizes"), [(tpu, MATRICES), (tpu_vectors, VECTORS)])
+def test_no_races_on_tpu(module, sizes):
     from jax._src.pallas.mosaic.interpret import interpret_pallas_call as interpreter
     from jax.experimental.pallas import tpu as pltpu
 
     operands = as_float32(problems.problem(sizes))
-    mode = pltpu.InterpretParams(detect_races=True)
-    with interpreted("tpu", mode):
-        jax.block_until_ready(jax.jit(routed)([operands[letter] for letter in "pkqw"]))
-    assert not interpreter.races.races_found
+    p, k, q, w = (operands[letter] for letter in "pkqw")
+    calls = [
+        lambda: module.attend(p, k, q, scale=SCALE),
+        lambda: module.attend_backward(p, k, q, w, scale=SCALE),
+    ]
+    if module is tpu:
+        of_gradients = {letter: operands[letter] for letter in "cpkmwq"}
+        calls += [
+            lambda: module.sums(operands["c"], p, k),
+            lambda: module.gradients(of_gradients, wrt="cpk"),
+            lambda: module.gradients(of_gradients, wrt="mwpk"),
+        ]
+    # Called as they are: the detector's callbacks have no place in the lowering of a primitive.
+    with interpreted("tpu", pltpu.InterpretParams(detect_races=True)):
+        for call in calls:
+            jax.block_until_ready(jax.jit(call)())
+            assert not interpreter.races.races_found
 
 
 @each_platform
@@ -118,7 +194,7 @@ def test_bfloat16_is_summed_in_float32(platform):
         return inverted_attention_routing(LinearVotes(p, k), start, normalize=lambda s: s)
 
     with interpreted(platform):
-        found = jax.jit(route)(*narrow)
+        found = compiled(route)(*narrow)
     sums, coupling = problems.attention(*wide, np.asarray(operands["q"], np.float32), 0.5)
     assert found.poses.dtype == jnp.bfloat16
     assert found.coupling.dtype == jnp.float32
@@ -143,7 +219,7 @@ def test_what_no_kernel_takes_gives_the_same(platform):
     assert "divides" in forms.why_no_kernel(target._replace(divided=True), MATRICES, jnp.float32)
     with interpreted(platform), without_kernels():
         operands = problems.problem(MATRICES)
-        found = jax.jit(derivatives)(as_float32(operands))
+        found = compiled(derivatives)(as_float32(operands))
         for (form, wrt), ours in found.items():
             assert_close(ours, problems.derivative(form, wrt, operands))
 
@@ -153,7 +229,7 @@ def test_products_in_blocks(monkeypatch):
 
     monkeypatch.setattr(einsum, "_BLOCK_BYTES", 600)  # two or three positions at a time
     operands = problems.problem(VECTORS)
-    found = jax.jit(derivatives)(as_float32(operands))
+    found = compiled(derivatives)(as_float32(operands))
     for (form, wrt), ours in found.items():
         assert_close(ours, problems.derivative(form, wrt, operands))
 
@@ -162,7 +238,7 @@ def test_products_in_blocks(monkeypatch):
 def test_an_empty_batch(platform):
     operands = as_float32(problems.problem(MATRICES._replace(batch=(0,))))
     with interpreted(platform):
-        sums, coupling, *gradients = jax.jit(routed)([operands[letter] for letter in "pkqw"])
+        sums, coupling, *gradients = compiled(routed)([operands[letter] for letter in "pkqw"])
     assert sums.shape == operands["q"].shape
     assert coupling.shape == operands["c"].shape
     assert not jnp.any(gradients[1])

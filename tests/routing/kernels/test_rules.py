@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from capsjax.routing.kernels import attend, distance, interpreted, scatter
+from capsjax.routing.kernels import attend, distance, interpreted, moments
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
 from tests.routing.kernels import problems
@@ -126,13 +126,47 @@ def test_a_batched_kernel_gradient_is_one_contraction(operands):
     assert "while" not in text
 
 
-def test_quadratic_forms_have_second_derivatives(operands):
-    def loss(p, k, m):
-        spread = scatter(operands["c"], p, k, m)
-        return jnp.sum(jnp.sin(spread)) + jnp.sum(jnp.cos(distance(p, k, m, operands["w"])))
+def plain_clusters(c, p, k, w):
+    """The log-likelihood of an M-step and an E-step, more or less, by all votes."""
+    votes = jnp.einsum("...iax,ixjy->...ijay", p, k)
+    total = jnp.sum(c, axis=-2)
+    means = jnp.einsum("...ij,...ijay->...jay", c, votes) / total[..., None, None]
+    errors = (votes - means[..., None, :, :, :]) ** 2
+    squares = jnp.einsum("...ij,...ijay->...jay", c, errors)
+    distances = jnp.einsum("...ijay,...jay->...ij", errors, w)
+    return jnp.sum(jnp.sin(squares)) + jnp.sum(jnp.cos(distances)) + jnp.sum(means**2)
 
-    primals = tuple(0.3 * operands[letter] for letter in "pkm")
-    jax.test_util.check_grads(jax.jit(loss), primals, order=2, atol=1e-4, rtol=1e-4)
+
+def our_clusters(c, p, k, w):
+    sums, squares, total = moments(c, p, k)
+    means = sums / total[..., None, None]
+    distances = distance(p, k, means, w)
+    return jnp.sum(jnp.sin(squares)) + jnp.sum(jnp.cos(distances)) + jnp.sum(means**2)
+
+
+def test_moments_and_distance_have_derivatives_of_second_order(operands):
+    primals = [jnp.abs(operands["c"]), *(0.3 * operands[letter] for letter in "pkw")]
+    tangents = [operands[letter] for letter in "cPKm"]
+
+    def second(f):
+        value, rate = jax.jvp(jax.grad(f, (0, 1, 2, 3)), primals, tangents)
+        along = partial(jax.jvp, f, primals)  # forward mode, then reverse
+        return value, rate, jax.grad(lambda t: along(t)[1])(tangents)
+
+    assert_same(jax.jit(partial(second, our_clusters))(), second(plain_clusters), 1e-8)
+
+
+def test_moments_under_vmap(operands):
+    c, p, k, w = (jnp.abs(operands[a]) if a == "c" else operands[a] for a in "cpkw")
+    for axes in ((0, None, None, None), (None, 0, None, 0), (0, 0, 0, 0)):
+        xs = [
+            jnp.stack([x, 2 * x]) if a == 0 else x for x, a in zip((c, p, k, w), axes, strict=True)
+        ]
+
+        def run(f, xs=xs, axes=axes):
+            return jax.vmap(jax.value_and_grad(f, (0, 1, 2, 3)), in_axes=axes)(*xs)
+
+        assert_same(jax.jit(partial(run, our_clusters))(), run(plain_clusters), 1e-8)
 
 
 def data_mesh(kind):
