@@ -125,11 +125,11 @@ def em_routing(
         return (log_coupling, maximize(log_coupling, iteration)), None
 
     if coupling is None:
-        # One number for all: the first M-step then forms no [..., I, J] but the shares.
+        # One number for all: the only [..., I, J] that the first M-step forms is the shares.
         log_coupling = jnp.full((1,) * len(full), -math.log(parents), dtype)
     else:
         check_broadcast("coupling", coupling, full, "[..., I, J]")
-        # A coupling of 0 is a log of −∞ with a NaN for a gradient: the smallest number stands in.
+        # log 0 is −∞ and its gradient NaN: the smallest positive number takes its place.
         log_coupling = jnp.log(jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny))
     parents_now = maximize(log_coupling, 0)
     log_coupling = divided_like(parents_now[0], jnp.broadcast_to(log_coupling, full))

@@ -109,7 +109,7 @@ def fixed_point(
     Gradients come from the implicit function theorem, so memory does not grow with the number of
     iterations. They are those of the limit, and right only where `converged`. Leading axes converge
     together: the slowest example decides. Under `jax.vmap` each stops by itself. Call it inside
-    jit: it compiles anew each time it is called outside.
+    jit: outside, every call compiles it again.
 
     Args:
       procedure: `inverted_attention_routing` or `em_routing`.
