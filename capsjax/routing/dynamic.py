@@ -17,15 +17,16 @@ from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
 _State = tuple[Array, Array, Array]  # logits, coupling, poses
 _Activation = Callable[[Array], Array]
+_Rate = float | Float[Array, ""]
 
 
 def dynamic_routing(
     votes: Votes | Float[Array, "*batch I J D"],
     *,
     num_iterations: int = 3,
-    logits: Float[Array, "I J"] | None = None,
-    bias: Float[Array, "J D"] | None = None,
-    update_rate: float = 1.0,
+    logits: Float[Array, "..."] | None = None,
+    bias: Float[Array, "..."] | None = None,
+    update_rate: float | Float[Array, ""] = 1.0,
     activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
     stop_gradient: bool = False,
     leaky: bool = False,
@@ -88,7 +89,7 @@ def dynamic_routing(
 
 
 def _route(
-    votes: Votes, uniform: float, num_iterations: int, rate: float, activate: _Activation
+    votes: Votes, uniform: float, num_iterations: int, rate: _Rate, activate: _Activation
 ) -> tuple[Array, Any]:
     """Poses and coupling where logits begin at zero.
 
@@ -130,7 +131,7 @@ def _route_with_logits(
     votes: Votes,
     uniform: float,
     num_iterations: int,
-    rate: float,
+    rate: _Rate,
     activate: _Activation,
     logits: Array | None,
     leaky: bool,
@@ -173,8 +174,8 @@ def _activate(activation: Callable[[Array], Array], bias: Array | None, total: A
     return activation(total if bias is None else total + bias)
 
 
-def _is_plain(rate: float) -> bool:
-    return not isinstance(rate, jax.core.Tracer) and rate == 1
+def _is_plain(rate: _Rate) -> bool:
+    return not isinstance(rate, jax.core.Tracer) and bool(rate == 1)
 
 
 def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:
@@ -185,5 +186,5 @@ def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "
     return jax.nn.softmax(padded, axis=-1)[..., :-1]
 
 
-def _mix(rate: float, new: Array, old: Array | float) -> Array:
+def _mix(rate: _Rate, new: Array, old: Array | float) -> Array:
     return rate * new + (1 - rate) * old

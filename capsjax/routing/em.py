@@ -30,12 +30,12 @@ def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*b
 
 def em_routing(
     votes: Votes | Float[Array, "*batch I J D"],
-    activations: Float[Array, "*batch I"],
-    beta_use: Float[Array, " J"],
-    beta_activate: Float[Array, " J"],
+    activations: Float[Array, "..."],
+    beta_use: Float[Array, "..."],
+    beta_activate: Float[Array, "..."],
     *,
     num_iterations: int = 3,
-    coupling: Float[Array, "*batch I J"] | None = None,
+    coupling: Float[Array, "..."] | None = None,
     inverse_temperature: Callable[[Int[Array, ""] | int], Float[Array, ""]]
     | float = published_inverse_temperature,
     variance_floor: float = 1e-4,

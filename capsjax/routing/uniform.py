@@ -14,7 +14,7 @@ from capsjax.routing.votes import Votes, as_votes, shape_of
 def uniform_routing(
     votes: Votes | Float[Array, "*batch I J D"],
     *,
-    bias: Float[Array, "J D"] | None = None,
+    bias: Float[Array, "..."] | None = None,
     activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
 ) -> Routed:
     """p_j = squash(1/J Σ_i v_ij + bias_j)   (Gu et al. 2021, section 3: CapsNet-NoR).
