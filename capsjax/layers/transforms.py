@@ -5,6 +5,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
@@ -78,14 +79,14 @@ def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float3
 
 
 def as_matrices(
-    poses: Float[Array, "*batch I D"], kernel: Float[Array, "I_or_1 X J Y"]
+    poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
 ) -> Float[Array, "*batch I A X"]:
     """`poses` as matrices of as many columns as `kernel` has rows."""
     return poses.reshape(*poses.shape[:-1], -1, kernel.shape[1])
 
 
 def linear_votes(
-    poses: Float[Array, "*batch I D"], kernel: Float[Array, "I_or_1 X J Y"]
+    poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
 ) -> LinearVotes:
     """The votes of `poses`, read as matrices of as many columns as `kernel` has rows."""
     return LinearVotes(as_matrices(poses, kernel), kernel)

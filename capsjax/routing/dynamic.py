@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -21,11 +22,11 @@ _Rate = float | Float[Array, ""]
 
 
 def dynamic_routing(
-    votes: Votes | Float[Array, "*batch I J D"],
+    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
     *,
     num_iterations: int = 3,
-    logits: Float[Array, "..."] | None = None,
-    bias: Float[Array, "..."] | None = None,
+    logits: Float[Array | np.ndarray, "..."] | None = None,
+    bias: Float[Array | np.ndarray, "..."] | None = None,
     update_rate: float | Float[Array, ""] = 1.0,
     activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
     stop_gradient: bool = False,
@@ -71,7 +72,7 @@ def dynamic_routing(
     if bias is not None:
         check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
         # The votes set the type: a wider argument must not change it between iterations.
-        bias = bias.astype(dtype)
+        bias = jnp.asarray(bias, dtype)
     if logits is not None:
         check_broadcast("logits", logits, (*batch, children, parents), "[..., I, J]")
     activate = partial(_activate, activation, bias)

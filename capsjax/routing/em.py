@@ -29,13 +29,13 @@ def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*b
 
 
 def em_routing(
-    votes: Votes | Float[Array, "*batch I J D"],
-    activations: Float[Array, "..."],
-    beta_use: Float[Array, "..."],
-    beta_activate: Float[Array, "..."],
+    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
+    activations: Float[Array | np.ndarray, "..."],
+    beta_use: Float[Array | np.ndarray, "..."],
+    beta_activate: Float[Array | np.ndarray, "..."],
     *,
     num_iterations: int = 3,
-    coupling: Float[Array, "..."] | None = None,
+    coupling: Float[Array | np.ndarray, "..."] | None = None,
     inverse_temperature: Callable[[Int[Array, ""] | int], Float[Array, ""]]
     | float = published_inverse_temperature,
     variance_floor: float = 1e-4,
@@ -93,8 +93,8 @@ def em_routing(
     full = (*batch, children, parents)
     dtype = jnp.promote_types(shape.dtype, jnp.float32)
     # The votes set the type: a wider argument must not change it between iterations.
-    beta_use, beta_activate = beta_use.astype(dtype), beta_activate.astype(dtype)
-    activations = jnp.broadcast_to(activations.astype(dtype), full[:-1])[..., None]
+    beta_use, beta_activate = jnp.asarray(beta_use, dtype), jnp.asarray(beta_activate, dtype)
+    activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def temperature(iteration: Array | int) -> Array | float:
         if callable(inverse_temperature):
@@ -151,7 +151,7 @@ def _quadratic_forms(votes: Votes) -> tuple[Callable[..., Array], Callable[..., 
     return votes.scatter, votes.distance
 
 
-def _check_probabilities(name: str, x: Array) -> None:
+def _check_probabilities(name: str, x: Array | np.ndarray) -> None:
     if isinstance(x, jax.core.Tracer):
         return
     values = np.asarray(x, np.float32)

@@ -18,7 +18,7 @@ Padding = Literal["SAME", "VALID"]
 
 
 def pose_patches(
-    poses: Float[Array, "..."],
+    poses: Float[Array | np.ndarray, "..."],
     window: int,
     *,
     stride: int = 1,
@@ -57,7 +57,7 @@ def pose_patches(
     # Capsules and their poses as one long axis: what accelerators lay out and move well.
     *batch, _, _, channels = poses.shape[: poses.ndim - pose_axes]
     pose = poses.shape[poses.ndim - pose_axes :]
-    maps = poses.reshape(*batch, height, width, channels * math.prod(pose))
+    maps = jnp.asarray(poses).reshape(*batch, height, width, channels * math.prod(pose))
     padded = jnp.pad(row_major(maps), [(0, 0)] * len(batch) + [rows.pads, columns.pads, (0, 0)])
 
     def shifted(row: int, column: int) -> Array:
@@ -94,8 +94,8 @@ class WindowVotes(LinearVotes):
 
     def __init__(
         self,
-        grid: Float[Array, "*batch H W C A X"],
-        kernel: Float[Array, "I X J Y"],
+        grid: Float[Array | np.ndarray, "*batch H W C A X"],
+        kernel: Float[Array | np.ndarray, "I X J Y"],
         window: int,
         *,
         stride: int = 1,
@@ -108,7 +108,7 @@ class WindowVotes(LinearVotes):
                 f"kernel must have an entry for each of the {patches.shape[-3]} children of a "
                 f"window, got shape {kernel.shape}; LinearVotes takes one for all."
             )
-        object.__setattr__(self, "grid", grid)
+        object.__setattr__(self, "grid", jnp.asarray(grid))
         object.__setattr__(self, "windows", (window, stride, padding))
 
     def total(self) -> Float[Array, "*batch J D"]:

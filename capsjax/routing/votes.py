@@ -101,7 +101,8 @@ class DenseVotes:
         object.__setattr__(self, "votes", votes)
         if isinstance(votes, Placeholder):
             return
-        check_floating("votes", self.votes)
+        check_floating("votes", votes)
+        object.__setattr__(self, "votes", jnp.asarray(votes))
         if self.votes.ndim < 3:
             raise ValueError(
                 f"votes must have axes [..., I, J, D] (children, parents, pose size), "
@@ -180,8 +181,10 @@ class LinearVotes:
         object.__setattr__(self, "kernel", kernel)
         if isinstance(poses, Placeholder) or isinstance(kernel, Placeholder):
             return
-        check_floating("poses", self.poses)
-        check_floating("kernel", self.kernel)
+        check_floating("poses", poses)
+        check_floating("kernel", kernel)
+        object.__setattr__(self, "poses", jnp.asarray(poses))
+        object.__setattr__(self, "kernel", jnp.asarray(kernel))
         if self.poses.ndim < 3:
             hint = (
                 "; vectors [..., I, X] become poses[..., None, :]" if self.poses.ndim == 2 else ""

@@ -21,7 +21,7 @@ from tests.models.building import QUICK_TO_COMPILE, build
 
 NUM_CLASSES = 10
 BATCH = 8
-# What makes a network small: these options, where it has them.
+# These options make a network small, where it has them.
 SMALL = {
     "width": 1 / 16,
     "kernel_size": 3,
@@ -39,7 +39,7 @@ EVERY_NAME = pytest.mark.parametrize("name", models.names())
 
 
 def switches(name):
-    """The options that are no numbers: small networks hardly differ in the others."""
+    """The options that are not numbers: small networks hardly differ in the rest."""
     return tuple((k, v) for k, v in models.options(name).items() if isinstance(v, str | bool))
 
 
@@ -126,7 +126,7 @@ def graphdef(name):
 
 @pytest.mark.parametrize("name", {models.lookup(n).model: n for n in models.names()}.values())
 def test_equal_networks_have_equal_graphdefs(name):
-    """Else nnx.jit would compile each anew."""
+    """Otherwise nnx.jit would compile each one again."""
     one, other = graphdef(name), graphdef(name)
     assert one == other
     assert hash(one) == hash(other)
