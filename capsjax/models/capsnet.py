@@ -12,9 +12,9 @@ from jaxtyping import Array
 from capsjax.functional import exponential_squash, safe_norm, squash
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d, reconstruct
 from capsjax.layers.bound import bound
-from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Normalization, Output, Pixels
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
 from capsjax.models.reconstruction import Reconstruction, build_decoder
 from capsjax.routing import dynamic_routing, uniform_routing
 

@@ -83,3 +83,19 @@ class Config:
         for option in fields(self):
             if _CHECK in option.metadata:
                 option.metadata[_CHECK](option.name, getattr(self, option.name))
+
+
+@dataclass(frozen=True)
+class Normalization(Config):
+    """Options of networks whose recipe normalises images.
+
+    They are part of the network, not of the data: a checkpoint holds them, so prediction, export
+    and analysis normalise images as training did.
+
+    Attributes:
+      mean: one number per channel, of images in [0, 1]; () for no normalisation.
+      std: one positive number per channel; () for no normalisation.
+    """
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()

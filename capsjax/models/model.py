@@ -11,7 +11,6 @@ from flax import nnx
 from jaxtyping import Array, Float, Key, UInt8
 
 from capsjax.functional import normalize, to_unit
-from capsjax.models.config import Config
 from capsjax.routing import Routed
 
 # A batch of images: floats in [0, 1], or uint8.
@@ -60,28 +59,12 @@ class Output(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Normalization(Config):
-    """Options of networks whose recipe normalises images.
-
-    They are part of the network, not of the data: a checkpoint holds them, so prediction, export
-    and analysis normalise images as training did.
-
-    Attributes:
-      mean: one number per channel, of images in [0, 1]; () for no normalisation.
-      std: one positive number per channel; () for no normalisation.
-    """
-
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
 class Inputs:
     """Checks images, scales them to [0, 1] and normalises them.
 
     Attributes:
       shape: height, width and channels of an image.
-      mean, std: see `Normalization`.
+      mean, std: see `capsjax.models.config.Normalization`.
     """
 
     shape: tuple[int, int, int]

@@ -18,19 +18,9 @@ from capsjax.layers import (
     inverted_attention_init,
 )
 from capsjax.layers.inverted_attention import pose_norm
-from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import (
-    Inputs,
-    Keys,
-    Mask,
-    Model,
-    Network,
-    Normalization,
-    Output,
-    Pixels,
-    ScoreKind,
-)
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)

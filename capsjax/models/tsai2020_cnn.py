@@ -6,19 +6,16 @@ import jax.numpy as jnp
 from flax import nnx
 
 from capsjax.layers import ResNetBackbone, batch_norm, conv2d
-from capsjax.models.config import check_lengths, not_negative, one_of, positive, scaled
-from capsjax.models.grids import Window, grids
-from capsjax.models.model import (
-    Inputs,
-    Keys,
-    Mask,
-    Model,
-    Network,
+from capsjax.models.config import (
     Normalization,
-    Output,
-    Pixels,
-    ScoreKind,
+    check_lengths,
+    not_negative,
+    one_of,
+    positive,
+    scaled,
 )
+from capsjax.models.grids import Window, grids
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)

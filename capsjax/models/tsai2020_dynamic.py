@@ -8,9 +8,9 @@ from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
-from capsjax.models.config import not_negative, one_of, positive, scaled
+from capsjax.models.config import Normalization, not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Normalization, Output, Pixels
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import dynamic_routing
 
