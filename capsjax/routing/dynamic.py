@@ -18,7 +18,7 @@ from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
 _State = tuple[Array, Array, Array]  # logits, coupling, poses
 _Activation = Callable[[Array], Array]
-_Rate = float | Float[Array, ""]
+_Rate = float | int | Float[Array, ""]
 
 
 def dynamic_routing(
@@ -27,7 +27,7 @@ def dynamic_routing(
     num_iterations: int = 3,
     logits: Float[Array | np.ndarray, "..."] | None = None,
     bias: Float[Array | np.ndarray, "..."] | None = None,
-    update_rate: float | Float[Array, ""] = 1.0,
+    update_rate: _Rate = 1.0,
     activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
     stop_gradient: bool = False,
     leaky: bool = False,
