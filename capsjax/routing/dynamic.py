@@ -27,7 +27,7 @@ def dynamic_routing(
     num_iterations: int = 3,
     logits: Float[Array | np.ndarray, "..."] | None = None,
     bias: Float[Array | np.ndarray, "..."] | None = None,
-    update_rate: _Rate = 1.0,
+    update_rate: float | int | Float[Array, ""] = 1.0,
     activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
     stop_gradient: bool = False,
     leaky: bool = False,
