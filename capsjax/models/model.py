@@ -136,7 +136,7 @@ class Model(nnx.Module):
     def forward(
         self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
-        """The output for normalised images; it may hold what `capture` asks for in any case."""
+        """The output for normalised images; `__call__` drops what `capture` does not ask for."""
 
 
 class Network(NamedTuple):
