@@ -10,15 +10,13 @@ WORKERS := -n auto --maxprocesses=4 --dist loadfile
 # (docs/benchmarks.md).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-# Tests in which shapes and types are checked against their annotations; to be extended.
-TYPED := tests/test_functional.py tests/test_losses.py \
-  $(addprefix tests/data/test_,accuracy.py images.py splits.py transforms.py) \
-  $(addprefix tests/evaluation/test_,batches.py summaries.py) \
-  $(addprefix tests/layers/test_,decoder.py dropout.py) \
-  $(addprefix tests/models/test_,grids.py inputs.py) \
-  $(addprefix tests/training/test_,history.py optimizers.py step.py)
+# Shapes and types are checked against the annotations of these modules while the tests run.
+TYPED := capsjax.functional,capsjax.losses,capsjax.routing,capsjax.layers,capsjax.models,$\
+capsjax.evaluation,capsjax.analysis,capsjax.data.accuracy,capsjax.data.images,capsjax.data.splits,$\
+capsjax.data.transforms,capsjax.training.history,capsjax.training.optimizers,capsjax.training.step
+TYPES := --jaxtyping-packages=$(TYPED),beartype.beartype
 
-.PHONY: help demo test test-types test-all test-accelerators compile-accelerators reproduce-smoke \
+.PHONY: help demo test test-all test-accelerators compile-accelerators reproduce-smoke \
   lint docs clean
 
 help: ## Lists the targets
@@ -41,17 +39,14 @@ demo: $(VENV)/installed ## Trains on handwritten digits, reports and evaluates: 
 	$(BIN)/python experiments/report.py runs/demo
 	$(BIN)/python experiments/evaluate.py --checkpoint=runs/demo
 
-test: $(VENV)/installed ## Lint, types and the default test suite
+test: $(VENV)/installed ## Lint, types and the default test suite, annotations checked
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(WORKERS) -m 'not slow and not accelerators'
+	$(BIN)/python -m pytest $(WORKERS) $(TYPES) -m 'not slow and not accelerators'
 
-test-types: $(VENV)/installed ## Tests with shapes and types checked against annotations
-	$(BIN)/python -m pytest $(WORKERS) -m 'not slow and not accelerators' --jaxtyping-packages=capsjax,beartype.beartype $(TYPED)
-
-test-all: $(VENV)/installed ## The slow tests too
-	$(BIN)/python -m pytest $(WORKERS) -m 'not accelerators'
+test-all: $(VENV)/installed ## The slow tests too, with programs compiled as users compile them
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest $(WORKERS) $(TYPES) -m 'not accelerators'
 
 test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)
 	$(BIN)/python experiments/compile.py --fetch
@@ -61,7 +56,7 @@ compile-accelerators: test-accelerators ## The list behind docs/accelerators.md;
 	$(BIN)/python experiments/compile.py --list
 
 reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
-	$(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
 
 docs: $(VENV)/installed-docs ## Builds docs/_build, warnings as errors
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build

@@ -1,4 +1,4 @@
-"""Files that are written whole, locked and copied: local ones, or any that etils.epath knows."""
+"""Atomic writes, locks and copies of files, local or wherever etils.epath reaches."""
 
 import os
 import uuid

@@ -1,4 +1,4 @@
-"""Things by name, with options: what to say about a name or an option that nobody knows."""
+"""Things looked up by name, and what to say about an unknown name or option."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches

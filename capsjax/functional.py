@@ -20,7 +20,7 @@ def safe_norm(
     Computed in at least float32; the result has the type of `x`.
 
     Raises:
-      TypeError: `x` is not floating.
+      TypeError: `x` is not a floating-point array.
     """
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise TypeError(f"lengths are of floating arrays, got {x.dtype}: convert with astype")
@@ -47,7 +47,7 @@ def squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]
     return (wide * (length / (1 + jnp.square(length)))).astype(s.dtype)
 
 
-def exponential_squash(s: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
+def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]:
     """(1 − exp(−|s|)) · s / |s|   (Choi et al. 2019, eq. 2, after Xi et al. 2017).
 
     Like `squash`, but steeper near 0, where lengths are |s| and not |s|². At s = 0 the value is 0
@@ -79,7 +79,7 @@ def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape
     """Images as floats in [0, 1]: integers 0…255 (uint8) are scaled, floats returned unchanged.
 
     Raises:
-      ValueError: for any other type, whose range is anybody's guess.
+      ValueError: for any other type: its range is not known.
     """
     image = jnp.asarray(image)
     if image.dtype == jnp.uint8:
@@ -95,7 +95,7 @@ def normalize(
     """(x − mean) / std by channel, of images in [0, 1]; their floating type is kept.
 
     Raises:
-      ValueError: not one positive `std` and one `mean` per channel.
+      ValueError: there is not one `mean` and one positive `std` per channel.
     """
     channels = images.shape[-1]
     if len(mean) != channels or len(std) != channels or not all(s > 0 for s in std):

@@ -25,8 +25,8 @@ def margin_loss(
     Args:
       lengths: |p_k|, the lengths of the class capsules.
       label: T_k, 1 for every class that is present, else 0.
-      m_plus: the length wanted of a present class.
-      m_minus: the length allowed to an absent class.
+      m_plus: the length that a present class should reach.
+      m_minus: the length that an absent class may have.
       down_weight: λ, the weight of absent classes.
     """
     lengths, label = _of_one_example(lengths, label)

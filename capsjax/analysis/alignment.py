@@ -66,7 +66,7 @@ def align(
 
 
 def direction_cosines(
-    positive: Float[Array, "*batch d"], negative: Float[Array, "*batch d"]
+    positive: Float[Array | np.ndarray, "*batch d"], negative: Float[Array | np.ndarray, "*batch d"]
 ) -> Float[Array, "*batch"]:
     """The cosine between ṽ of positive and of negative transformations (figure 4).
 

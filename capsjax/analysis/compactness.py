@@ -47,9 +47,9 @@ def compactness_of_mean(
 ) -> Float[Array, ""]:
     """KL(mean of Var_n over the images ‖ uniform), in nats: averaged first, then compared.
 
-    0 where each image moves along another unit, though each alone is as compact as can be. The
-    numbers of Gu et al.'s table 5 are of this size, and too small for the mean of
-    `semantic_compactness`, which a few random versions per image already put far above them.
+    0 where the images move along different units, however compact each one is. The numbers of Gu
+    et al.'s table 5 are of this size, and too small for the mean of `semantic_compactness`, which
+    is far larger even for a few random versions per image.
 
     Args:
       poses: as for `semantic_compactness`. Images whose pose does not vary are left out.

@@ -15,9 +15,9 @@ class Cost(NamedTuple):
 
     Attributes:
       parameters: trainable numbers.
-      argument_bytes: what the program is given: parameters, statistics and images.
-      temporary_bytes: what it holds besides while it runs, as the compiler planned it.
-      seconds: of each call, in order; the first one after compiling is not among them.
+      argument_bytes: size of the program's arguments: parameters, statistics and images.
+      temporary_bytes: further memory that the compiler plans for while the program runs.
+      seconds: of each call, in order, without the first one after compiling.
     """
 
     parameters: int
@@ -39,8 +39,8 @@ def inference_cost(
 ) -> Cost:
     """Compiles and measures `model(images).scores`, nothing else of the output.
 
-    Memory is what the compiled program says of itself, time what a clock says: on a machine that
-    does other things at once, only the former can be repeated.
+    Memory is what the compiler planned and always the same. Time is measured, and varies on a
+    machine that does other things at once.
 
     Args:
       model: a network.

@@ -53,7 +53,7 @@ def embed(
 ) -> Float[np.ndarray, "n 2"]:
     """Points in the plane with the same neighbours: scikit-learn's t-SNE, initialised by PCA.
 
-    The exact method: for 81 points faster than the approximate one, for some thousands too slow.
+    The exact method: faster than the approximate one for 81 points, too slow for thousands.
     The paper gives no perplexity; the default is scikit-learn's.
 
     Raises:
@@ -96,7 +96,7 @@ def fit_to(
 
 
 def chamfer_distance(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -> float:
-    """The mean of: a's mean distance to the nearest of b, and b's to the nearest of a.
+    """The mean distance to the nearest point of the other set, averaged over both directions.
 
     Euclidean, not squared, in the unit of the points.
     """

@@ -12,7 +12,7 @@ def symmetric_offsets(limit: float = 0.25, step: float = 0.05) -> Float[np.ndarr
     """−limit, …, −step, 0, step, …, limit; the defaults are those of Sabour et al. 2017, figure 4.
 
     Raises:
-      ValueError: `limit` is no positive multiple of `step`.
+      ValueError: `limit` is not a positive multiple of `step`.
     """
     count = round(limit / step) if step > 0 else 0
     if count < 1 or not np.isclose(count * step, limit):
@@ -51,8 +51,8 @@ def reconstruct_perturbed(
       poses: the class poses of the image.
       label: the class whose pose is moved.
       offsets: see `perturb`.
-      conditional: the decoder is to see class `label` alone; else it sees all, the others as they
-        are ("normal" reconstruction).
+      conditional: whether the decoder sees class `label` alone; otherwise it sees all classes, the
+        others unmoved ("normal" reconstruction).
 
     Raises:
       ValueError: `label` is not one of the classes.

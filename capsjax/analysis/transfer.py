@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from capsjax._names import lookup
 
-# The paper's three layers. It draws none below them; here those belong to the first.
+# The paper's three layers. It draws nothing below them; here all below belongs to the first.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lin2018_capsnet_deeper": (("conv", "primary", "capsules/0"), ("capsules/1",), ("classes",)),
     "lin2018_cnn_deeper": (("convs", "dense/0"), ("dense/1",), ("classes",)),
@@ -20,7 +20,7 @@ class Scheme(NamedTuple):
 
     Attributes:
       source: domain that the kept layers were trained on, "A" or "B".
-      num_kept: of the three layers, from below.
+      num_kept: how many of the three layers are kept, from below.
       target: domain that the others are trained and the network is tested on.
     """
 
@@ -41,7 +41,7 @@ def lower_layers(name: str, num_kept: int) -> tuple[str, ...]:
     """Paths of the lowest `num_kept` of the three layers of a network, for config.init_layers.
 
     Raises:
-      ValueError: the paper has no such network, or not so many layers.
+      ValueError: the paper has no such network, or fewer layers.
     """
     layers = lookup("network", name, LAYERS)
     if not 0 <= num_kept <= len(layers):

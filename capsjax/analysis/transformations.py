@@ -4,7 +4,7 @@
 | --- | --- |
 | rotation | degrees, counter-clockwise as seen |
 | x, y | pixels to the right, pixels down |
-| scale | size, of rows and columns: 1 leaves it |
+| scale | factor for rows and columns: 1 leaves the image as it is |
 | shear_x | columns to the right per row downwards: 1 slants by 45° |
 | shear_y | rows down per column to the right |
 
@@ -94,7 +94,7 @@ def moved_poses(
       labels: true classes.
       factor: see `motions`.
       amounts: see `motions`.
-      batch_size: images at a time; the amounts are gone through one by one.
+      batch_size: images at a time, each moved by one amount after another.
 
     Raises:
       ValueError: the network has no class poses, the arrays do not fit it, or see `motions`.

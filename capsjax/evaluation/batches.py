@@ -33,10 +33,10 @@ def in_batches(
 
     Args:
       function: from a batch of `arrays` to arrays with the batch's leading axis; hashable, and
-        equal wherever it does the same (a function of a module is, a lambda is not).
+        equal to any other that does the same (a module's function is, a lambda is not).
       model: a network; with several hosts, the same on each.
-      arrays: one or several with the same leading axis, or anything else that has a length and
-        can be indexed by NumPy integers.
+      arrays: one or more with the same leading axis, or anything else that has a length and can
+        be indexed by NumPy integers.
       *shared: further arguments, the same for all batches: arrays.
       batch_size: examples at a time, on all devices together.
       devices: each batch is divided over them; they may belong to several hosts, which must then
@@ -118,7 +118,7 @@ def check_batch_size(batch_size: int, num_devices: int) -> None:
 def outline(
     model: nnx.Module, images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"]
 ) -> Output:
-    """The shapes of everything that the network captures of one image; nothing is computed.
+    """The shapes of everything that the network captures for one image; nothing is computed.
 
     Raises:
       ValueError: the images do not fit the network.
@@ -143,7 +143,7 @@ def check_labels(labels: Any, images: Any, num_classes: int) -> None:
 
 
 def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
-    """A small set must not be padded to a large batch."""
+    """`batch_size`, or less for a small set, which is not padded to a large batch."""
     return min(batch_size, -(-num // num_devices) * num_devices)
 
 
@@ -161,7 +161,7 @@ def _put(array: Any, places: np.ndarray, mesh: Mesh | None) -> Any:
 def _apply(function, mesh, graphdef, state, batch, shared):
     def apply(state, batch, shared):
         model = nnx.merge(graphdef, state)
-        model.eval()  # of the copy that exists in this program
+        model.eval()  # the copy inside this program
         return function(model, *batch, *shared)
 
     if mesh is None:

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import ml_collections
 from flax import nnx
-from jaxtyping import Array, Float, Key
 
 from capsjax.evaluation.scoring import gives_logits
-from capsjax.models.model import Images, Output
+from capsjax.models.model import Images, Keys, Mask, Output
 
 
 class Ensemble(nnx.Module):
@@ -33,8 +32,8 @@ class Ensemble(nnx.Module):
         self,
         images: Images,
         *,
-        mask: Float[Array, "n *targets classes"] | None = None,
-        keys: Key[Array, "n"] | None = None,
+        mask: Mask | None = None,
+        keys: Keys | None = None,
         capture: bool = False,
     ) -> Output:
         """Mean scores; no poses, as those of different networks cannot be compared.

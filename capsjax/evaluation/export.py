@@ -10,9 +10,9 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def export_scores(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
-    """The function from uint8 images [b, h, w, c], any b, to class scores [b, classes].
+    """The serialised function from uint8 images [b, h, w, c], for any b, to scores [b, classes].
 
-    The parameters are inside. To run the file, on any of `PLATFORMS`:
+    It contains the parameters. To run it from a file, on any of `PLATFORMS`:
 
       scores = jax.export.deserialize(bytearray(contents)).call(images)
     """

@@ -26,9 +26,9 @@ class EvaluationData(NamedTuple):
       name: of the data set or the task.
       split: of the data set, or the name of the task's evaluation set.
       class_names: in the order of the labels.
-      examples: all of it.
+      examples: all examples of the split.
       rule: from scores to the predicted classes.
-      multi_label: whether an image may show several classes.
+      multi_label: whether an image can show several classes.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the class scores of a whole split add up to."""
+"""Summaries of the class scores of a whole split."""
 
 from functools import partial
 from typing import NamedTuple

@@ -26,7 +26,7 @@ class ConvCapsules(nnx.Module):
       strides: step between windows.
       padding: "VALID" or "SAME".
       form: "vector", W [I, D_in, J, D_out], or "matrix", W [I, √D, J, √D] for poses of √D×√D.
-      routing: as in `DenseCapsules`, also `use_bias` and `kernel_init`.
+      routing, use_bias, kernel_init: as in `DenseCapsules`.
 
     Raises:
       ValueError: a size < 1, or one that `form` cannot have; when called, a grid smaller than the

@@ -68,7 +68,7 @@ def reconstruct(
     mask: Float[Array, "n *targets classes"] | None,
     *,
     conditional: bool,
-) -> Float[Array, "n *targets h w c"] | None:
+) -> Float[Array, "n ... h w c"] | None:
     """The reconstruction in each of the settings of Gu et al. 2021.
 
     Args:

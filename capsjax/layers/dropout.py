@@ -15,7 +15,7 @@ def dropout(
     Args:
       x: one row per example.
       keys: one per example; None for no dropout.
-      keep: in (0, 1]; 1 is no dropout.
+      keep: probability of keeping a number, in (0, 1]; 1 means no dropout.
     """
     if keys is None or keep == 1:
         return x

@@ -27,9 +27,9 @@ class EMRouting(nnx.Module):
     Args:
       num_parents: J.
       num_iterations: M-steps, at least 1.
-      inverse_temperature: what λ rises to, as λ_t = that · (1 − 0.95^(t+1)); 0.01 is published. The
-        cost it multiplies grows with the number of children: with few of them activations hardly
-        leave one half, and learn, unless it is larger.
+      inverse_temperature: λ in λ_t = λ (1 − 0.95^(t+1)); 0.01 is published. The cost it multiplies
+        grows with the number of children: with few of them and so small a λ, activations stay
+        near one half and hardly learn.
       normalize: how a child divides itself: over the parents of one position by default;
         `softmax_over_windows` with its grid is Hinton's, over all parents it reaches.
     """
@@ -73,7 +73,7 @@ class EMClassCapsules(nnx.Module):
       inverse_temperature: as in `EMRouting`.
 
     Raises:
-      ValueError: a size < 1, or a pose size that is no square ≥ 4.
+      ValueError: a size < 1, or a pose size that is not a square of at least 4.
     """
 
     def __init__(

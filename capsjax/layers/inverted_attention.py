@@ -133,8 +133,8 @@ class InvertedAttentionStack(nnx.Module):
         which the grid is flattened), all with one of the routings above.
       num_iterations: iterations of each layer, at least 1.
       schedule: "concurrent": after a first pass bottom-up all layers at once; "sequential": layer
-        by layer (ablation B); "fixed_point": layer by layer until poses change by less than 10⁻⁴
-        of themselves, at most 100 times, whatever `num_iterations`. (Such a state is a fixed point
+        by layer (ablation B); "fixed_point": layer by layer until poses change by less than one
+        part in 10⁴, or 100 times; `num_iterations` is not used. (Such a state is a fixed point
         of the concurrent iteration too. There can be several.)
       dense_votes: hold the votes of a layer in one array instead of recomputing them.
       block_size: examples at a time, to bound memory; None for all at once.
@@ -182,7 +182,7 @@ class InvertedAttentionStack(nnx.Module):
             longer than an iteration.
 
         Returns:
-          What routing gave, by layer name.
+          The result of routing, by layer name.
         """
 
         def run(primary: Routed) -> list[Routed]:

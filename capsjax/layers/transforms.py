@@ -5,13 +5,14 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from capsjax.routing import LinearVotes
 
-# How a pose of D numbers meets its kernel: as one row of D, or as a matrix of √D × √D.
+# How a pose of D numbers enters the product with its kernel: as one row, or as a √D×√D matrix.
 Form = Literal["vector", "matrix"]
 
 
@@ -21,7 +22,7 @@ def kernel_shape(
     """The shape [I, X, J, Y] of W: X = D_in and Y = D_out for vectors, X = Y = √D for matrices.
 
     Raises:
-      ValueError: an unknown `form`, a size < 1, or poses that are no square matrices of one size.
+      ValueError: an unknown `form`, a size < 1, or poses that are not square matrices of one size.
     """
     sizes = {
         "num_children": num_children,
@@ -44,7 +45,7 @@ def kernel_shape(
     side = math.isqrt(in_pose)
     if side * side != in_pose:
         raise ValueError(
-            f"matrix poses need a square pose size: {in_pose} is none, the nearest are "
+            f"matrix poses need a square pose size: {in_pose} is not a square, the nearest are "
             f'{side**2} and {(side + 1) ** 2}; or use form="vector"'
         )
     return num_children, side, num_parents, side
@@ -54,7 +55,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
     """A truncated normal with standard deviation J / √(I·Y), the layers' default.
 
     With uniform couplings and children of length 1 the sums Σ_i c_ij v_ij then have length about 1.
-    Where they start much shorter, squash, quadratic near 0, lets next to no gradient through, and
+    Where they start much shorter, squash, quadratic near 0, lets hardly any gradient through, and
     stacked layers do not learn.
 
     Args:
@@ -78,14 +79,14 @@ def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float3
 
 
 def as_matrices(
-    poses: Float[Array, "*batch I D"], kernel: Float[Array, "I_or_1 X J Y"]
+    poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
 ) -> Float[Array, "*batch I A X"]:
     """`poses` as matrices of as many columns as `kernel` has rows."""
     return poses.reshape(*poses.shape[:-1], -1, kernel.shape[1])
 
 
 def linear_votes(
-    poses: Float[Array, "*batch I D"], kernel: Float[Array, "I_or_1 X J Y"]
+    poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
 ) -> LinearVotes:
     """The votes of `poses`, read as matrices of as many columns as `kernel` has rows."""
     return LinearVotes(as_matrices(poses, kernel), kernel)

@@ -76,7 +76,7 @@ def create(
       **overrides: fields of the model's config, see `options(name)`.
 
     Raises:
-      ValueError: unknown name or override (the nearest is named), sizes out of range.
+      ValueError: an unknown name or override (the nearest is named), or a size out of range.
     """
     network = lookup(name)
     check_options(name, overrides, [field.name for field in fields(network.config)])
@@ -106,7 +106,7 @@ def lookup(name: str) -> Network:
     if name not in names():
         raise ValueError(
             f"unknown model {name!r}: {nearest(name, names())}. "
-            "A network of your own is known after capsjax.models.register(...)"
+            "Add a network of your own with capsjax.models.register(...)"
         )
     return _REGISTERED.get(name) or _PUBLISHED[name]
 
@@ -117,7 +117,7 @@ def register(name: str, model: type[nnx.Module], config: Any) -> None:
     Call it in each process that trains or restores the network.
 
     Args:
-      name: not that of a published network; the latest registration counts.
+      name: not that of a published network; registering it again replaces the network.
       model: called as `model(input_shape, num_classes, config, rngs=rngs)`; its calls
         `model(images, *, mask=None, keys=None, capture=False)` return an `Output`.
       config: the default options: an instance of a frozen dataclass of numbers, strings, booleans

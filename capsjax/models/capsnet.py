@@ -7,28 +7,29 @@ loss, belongs to training (`capsjax.training.objective`).
 from dataclasses import dataclass, replace
 
 from flax import nnx
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array
 
 from capsjax.functional import exponential_squash, safe_norm, squash
-from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d, reconstruct
+from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d, reconstruct
 from capsjax.layers.bound import bound
-from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Model, Network, Normalization, Output
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.reconstruction import Reconstruction, build_decoder
 from capsjax.routing import dynamic_routing, uniform_routing
 
 _SQUASHES = {"rational": squash, "exponential": exponential_squash}
 
 
 @dataclass(frozen=True)
-class CapsNetConfig(Normalization):
+class CapsNetConfig(Normalization, Reconstruction):
     """Sizes and switches of a CapsNet; the defaults are those of Sabour et al.
 
     Attributes:
       features: channels of the first convolution.
       kernel_size: of both convolutions (stride 1, then 2, no padding).
       primary_channels: capsules per position of the primary capsules.
-      primary_pose: their size.
+      primary_pose: size of the primary capsules.
       class_pose: size of the class capsules.
       routing: "dynamic", or "uniform" (NoR: no routing).
       num_iterations: r, of dynamic routing.
@@ -38,10 +39,6 @@ class CapsNetConfig(Normalization):
       squash_form: "rational" (Sabour et al., eq. 1) or "exponential" (Choi et al. 2019, eq. 2).
       primary_relu: ReLU after the second convolution too, below its squash (Gu et al. 2021: "All
         Conv and FC are followed by a ReLU").
-      reconstruction: "conditional": the decoder sees the poses of the masked classes; "normal": it
-        sees all; "none": there is no decoder.
-      decoder_features: sizes of the decoder's hidden layers.
-      width: multiplies features, primary_channels and decoder_features, for small machines.
     """
 
     features: int = positive(256)
@@ -56,9 +53,6 @@ class CapsNetConfig(Normalization):
     squash: bool = True
     squash_form: str = one_of(*_SQUASHES)
     primary_relu: bool = False
-    reconstruction: str = one_of("conditional", "normal", "none")
-    decoder_features: tuple[int, ...] = positive((512, 1024))
-    width: float = positive(1.0)
 
 
 class CapsNet(Model):
@@ -110,25 +104,12 @@ class CapsNet(Model):
             kernel_init=nnx.initializers.truncated_normal(0.1),  # as in the released code
             rngs=rngs,
         )
-        self.decoder = (
-            Decoder(
-                num_classes,
-                config.class_pose,
-                input_shape,
-                features=[scaled(n, config.width) for n in config.decoder_features],
-                rngs=rngs,
-            )
-            if config.reconstruction != "none"
-            else nnx.data(None)
+        self.decoder = nnx.data(
+            build_decoder(config, num_classes, config.class_pose, input_shape, rngs=rngs)
         )
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "conv", "primary" and "classes"."""
         features = nnx.relu(self.conv(images))

@@ -5,26 +5,26 @@ from dataclasses import dataclass
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from capsjax.functional import safe_norm
 from capsjax.layers import (
     AttentionConvCapsules,
     AttentionFullCapsules,
     CapsuleActivation,
-    Decoder,
     PrimaryCapsules,
     batch_norm,
     conv2d,
     dropout,
     reconstruct,
 )
-from capsjax.models.config import Config, fraction, not_negative, one_of, positive, scaled
-from capsjax.models.model import Inputs, Model, Network, Output
+from capsjax.models.config import fraction, not_negative, positive, scaled
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.reconstruction import Reconstruction, build_decoder
 
 
 @dataclass(frozen=True)
-class ARCapsNetConfig(Config):
+class ARCapsNetConfig(Reconstruction):
     """Sizes of an AR CapsNet; the defaults are those for MNIST.
 
     Attributes:
@@ -34,11 +34,7 @@ class ARCapsNetConfig(Config):
       pose_size: of all layers above.
       num_conv_caps: conv-caps layers, 0 or more. The first halves the grid, each further one adds
         its input to its output.
-      keep: what dropout keeps of the input of each conv-caps and the fully-conv layer, in (0, 1].
-      reconstruction: "conditional": the decoder sees the poses of the masked classes; "normal": it
-        sees all; "none": there is no decoder.
-      decoder_features: sizes of its hidden layers.
-      width: multiplies features, channels and decoder_features, for small machines.
+      keep: fraction in (0, 1] of the inputs of conv-caps and fully-conv layers that dropout keeps.
     """
 
     features: int = positive(64)
@@ -47,9 +43,7 @@ class ARCapsNetConfig(Config):
     pose_size: int = positive(32)
     num_conv_caps: int = not_negative(1)
     keep: float = fraction(0.5)
-    reconstruction: str = one_of("conditional", "normal", "none")
     decoder_features: tuple[int, ...] = positive((512, 512))
-    width: float = positive(1.0)
 
 
 class ARCapsNet(Model):
@@ -105,25 +99,12 @@ class ARCapsNet(Model):
         self.classes = AttentionFullCapsules(
             grid, channels, pose_size, num_classes, config.pose_size, rngs=rngs
         )
-        self.decoder = (
-            Decoder(
-                num_classes,
-                config.pose_size,
-                input_shape,
-                features=[scaled(n, config.width) for n in config.decoder_features],
-                rngs=rngs,
-            )
-            if config.reconstruction != "none"
-            else nnx.data(None)
+        self.decoder = nnx.data(
+            build_decoder(config, num_classes, config.pose_size, input_shape, rngs=rngs)
         )
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "conv", "primary", "conv_caps1" …, "classes"."""
         x = nnx.relu(self.norm1(self.conv1(images)))
@@ -132,7 +113,7 @@ class ARCapsNet(Model):
         features, routed = {"conv": x, "primary": poses}, {}
         for i, layer in enumerate(self.conv_caps, start=1):
             out = layer(self._drop(poses, keys, i))
-            # What is added has been through tanh, the sum is not again.
+            # Each summand has been through tanh; the sum does not go through it again.
             poses = out.poses if i == 1 else poses + out.poses
             features[f"conv_caps{i}"] = poses
             routed[f"conv_caps{i}"] = out._replace(poses=poses)
@@ -154,8 +135,8 @@ class ARCapsNet(Model):
 
 _CIFAR10 = (32, 32, 3)
 
-# Table 2: conv-caps layers and pose size, and the parameters it prints. Its 8.4M for 2 and 32 is
-# 8,332,928 by the sum that gives its other nine.
+# Table 2: conv-caps layers and pose size, and the parameters it prints. It prints 8.4M for (2, 32),
+# where the sum that gives its other nine numbers is 8,332,928.
 _TABLE_2 = {
     (0, 16): "7.3M",
     (0, 32): "12.6M",

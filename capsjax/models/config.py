@@ -1,4 +1,4 @@
-"""Options of networks: frozen dataclasses whose fields know which values they take."""
+"""Options of networks: frozen dataclasses that check the values of their fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -7,18 +7,8 @@ from typing import Any
 _CHECK = "check"
 
 
-@dataclass(frozen=True)
-class Config:
-    """Options of a network; raises ValueError for a value that its field does not take."""
-
-    def __post_init__(self) -> None:
-        for option in fields(self):
-            if _CHECK in option.metadata:
-                option.metadata[_CHECK](option.name, getattr(self, option.name))
-
-
 def positive(default: Any) -> Any:
-    """A field for a number, or a tuple of numbers, greater than 0; or None, if it may be."""
+    """A field for a number or a tuple of numbers, all greater than 0; None is allowed too."""
 
     def check(name: str, value: Any) -> None:
         numbers = value if isinstance(value, tuple) else (value,)
@@ -29,7 +19,7 @@ def positive(default: Any) -> Any:
 
 
 def not_negative(default: Any) -> Any:
-    """A field for a number, or a tuple of numbers, all at least 0."""
+    """A field for a number or a tuple of numbers, all at least 0."""
 
     def check(name: str, value: Any) -> None:
         if not all(number >= 0 for number in (value if isinstance(value, tuple) else (value,))):
@@ -50,7 +40,6 @@ def fraction(default: float) -> Any:
 
 def one_of(default: str, *others: str) -> Any:
     """A field for one of these words."""
-
     words = (default, *others)
 
     def check(name: str, value: str) -> None:
@@ -65,5 +54,48 @@ def scaled(channels: int, width: float) -> int:
     return max(1, round(channels * width))
 
 
+def check_lengths(**options: tuple) -> None:
+    """Raises ValueError unless all `options` have the same number of entries, one or more."""
+    lengths = {len(values) for values in options.values()}
+    if len(lengths) > 1 or 0 in lengths:
+        given = " and ".join(map(str, options.values()))
+        raise ValueError(
+            f"{' and '.join(options)} must have one number for each layer, got {given}"
+        )
+
+
 def _checked(default: Any, check: Callable[[str, Any], None]) -> Any:
     return field(default=default, metadata={_CHECK: check})
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of a network; raises ValueError for a value that a field does not allow.
+
+    Attributes:
+      width: for small machines: multiplies the number of channels, capsules and hidden units of
+        every layer below the classes, but not the sizes of poses and kernels.
+    """
+
+    width: float = positive(1.0)
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            if _CHECK in option.metadata:
+                option.metadata[_CHECK](option.name, getattr(self, option.name))
+
+
+@dataclass(frozen=True)
+class Normalization(Config):
+    """Options of networks whose recipe normalises images.
+
+    They are part of the network, not of the data: a checkpoint holds them, so prediction, export
+    and analysis normalise images as training did.
+
+    Attributes:
+      mean: one number per channel, of images in [0, 1]; () for no normalisation.
+      std: one positive number per channel; () for no normalisation.
+    """
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()

@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, Key
 
 from capsjax.layers import conv2d
-from capsjax.models.config import Config, positive, scaled
+from capsjax.models.config import Config, check_lengths, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -20,9 +19,8 @@ class ConvNetConfig(Config):
       features: channels of each convolution.
       strides: of each convolution.
       kernel_size: of all convolutions (no padding).
-      average_pool: average the last map over its positions; else each of them counts.
+      average_pool: average the last map over its positions; else the next layer sees them all.
       dense_features: sizes of the dense layers between maps and classes.
-      width: multiplies features and dense_features, for small machines.
     """
 
     features: tuple[int, ...] = positive((256, 256))
@@ -30,15 +28,10 @@ class ConvNetConfig(Config):
     kernel_size: int = positive(9)
     average_pool: bool = True
     dense_features: tuple[int, ...] = positive(())
-    width: float = positive(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.features or len(self.features) != len(self.strides):
-            raise ValueError(
-                "features and strides must have one number for each convolution, "
-                f"got {self.features} and {self.strides}"
-            )
+        check_lengths(features=self.features, strides=self.strides)
 
 
 class ConvNet(Model):
@@ -76,12 +69,7 @@ class ConvNet(Model):
         self.classes = nnx.Linear(size, num_classes, rngs=rngs)
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "conv1" …, "pool", "dense1" …."""
         made = {}

@@ -4,17 +4,18 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
 from capsjax.functional import safe_norm, squash
-from capsjax.layers import Decoder, conv2d, reconstruct
-from capsjax.models.config import Config, one_of, positive, scaled
+from capsjax.layers import conv2d, reconstruct
+from capsjax.models.config import one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
+from capsjax.models.reconstruction import Reconstruction, build_decoder
 
 
 @dataclass(frozen=True)
-class ReconstructingConvNetConfig(Config):
+class ReconstructingConvNetConfig(Reconstruction):
     """Sizes and switches; the defaults are those of ConvNet-CR.
 
     Attributes:
@@ -23,13 +24,10 @@ class ReconstructingConvNetConfig(Config):
       class_units: units per class of the dense layer.
       classifier: the scores are the "sum" of each class's units; the "length" of each class's
         units, taken as a pose; or a "linear" layer on all units.
-      squash: of the second convolution's map, in poses of `squash_pose`, in place of ReLU, and of
-        the units of each class.
-      squash_pose: see there.
+      squash: squash the second convolution's map, in place of ReLU, and the units of each class.
+      squash_pose: size of the poses in which the map is squashed.
       reconstruction: "conditional": the decoder sees the units of the masked classes; "normal": it
         sees all.
-      decoder_features: sizes of the decoder's hidden layers.
-      width: multiplies features and decoder_features, for small machines.
     """
 
     features: int = positive(256)
@@ -39,8 +37,6 @@ class ReconstructingConvNetConfig(Config):
     squash: bool = False
     squash_pose: int = positive(8)
     reconstruction: str = one_of("conditional", "normal")
-    decoder_features: tuple[int, ...] = positive((512, 1024))
-    width: float = positive(1.0)
 
 
 class ReconstructingConvNet(Model):
@@ -83,21 +79,12 @@ class ReconstructingConvNet(Model):
             if config.classifier == "linear"
             else nnx.data(None)
         )
-        self.decoder = Decoder(
-            num_classes,
-            config.class_units,
-            input_shape,
-            features=[scaled(n, config.width) for n in config.decoder_features],
-            rngs=rngs,
+        self.decoder = build_decoder(
+            config, num_classes, config.class_units, input_shape, rngs=rngs
         )
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "conv1", "conv2" and "classes".
 

@@ -12,7 +12,7 @@ class Window(NamedTuple):
     padding: int = 0  # zeros on each side
 
     def after(self, extent: int) -> int:
-        """Positions on a map of `extent`."""
+        """The number of positions on a map of `extent`."""
         return (extent + 2 * self.padding - self.kernel_size) // self.strides + 1
 
     def before(self, extent: int) -> int:
@@ -21,7 +21,7 @@ class Window(NamedTuple):
 
 
 def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[tuple[int, int]]:
-    """Height and width after each of `windows`, one upon the other.
+    """Height and width after each of `windows`, applied in turn.
 
     Raises:
       ValueError: nothing would be left; the message gives the smallest image that works.

@@ -9,7 +9,6 @@ between the image and the classes.
 from dataclasses import dataclass, replace
 
 from flax import nnx
-from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
@@ -17,7 +16,7 @@ from capsjax.layers.bound import bound
 from capsjax.models.config import Config, fraction, positive, scaled
 from capsjax.models.convnets import ConvNet, ConvNetConfig
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Model, Network, Output
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
 from capsjax.routing import dynamic_routing
 
 
@@ -29,13 +28,12 @@ class DeepCapsNetConfig(Config):
       features: channels of the convolution.
       kernel_size: of both convolutions (stride 1, then 2, no padding).
       primary_channels: capsules per position of the primary capsules.
-      primary_pose: their size.
+      primary_pose: size of the primary capsules.
       middle_capsules: number of capsules of each layer between primary and class capsules.
-      middle_pose: their size.
+      middle_pose: size of these capsules.
       class_pose: size of the class capsules.
       num_iterations: r, of every routing (n_EM in the paper).
       update_rate: η, of every routing; 1 is plain dynamic routing.
-      width: multiplies features, primary_channels and middle_capsules, for small machines.
     """
 
     features: int = positive(256)
@@ -47,7 +45,6 @@ class DeepCapsNetConfig(Config):
     class_pose: int = positive(16)
     num_iterations: int = positive(3)
     update_rate: float = fraction(1.0)
-    width: float = positive(1.0)
 
 
 class DeepCapsNet(Model):
@@ -91,12 +88,7 @@ class DeepCapsNet(Model):
         )
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "conv", "primary", "capsules1" (with R1's coupling) … "classes"."""
         features = nnx.relu(self.conv(images))

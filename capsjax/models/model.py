@@ -11,11 +11,15 @@ from flax import nnx
 from jaxtyping import Array, Float, Key, UInt8
 
 from capsjax.functional import normalize, to_unit
-from capsjax.models.config import Config
 from capsjax.routing import Routed
 
 # A batch of images: floats in [0, 1], or uint8.
 Images = Float[Array | np.ndarray, "n h w c"] | UInt8[Array | np.ndarray, "n h w c"]
+# The same as the layers see them: floats, normalised where the network does that.
+Pixels = Float[Array, "n h w c"]
+# The classes to reconstruct, and keys for dropout; see `Model.__call__`.
+Mask = Float[Array, "n *targets classes"]
+Keys = Key[Array, "n"]
 
 
 @jax.tree_util.register_static
@@ -36,13 +40,13 @@ class Output(NamedTuple):
 
     Attributes:
       scores: what the loss and the accuracy use; the higher, the likelier the class.
-      poses: the poses of the class capsules, None for networks without.
+      poses: the poses of the class capsules, None for networks that have none.
       reconstruction: the decoder's image in [0, 1], None without a decoder; one for each mask
-        where a model is given several.
+        if the model is given several.
       routed: by layer name, what each routing returned (poses and couplings); empty unless
         asked for with `capture=True`.
-      features: by layer name, from the images up, what each layer made (poses for capsules, maps
-        or vectors for others); empty unless asked for with `capture=True`.
+      features: by layer name, from the images up, the output of each layer (poses of capsules,
+        else maps or vectors); empty unless asked for with `capture=True`.
       score_kind: what the scores are.
     """
 
@@ -55,28 +59,12 @@ class Output(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Normalization(Config):
-    """Options of networks whose recipe normalises images.
-
-    They are part of the network, not of the data: so a checkpoint holds them, and images that are
-    predicted, exported or perturbed are normalised like those that the network was trained on.
-
-    Attributes:
-      mean: by channel, of images in [0, 1]; () to leave them as they are.
-      std: the same; positive.
-    """
-
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
 class Inputs:
-    """Checks images, brings them to [0, 1] and normalises them.
+    """Checks images, scales them to [0, 1] and normalises them.
 
     Attributes:
       shape: height, width and channels of an image.
-      mean, std: see `Normalization`.
+      mean, std: see `capsjax.models.config.Normalization`.
     """
 
     shape: tuple[int, int, int]
@@ -92,7 +80,7 @@ class Inputs:
                 f"or none; got {self.mean} and {self.std}"
             )
 
-    def __call__(self, images: Images) -> Float[Array, "n h w c"]:
+    def __call__(self, images: Images) -> Pixels:
         """Raises ValueError unless `images` is a batch of images of this shape."""
         if images.ndim != 4 or images.shape[1:] != self.shape:
             wanted = ", ".join(map(str, self.shape))
@@ -124,8 +112,8 @@ class Model(nnx.Module):
         self,
         images: Images,
         *,
-        mask: Float[Array, "n *targets classes"] | None = None,
-        keys: Key[Array, "n"] | None = None,
+        mask: Mask | None = None,
+        keys: Keys | None = None,
         capture: bool = False,
     ) -> Output:
         """Classifies a batch and, with a decoder, reconstructs it.
@@ -146,14 +134,9 @@ class Model(nnx.Module):
 
     @abstractmethod
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
-        """The output for normalised images, with all routings and features where cheap."""
+        """The output for normalised images; `__call__` drops what `capture` does not ask for."""
 
 
 class Network(NamedTuple):

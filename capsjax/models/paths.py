@@ -6,13 +6,13 @@ from typing import Any
 import jax
 import optax
 from flax import nnx
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from capsjax._names import nearest
 
 
-def by_path(variables: nnx.State) -> dict[str, Array]:
-    """The arrays of `variables` by the attributes that lead to them, such as "conv/kernel"."""
+def by_path(variables: nnx.State) -> dict[str, Any]:
+    """The arrays of `variables`, or their shapes, by path: the attributes that lead to them."""
     return {_joined(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(variables)}
 
 

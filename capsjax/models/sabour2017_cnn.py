@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from flax import nnx
-from jaxtyping import Array, Float, Key
 
 from capsjax.layers import conv2d
-from capsjax.models.config import Config, positive, scaled
-from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
+from capsjax.models.config import Config, check_lengths, positive, scaled
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -18,21 +17,15 @@ class PooledCNNConfig(Config):
       features: channels of each convolution (stride 1, padded), each followed by 2×2 max-pooling.
       kernel_sizes: of each convolution.
       dense_features: units of the dense layer below the classes.
-      width: multiplies features and dense_features, for small machines.
     """
 
     features: tuple[int, ...] = positive((512, 256))
     kernel_sizes: tuple[int, ...] = positive((9, 5))
     dense_features: int = positive(1024)
-    width: float = positive(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.features or len(self.features) != len(self.kernel_sizes):
-            raise ValueError(
-                "features and kernel_sizes must have one number for each convolution, "
-                f"got {self.features} and {self.kernel_sizes}"
-            )
+        check_lengths(features=self.features, kernel_sizes=self.kernel_sizes)
 
 
 class PooledCNN(Model):
@@ -70,12 +63,7 @@ class PooledCNN(Model):
         self.classes = nnx.Linear(hidden, num_classes, rngs=rngs)
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "conv1" …, "dense"."""
         made = {}

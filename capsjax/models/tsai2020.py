@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, Key
 
 from capsjax.layers import (
     ActivatedInvertedAttention,
@@ -19,9 +18,9 @@ from capsjax.layers import (
     inverted_attention_init,
 )
 from capsjax.layers.inverted_attention import GridPoseNorm
-from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Model, Network, Normalization, Output, ScoreKind
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,6 @@ class InvertedAttentionConfig(Normalization):
       activations: True is ablation C: capsules have activations, see `ActivatedInvertedAttention`.
       dense_votes: hold votes in one array instead of recomputing them.
       block_size: images routed at a time, to bound memory; None for all.
-      width: multiplies the backbone's features, channels and hidden_capsules, for small machines.
     """
 
     backbone: str = one_of("simple", "resnet")
@@ -64,7 +62,6 @@ class InvertedAttentionConfig(Normalization):
     activations: bool = False
     dense_votes: bool = False
     block_size: int | None = positive(None)
-    width: float = positive(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,12 +169,7 @@ class InvertedAttentionCapsNet(Model):
         self.classifier = nnx.Linear(pose_size, 1, rngs=rngs)
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "caps1" …, "classes"."""
         features = self.backbone(images)
@@ -260,6 +252,6 @@ NETWORKS = {
     "tsai2020_ablation_c": _network(replace(_CIFAR10, activations=True), None),
     "tsai2020_diverse_matrix": _network(_DIVERSE, "9.96M", (36, 36, 1)),
     "tsai2020_diverse_vector": _network(replace(_DIVERSE, form="vector"), "42.48M", (36, 36, 1)),
-    # Not described but for its size: four times as many capsules give 41.6M.
+    # The paper gives only its size: four times as many capsules make 41.6M.
     "tsai2020_diverse_matrix_42m": _network(replace(_DIVERSE, channels=64), "42M", (36, 36, 1)),
 }

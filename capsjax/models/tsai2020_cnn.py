@@ -4,12 +4,18 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, Key
 
 from capsjax.layers import ResNetBackbone, batch_norm, conv2d
-from capsjax.models.config import not_negative, one_of, positive, scaled
+from capsjax.models.config import (
+    Normalization,
+    check_lengths,
+    not_negative,
+    one_of,
+    positive,
+    scaled,
+)
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Model, Network, Normalization, Output, ScoreKind
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,6 @@ class BaselineCNNConfig(Normalization):
         position, then the mean over positions: table 12) or "dense" (a linear layer of all
         positions: the pooling that is learned).
       hidden: units of that linear layer.
-      width: multiplies features and hidden, for small machines.
     """
 
     features: int = positive(1024)
@@ -34,7 +39,6 @@ class BaselineCNNConfig(Normalization):
     pool: bool = True
     head: str = one_of("flatten", "average", "dense")
     hidden: int = positive(640)
-    width: float = positive(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,12 +99,7 @@ class BaselineCNN(Model):
             self.classifier = nnx.Linear(hidden, num_classes, rngs=rngs)
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "conv1", "conv2", "conv3" and, if there is one, "dense"."""
         x = nnx.relu(self.convs[0](images))
@@ -128,20 +127,14 @@ class ResNetConfig(Normalization):
     Attributes:
       features: channels of the four stages; all but the first halve the map.
       blocks: residual blocks of each stage.
-      width: multiplies features, for small machines.
     """
 
     features: tuple[int, ...] = positive((64, 128, 256, 512))
     blocks: tuple[int, ...] = positive((2, 2, 2, 2))
-    width: float = positive(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.features) != len(self.blocks):
-            raise ValueError(
-                f"features and blocks must have one number for each stage, got {self.features} "
-                f"and {self.blocks}"
-            )
+        check_lengths(features=self.features, blocks=self.blocks)
 
 
 class ResNet(Model):
@@ -168,12 +161,7 @@ class ResNet(Model):
         self.classifier = nnx.Linear(self.backbone.out_features, num_classes, rngs=rngs)
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures the last feature map, "backbone"."""
         x = self.backbone(images)

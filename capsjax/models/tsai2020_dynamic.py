@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 
 from flax import nnx
-from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
-from capsjax.models.config import not_negative, one_of, positive, scaled
+from capsjax.models.config import Normalization, not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Model, Network, Normalization, Output
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import dynamic_routing
 
@@ -30,7 +29,6 @@ class DynamicCapsNetConfig(Normalization):
       num_conv_caps: convolutional capsule layers, 3×3 with stride 1 and no padding.
       class_pose: pose size of the class capsules.
       num_iterations: of the routing.
-      width: multiplies the backbone's features and channels, for small machines.
     """
 
     backbone: str = one_of("resnet", "simple")
@@ -42,7 +40,6 @@ class DynamicCapsNetConfig(Normalization):
     num_conv_caps: int = not_negative(0)
     class_pose: int = positive(16)
     num_iterations: int = positive(3)
-    width: float = positive(1.0)
 
 
 class DynamicCapsNet(Model):
@@ -51,7 +48,7 @@ class DynamicCapsNet(Model):
     Tsai et al. 2020: their "Dynamic Routing, ResNet" is not described, but its two sizes follow
     from a ResNet whose last stage has 256 channels and table 4's own 9×9 convolution with stride 2,
     padded by 4, to 8×8×32 primary capsules of 8: 12,451,136 parameters for CIFAR-10 and 36,044,096
-    for CIFAR-100. (The text's 128 channels after the backbone then hold for the others only.)
+    for CIFAR-100. (The text's 128 channels after the backbone then apply only to the others.)
     """
 
     def __init__(
@@ -105,12 +102,7 @@ class DynamicCapsNet(Model):
         )
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""
         x = self.backbone(images)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array
 
 from capsjax.layers import (
     ConvCapsules,
@@ -18,9 +18,9 @@ from capsjax.layers import (
     unit_votes,
 )
 from capsjax.layers.bound import bound
-from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Model, Network, Normalization, Output
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import softmax_over_parents, softmax_over_windows
 
@@ -35,11 +35,10 @@ class EMCapsNetConfig(Normalization):
       channels: capsules per position.
       pose_size: of all capsules, a square: poses are matrices.
       conv_strides: of the convolutional capsule layers, 3×3 without padding.
-      num_iterations: of EM. Two did best in the paper.
+      num_iterations: of EM. Two were best in the paper.
       inverse_temperature: what λ rises to; see `EMRouting`. Narrow networks need more.
       normalize_over: a child is divided among the parents of one "position" at a time, or among
         all parents in its "receptive_field", as in Hinton et al.
-      width: multiplies the backbone's features and channels, for small machines.
     """
 
     backbone: str = one_of("simple", "resnet")
@@ -50,7 +49,6 @@ class EMCapsNetConfig(Normalization):
     num_iterations: int = positive(2)
     inverse_temperature: float = positive(0.01)
     normalize_over: str = one_of("position", "receptive_field")
-    width: float = positive(1.0)
 
 
 class EMCapsNet(Model):
@@ -130,12 +128,7 @@ class EMCapsNet(Model):
         self.classes = EMClassCapsules(channels, num_classes, pose_size, rngs=rngs, **em)
 
     def forward(
-        self,
-        images: Float[Array, "n h w c"],
-        *,
-        mask: Float[Array, "n *targets classes"] | None,
-        keys: Key[Array, "n"] | None,
-        capture: bool,
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
     ) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""
         x = self.backbone(images)

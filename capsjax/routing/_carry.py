@@ -1,4 +1,4 @@
-"""What a loop over iterations begins with."""
+"""The first state of a loop over iterations."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

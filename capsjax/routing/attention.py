@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
@@ -10,7 +11,7 @@ from capsjax.routing.routed import Routed
 
 
 def attention_routing(
-    transformed: Float[Array, "*batch N D"], kernel: Float[Array, "D N N"]
+    transformed: Float[Array | np.ndarray, "*batch N D"], kernel: Float[Array | np.ndarray, "D N N"]
 ) -> Routed:
     """Attention routing into one output channel (Choi et al. 2019, eq. 3 to 5).
 

@@ -79,7 +79,7 @@ def choose_block_size(
       bytes_per_example: what one example holds at a time: 4·I·J·D for dense votes in float32,
         4·I·J·D_in for LinearVotes of vectors, about 4·I·J, the coupling, for LinearVotes of small
         matrix poses.
-      shared_bytes: what every block reads anew, such as the kernel. The budget is no smaller: a
+      shared_bytes: what every block reads again, such as the kernel. The budget is at least that: a
         block that holds less than it reads waits for memory.
       budget: bytes for a block. The default is for CPUs, where blocks of about 4 MiB were fastest
         (docs/benchmarks.md): they stay in cache. On an accelerator blocks serve to bound memory

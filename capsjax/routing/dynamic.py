@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -17,15 +18,16 @@ from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
 _State = tuple[Array, Array, Array]  # logits, coupling, poses
 _Activation = Callable[[Array], Array]
+_Rate = float | int | Float[Array, ""]
 
 
 def dynamic_routing(
-    votes: Votes | Float[Array, "*batch I J D"],
+    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
     *,
     num_iterations: int = 3,
-    logits: Float[Array, "I J"] | None = None,
-    bias: Float[Array, "J D"] | None = None,
-    update_rate: float = 1.0,
+    logits: Float[Array | np.ndarray, "..."] | None = None,
+    bias: Float[Array | np.ndarray, "..."] | None = None,
+    update_rate: float | int | Float[Array, ""] = 1.0,
     activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
     stop_gradient: bool = False,
     leaky: bool = False,
@@ -70,7 +72,7 @@ def dynamic_routing(
     if bias is not None:
         check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
         # The votes set the type: a wider argument must not change it between iterations.
-        bias = bias.astype(dtype)
+        bias = jnp.asarray(bias, dtype)
     if logits is not None:
         check_broadcast("logits", logits, (*batch, children, parents), "[..., I, J]")
     activate = partial(_activate, activation, bias)
@@ -88,7 +90,7 @@ def dynamic_routing(
 
 
 def _route(
-    votes: Votes, uniform: float, num_iterations: int, rate: float, activate: _Activation
+    votes: Votes, uniform: float, num_iterations: int, rate: _Rate, activate: _Activation
 ) -> tuple[Array, Any]:
     """Poses and coupling where logits begin at zero.
 
@@ -130,7 +132,7 @@ def _route_with_logits(
     votes: Votes,
     uniform: float,
     num_iterations: int,
-    rate: float,
+    rate: _Rate,
     activate: _Activation,
     logits: Array | None,
     leaky: bool,
@@ -173,8 +175,8 @@ def _activate(activation: Callable[[Array], Array], bias: Array | None, total: A
     return activation(total if bias is None else total + bias)
 
 
-def _is_plain(rate: float) -> bool:
-    return not isinstance(rate, jax.core.Tracer) and rate == 1
+def _is_plain(rate: _Rate) -> bool:
+    return not isinstance(rate, jax.core.Tracer) and bool(rate == 1)
 
 
 def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:
@@ -185,5 +187,5 @@ def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "
     return jax.nn.softmax(padded, axis=-1)[..., :-1]
 
 
-def _mix(rate: float, new: Array, old: Array | float) -> Array:
+def _mix(rate: _Rate, new: Array, old: Array | float) -> Array:
     return rate * new + (1 - rate) * old

@@ -30,13 +30,13 @@ def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*b
 
 
 def em_routing(
-    votes: Votes | Float[Array, "*batch I J D"],
-    activations: Float[Array, "*batch I"],
-    beta_use: Float[Array, " J"],
-    beta_activate: Float[Array, " J"],
+    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
+    activations: Float[Array | np.ndarray, "..."],
+    beta_use: Float[Array | np.ndarray, "..."],
+    beta_activate: Float[Array | np.ndarray, "..."],
     *,
     num_iterations: int = 3,
-    coupling: Float[Array, "*batch I J"] | None = None,
+    coupling: Float[Array | np.ndarray, "..."] | None = None,
     inverse_temperature: Callable[[Int[Array, ""] | int], Float[Array, ""]]
     | float = published_inverse_temperature,
     variance_floor: float = 1e-4,
@@ -94,8 +94,8 @@ def em_routing(
     full = (*batch, children, parents)
     dtype = jnp.promote_types(shape.dtype, jnp.float32)
     # The votes set the type: a wider argument must not change it between iterations.
-    beta_use, beta_activate = beta_use.astype(dtype), beta_activate.astype(dtype)
-    activations = jnp.broadcast_to(activations.astype(dtype), full[:-1])[..., None]
+    beta_use, beta_activate = jnp.asarray(beta_use, dtype), jnp.asarray(beta_activate, dtype)
+    activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def temperature(iteration: Array | int) -> Array | float:
         if callable(inverse_temperature):
@@ -124,11 +124,11 @@ def em_routing(
         return (log_coupling, maximize(log_coupling, iteration)), None
 
     if coupling is None:
-        # One number for all: the first M-step then forms no [..., I, J] but the weights.
+        # One number for all: the only [..., I, J] that the first M-step forms is the weights.
         log_coupling = jnp.full((1,) * len(full), -math.log(parents), dtype)
     else:
         check_broadcast("coupling", coupling, full, "[..., I, J]")
-        # A coupling of 0 is a log of −∞ with a NaN for a gradient: the smallest number stands in.
+        # log 0 is −∞ and its gradient NaN: the smallest positive number takes its place.
         log_coupling = jnp.log(jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny))
     parents_now = maximize(log_coupling, 0)
     log_coupling = divided_like(parents_now[0], jnp.broadcast_to(log_coupling, full))
@@ -157,7 +157,7 @@ def _quadratic_forms(votes: Votes) -> tuple[Callable[..., Any], Callable[..., Ar
     return moments if own is None else own, votes.distance
 
 
-def _check_probabilities(name: str, x: Array) -> None:
+def _check_probabilities(name: str, x: Array | np.ndarray) -> None:
     if isinstance(x, jax.core.Tracer):
         return
     values = np.asarray(x, np.float32)

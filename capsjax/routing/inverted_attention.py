@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
@@ -13,8 +14,8 @@ from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
 
 def inverted_attention_routing(
-    votes: Votes | Float[Array, "*batch I J D"],
-    poses: Float[Array, "*batch J D"] | None = None,
+    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
+    poses: Float[Array | np.ndarray, "..."] | None = None,
     *,
     scale: float | None = None,
     normalize: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]],

@@ -18,7 +18,7 @@ Padding = Literal["SAME", "VALID"]
 
 
 def pose_patches(
-    poses: Float[Array, "..."],
+    poses: Float[Array | np.ndarray, "..."],
     window: int,
     *,
     stride: int = 1,
@@ -57,7 +57,7 @@ def pose_patches(
     # Capsules and their poses as one long axis: what accelerators lay out and move well.
     *batch, _, _, channels = poses.shape[: poses.ndim - pose_axes]
     pose = poses.shape[poses.ndim - pose_axes :]
-    maps = poses.reshape(*batch, height, width, channels * math.prod(pose))
+    maps = jnp.asarray(poses).reshape(*batch, height, width, channels * math.prod(pose))
     pads = [(0, 0)] * len(batch) + [rows.pads, columns.pads, (0, 0)]
     padded = jnp.pad(row_major(maps), pads)
     # Cells at every stride-th row and column, so that a tap is a slice without steps: their
@@ -110,8 +110,8 @@ class WindowVotes(LinearVotes):
 
     def __init__(
         self,
-        grid: Float[Array, "*batch H W C A X"],
-        kernel: Float[Array, "I X J Y"],
+        grid: Float[Array | np.ndarray, "*batch H W C A X"],
+        kernel: Float[Array | np.ndarray, "I X J Y"],
         window: int,
         *,
         stride: int = 1,
@@ -124,7 +124,7 @@ class WindowVotes(LinearVotes):
                 f"kernel must have an entry for each of the {patches.shape[-3]} children of a "
                 f"window, got shape {kernel.shape}; LinearVotes takes one for all."
             )
-        object.__setattr__(self, "grid", grid)
+        object.__setattr__(self, "grid", jnp.asarray(grid))
         object.__setattr__(self, "windows", (window, stride, padding))
 
     def total(self) -> Float[Array, "*batch J D"]:
@@ -239,7 +239,6 @@ class _Windows(NamedTuple):
     number: int
     pads: tuple[int, int]
     padded: int  # extent of the padded grid
-    reach: int  # from the first to the last place of one tap
 
     @classmethod
     def of(cls, extent: int, window: int, stride: int, padding: str) -> "_Windows":
@@ -258,7 +257,7 @@ class _Windows(NamedTuple):
         else:
             raise ValueError(f'padding must be "SAME" or "VALID", got {padding!r}.')
         pads = (missing // 2, missing - missing // 2)
-        return cls(number, pads, extent + missing, (number - 1) * stride + 1)
+        return cls(number, pads, extent + missing)
 
 
 def _cells(rows: _Windows, columns: _Windows, window: int, stride: int) -> np.ndarray:

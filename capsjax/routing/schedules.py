@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int, PyTree
 
@@ -95,8 +96,8 @@ class FixedPoint(NamedTuple):
 
 def fixed_point(
     procedure: Callable[..., Routed],
-    votes: Votes | Array,
-    *args: Array,
+    votes: Votes | Array | np.ndarray,
+    *args: Array | np.ndarray,
     tolerance: float = 1e-6,
     max_iterations: int = 300,
     **options: Any,
@@ -109,7 +110,7 @@ def fixed_point(
     Gradients come from the implicit function theorem, so memory does not grow with the number of
     iterations. They are those of the limit, and right only where `converged`. Leading axes converge
     together: the slowest example decides. Under `jax.vmap` each stops by itself. Call it inside
-    jit: it compiles anew each time it is called outside.
+    jit: outside, every call compiles it again.
 
     Args:
       procedure: `inverted_attention_routing` or `em_routing`.
@@ -155,7 +156,7 @@ def fixed_point(
 
 
 def _as_iteration(
-    procedure: Callable[..., Routed], votes: Votes | Array, args: tuple, options: dict[str, Any]
+    procedure: Callable[..., Routed], votes: Any, args: tuple, options: dict[str, Any]
 ) -> tuple[Callable[[Array], Array], Callable[[Array], Routed], Array]:
     """The procedure as a map of a state to the next, a map to its result, and a first state."""
     if procedure is inverted_attention_routing:

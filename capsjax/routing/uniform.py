@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from capsjax.functional import squash
@@ -12,9 +13,9 @@ from capsjax.routing.votes import Votes, as_votes, shape_of
 
 
 def uniform_routing(
-    votes: Votes | Float[Array, "*batch I J D"],
+    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
     *,
-    bias: Float[Array, "J D"] | None = None,
+    bias: Float[Array | np.ndarray, "..."] | None = None,
     activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
 ) -> Routed:
     """p_j = squash(1/J Σ_i v_ij + bias_j)   (Gu et al. 2021, section 3: CapsNet-NoR).

@@ -9,11 +9,15 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
 from capsjax.routing import kernels
 from capsjax.routing._checks import check_floating, is_array
+
+# What JAX passes where arrays are expected: an axis in `in_axes`, None, a shape.
+Placeholder = int | jax.ShapeDtypeStruct | None
 
 
 @runtime_checkable
@@ -82,7 +86,7 @@ def attend(
 
 
 @jax.tree_util.register_pytree_node_class
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False)
 class DenseVotes:
     """Votes held as one array [..., I, J, D].
 
@@ -93,10 +97,12 @@ class DenseVotes:
 
     votes: Float[Array, "*batch I J D"]
 
-    def __post_init__(self) -> None:
-        if _is_placeholder(self.votes):
+    def __init__(self, votes: Float[Array | np.ndarray, "*batch I J D"] | Placeholder):
+        object.__setattr__(self, "votes", votes)
+        if isinstance(votes, Placeholder):
             return
-        check_floating("votes", self.votes)
+        check_floating("votes", votes)
+        object.__setattr__(self, "votes", jnp.asarray(votes))
         if self.votes.ndim < 3:
             raise ValueError(
                 f"votes must have axes [..., I, J, D] (children, parents, pose size), "
@@ -143,7 +149,7 @@ class DenseVotes:
 
 
 @jax.tree_util.register_pytree_node_class
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False)
 class LinearVotes:
     """Votes v_ij = P_i W_ij, recomputed from poses and kernel instead of held.
 
@@ -166,11 +172,19 @@ class LinearVotes:
     poses: Float[Array, "*batch I A X"]
     kernel: Float[Array, "I_or_1 X J Y"]
 
-    def __post_init__(self) -> None:
-        if _is_placeholder(self.poses) or _is_placeholder(self.kernel):
+    def __init__(
+        self,
+        poses: Float[Array | np.ndarray, "*batch I A X"] | Placeholder,
+        kernel: Float[Array | np.ndarray, "I_or_1 X J Y"] | Placeholder,
+    ):
+        object.__setattr__(self, "poses", poses)
+        object.__setattr__(self, "kernel", kernel)
+        if isinstance(poses, Placeholder) or isinstance(kernel, Placeholder):
             return
-        check_floating("poses", self.poses)
-        check_floating("kernel", self.kernel)
+        check_floating("poses", poses)
+        check_floating("kernel", kernel)
+        object.__setattr__(self, "poses", jnp.asarray(poses))
+        object.__setattr__(self, "kernel", jnp.asarray(kernel))
         if self.poses.ndim < 3:
             hint = (
                 "; vectors [..., I, X] become poses[..., None, :]" if self.poses.ndim == 2 else ""
@@ -292,11 +306,6 @@ def _promote(*arrays: Array) -> list[Array]:
 def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:
     *batch, rows, columns = votes.shape
     return votes.reshape(*batch, rows * columns)
-
-
-def _is_placeholder(leaf: Any) -> bool:
-    """Whether `leaf` stands for an array: an axis in `in_axes`, a shape in `eval_shape`."""
-    return leaf is None or isinstance(leaf, int | jax.ShapeDtypeStruct)
 
 
 def rebuild(cls: type, **fields: Any) -> Any:

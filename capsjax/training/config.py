@@ -66,7 +66,7 @@ def resolve(
 
 
 def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """All values by dotted key."""
+    """All values of `config` by dotted key."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, ml_collections.ConfigDict):
@@ -77,7 +77,7 @@ def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """As plain dicts, lists, numbers and strings."""
+    """`config` as plain dicts, lists, numbers and strings."""
     return json.loads(config.to_json())
 
 

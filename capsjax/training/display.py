@@ -60,7 +60,7 @@ class Display:
         self._began = time.monotonic()
 
     def update(self, step: int, loss: float, accuracy: float) -> None:
-        """After each dispatch: the numbers of its last step."""
+        """Shows the numbers of the last step of a dispatch."""
         text = f"loss {loss:.4f}  accuracy {accuracy:.1%}  {self._speed(step):,.0f} images/s"
         self._bar.update(self._task, completed=step, description=text, left=self._left(step))
         # A log should show that the run is alive in the middle of a long epoch too.
@@ -78,7 +78,7 @@ class Display:
         train: dict[str, float],
         validation: float | None,
     ) -> None:
-        """At the end of an epoch."""
+        """Prints the line of an epoch that has ended."""
         held_out = "" if validation is None else f"  validation {validation:.2%}"
         self._print(
             f"epoch {epoch:3d}  step {step}/{self._total}  loss {train['loss']:.4f}  "
@@ -144,12 +144,12 @@ class Writer:
             self._upload()
 
     def add_speed(self, step: int, images_per_second: float) -> None:
-        """Only for TensorBoard: times are not part of the history."""
+        """Adds a rate for TensorBoard alone: times are not part of the history."""
         if self._active:
             self._events.add_scalar("train/images_per_second", images_per_second, step)
 
     def add_snapshot(self, step: int, snapshot: Snapshot) -> None:
-        """Only for TensorBoard too: what a person looks at is not part of the history."""
+        """Adds a snapshot for TensorBoard alone: it is not part of the history."""
         if not self._active:
             return
         for tag, value in snapshot.scalars.items():

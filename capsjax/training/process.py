@@ -74,11 +74,11 @@ class Deadline:
         self.suspend()
 
     def restart(self) -> None:
-        """The next piece of work begins."""
+        """Starts the time of the next piece of work."""
         if self._seconds:
             # In a notebook sys.stderr is not a file of the system's; file 2 is stderr everywhere.
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=2)
 
     def suspend(self) -> None:
-        """What comes next, such as compiling, may take any time."""
+        """Stops the time: what comes next, such as compiling, may take as long as it takes."""
         faulthandler.cancel_dump_traceback_later()

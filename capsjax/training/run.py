@@ -59,7 +59,7 @@ class Run:
         return state
 
     def writer(self) -> Writer:
-        """For the logs; a context manager of its own, open while steps are done."""
+        """The writer of the logs: a context manager, open while steps are done."""
         self._writer = Writer(self.directory, self.history)
         return self._writer
 
@@ -76,7 +76,7 @@ class Run:
         return self.step == self._num_steps or self.stopped_early
 
     def add_steps(self, record: Record, *, epoch: int, images_per_second: float) -> None:
-        """After a dispatch, with the metrics of each of its steps.
+        """Adds the metrics of each step of a dispatch.
 
         Raises:
           Diverged: one of them is not finite.
@@ -87,7 +87,7 @@ class Run:
         self._writer.add_speed(self.step, images_per_second)
 
     def end_epoch(self, epoch: int, accuracy: float | None) -> None:
-        """At the end of an epoch, with the accuracy on the held-out images."""
+        """Ends an epoch and adds its accuracy on the held-out images."""
         self.history.close_interval(self.step, epoch)
         if accuracy is not None:
             self.history.add_validation(self.step, epoch, accuracy)

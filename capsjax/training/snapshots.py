@@ -69,7 +69,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
 
 
 def _entropies(output: Output) -> dict[str, Float[Array, ""]]:
-    """By routing layer."""
+    """The mean entropy of the couplings, by routing layer."""
 
     def of(coupling: Array) -> Float[Array, ""]:
         children, parents = (jnp.abs(coupling.sum(axis) - 1).max() < 1e-3 for axis in (-1, -2))

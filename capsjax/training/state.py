@@ -43,11 +43,11 @@ def init_state(
 
 
 def split(model: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
-    """Structure, trainable parameters, other variables."""
+    """The structure, trainable parameters and other variables of `model`."""
     graphdef, params, *rest = nnx.split(model, nnx.Param, ...)
     return graphdef, params, rest[0]
 
 
 def num_parameters(params: nnx.State) -> int:
-    """Number of trainable numbers."""
+    """The number of trainable parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -89,7 +89,7 @@ def update(
     return TrainState(state.step + 1, params, done.rest, opt_state, average), metrics
 
 
-def _moved(average: Any, new: Any, step: Int[Array, ""], decay: float) -> Any:
+def _moved(average: Any, new: Any, step: Int[Array, ""] | int, decay: float) -> Any:
     """The exponential moving average; counts, if a network has any, are not averaged.
 
     At step t the decay is at most (1 + t) / (10 + t): initial values are soon forgotten.

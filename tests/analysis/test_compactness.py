@@ -61,7 +61,7 @@ def test_a_pose_that_never_moves_has_none():
 def test_a_network_with_one_unit_for_each_direction():
     images, labels = dots((0, 1), (2, -1)), np.array([0, 1])
     for factor in ("x", "y"):
-        poses = moved_poses(Centroids(), images, labels, factor, [-3, -1, 0, 2])
+        poses = moved_poses(Centroids(), images, labels, factor, [-3.0, -1.0, 0.0, 2.0])
         np.testing.assert_allclose(semantic_compactness(poses), np.full(2, math.log(4)), rtol=1e-5)
 
 

@@ -27,7 +27,7 @@ def test_a_grid_moved_turned_and_scaled_is_at_distance_0(turn):
 
 
 def test_pairs_belong_together():
-    """The same points in another order are the grid as a set, and no embedding of it."""
+    """The same points in another order are the grid as a set, but not an embedding of it."""
     shuffled = np.random.default_rng(0).permutation(shift_grid())
     assert chamfer_distance(shuffled, shift_grid()) == 0
     assert grid_distance(shuffled) > 0.5

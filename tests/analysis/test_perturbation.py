@@ -56,7 +56,7 @@ def test_an_unmasked_decoder_sees_the_other_poses_as_they_are():
         return mask_poses(poses, mask).reshape(-1, 3, 2, 1)
 
     poses = jnp.arange(6.0).reshape(3, 2)
-    offsets = symmetric_offsets(8, 8)
+    offsets = symmetric_offsets(8.0, 8.0)
     images = reconstruct_perturbed(decoder, poses, 1, offsets, conditional=False)
     np.testing.assert_array_equal(images[:, :, 0, :, 0], np.broadcast_to([0, 1], (2, 3, 2)))
     np.testing.assert_array_equal(images[:, :, 2, :, 0], np.broadcast_to([4, 5], (2, 3, 2)))

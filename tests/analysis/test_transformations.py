@@ -38,7 +38,7 @@ def test_the_neutral_amount_leaves_the_image_as_it_is(factor):
 
 def test_each_image_by_each_amount_and_its_own_class():
     images, labels = dots((0, 0), (1, -2), (-3, 3)), np.array([0, 1, 0])
-    poses = moved_poses(Centroids(), images, labels, "x", [-1, 0, 2], batch_size=2)
+    poses = moved_poses(Centroids(), images, labels, "x", [-1.0, 0.0, 2.0], batch_size=2)
     expected = [[-1, 0, 2], [3, 2, 0], [2, 3, 5]]
     np.testing.assert_allclose(poses[..., 1], expected, atol=1e-5)
 

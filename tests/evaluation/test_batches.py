@@ -8,7 +8,7 @@ from capsjax.models import Output
 
 
 class Scaled(nnx.Module):
-    """Multiplies; in training mode it would do it wrong."""
+    """Multiplies; in training mode it gives a wrong result."""
 
     def __init__(self):
         self.factor = nnx.Param(jnp.float32(2))

@@ -140,7 +140,7 @@ def test_activations_weigh_votes():
 
 
 def test_activations_of_many_children_are_not_saturated():
-    """With λ = 0.01 those of 800 were 1 to the last bit."""
+    """With λ = 0.01 the activations of parents of 800 children were 1 to the last bit."""
     rngs = nnx.Rngs(0)
     layer = DenseCapsules(
         800,

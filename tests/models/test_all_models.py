@@ -1,6 +1,6 @@
 """What holds for every network, whatever it is: small in the default suite, as published in all."""
 
-from functools import cache, partial
+from functools import cache
 
 import chex
 import jax
@@ -21,7 +21,7 @@ from tests.models.building import QUICK_TO_COMPILE, build
 
 NUM_CLASSES = 10
 BATCH = 8
-# What makes a network small: these options, where it has them.
+# These options make a network small, where it has them.
 SMALL = {
     "width": 1 / 16,
     "kernel_size": 3,
@@ -33,27 +33,31 @@ SMALL = {
     # EM's activations depend on the number of children, which is small here.
     "inverse_temperature": 10.0,
 }
-# The ResNet is that of tsai2020_cifar10_resnet, which is in the default suite.
-SAME_BACKBONE = ("tsai2020_em_cifar10_resnet", "tsai2020_dynamic_cifar10_resnet")
+# Their parts are in the default suite under the names tsai2020_cifar10_resnet and …_simple_vector.
+SAME_PARTS = (
+    "tsai2020_cifar10_resnet_vector",
+    "tsai2020_em_cifar10_resnet",
+    "tsai2020_dynamic_cifar10_resnet",
+)
 EVERY_NAME = pytest.mark.parametrize("name", models.names())
+EVERY_CLASS = pytest.mark.parametrize(
+    "name", {models.lookup(name).model: name for name in reversed(models.names())}.values()
+)
 
 
 def switches(name):
-    """The options that are no numbers: small networks hardly differ in the others."""
+    """The options that are not numbers: small networks hardly differ in the rest."""
     return tuple((k, v) for k, v in models.options(name).items() if isinstance(v, str | bool))
 
 
-def names_and_types():
-    """In the default suite one name stands for all of its kind, in bfloat16 for all of a class."""
+def kinds():
+    """In the default suite one name stands for all of its kind."""
     seen = set()
-    for dtype in (jnp.float32, jnp.bfloat16):
-        for name in sorted(models.names(), key=lambda name: "resnet" in name):  # quick ones first
-            kind = (dtype, models.lookup(name).model)
-            if dtype == jnp.float32:
-                kind += switches(name)
-            marks = [pytest.mark.slow] if kind in seen or name in SAME_BACKBONE else []
-            yield pytest.param(name, dtype, marks=marks, id=f"{name}-{dtype.__name__}")
-            seen.add(kind)
+    for name in sorted(models.names(), key=lambda name: "resnet" in name):  # quick ones first
+        kind = models.lookup(name).model, switches(name)
+        marks = [pytest.mark.slow] if kind in seen or name in SAME_PARTS else []
+        yield pytest.param(name, marks=marks)
+        seen.add(kind)
 
 
 def small(name):
@@ -85,15 +89,17 @@ def apply(graphdef, params, rest, images, mask, keys=None):
     return model(images, mask=mask, keys=keys), nnx.state(model, nnx.Not(nnx.Param))
 
 
-def one_step(model, dtype):
-    """Loss, gradients and output of one training step that computes in `dtype`."""
+def training_step(model, dtype):
+    """A training step that computes in `dtype`, from (params, rest) to loss, gradients and output.
+
+    Also returns its arguments.
+    """
     model.train()
     graphdef, params, rest = split(model)
     batch = examples(model.input_shape, num_classes=NUM_CLASSES)
     keys = jax.random.split(jax.random.key(0), BATCH)
     goal = objective.make_objective(rule=top(1))
 
-    @partial(jax.jit, compiler_options=QUICK_TO_COMPILE)
     def step(params, rest):
         def loss_fn(params):
             narrow = jax.tree.map(lambda x: x.astype(dtype), params)
@@ -104,12 +110,13 @@ def one_step(model, dtype):
         (loss, output), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)
         return loss, grads, output
 
-    return step(params, rest)
+    return step, (params, rest)
 
 
 def check_step(model, dtype):
     """Everything is finite, and every parameter has a part in the loss."""
-    loss, grads, output = one_step(model, dtype)
+    step, arguments = training_step(model, dtype)
+    loss, grads, output = jax.jit(step, compiler_options=QUICK_TO_COMPILE)(*arguments)
     chex.assert_tree_all_finite((loss, grads, output))
     chex.assert_shape(output.scores, (BATCH, NUM_CLASSES))
     for path, grad in jax.tree_util.tree_leaves_with_path(grads):
@@ -124,17 +131,27 @@ def graphdef(name):
     return nnx.graphdef(nnx.eval_shape(create))
 
 
-@pytest.mark.parametrize("name", {models.lookup(n).model: n for n in models.names()}.values())
+@EVERY_CLASS
 def test_equal_networks_have_equal_graphdefs(name):
-    """Else nnx.jit would compile each anew."""
+    """Otherwise nnx.jit would compile each one again."""
     one, other = graphdef(name), graphdef(name)
     assert one == other
     assert hash(one) == hash(other)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [*names_and_types()])
-def test_forward_and_one_step(name, dtype):
-    check_step(small(name), dtype)
+@pytest.mark.parametrize("name", [*kinds()])
+def test_forward_and_one_step(name):
+    check_step(small(name), jnp.float32)
+
+
+@EVERY_CLASS
+def test_gradients_of_a_bfloat16_step_are_float32(name):
+    """Nothing is compiled; the slow tests run it."""
+    step, arguments = training_step(small(name), jnp.bfloat16)
+    loss, grads, output = jax.eval_shape(step, *arguments)
+    assert loss.dtype == jnp.float32
+    chex.assert_shape(output.scores, (BATCH, NUM_CLASSES))
+    assert {grad.dtype for grad in jax.tree.leaves(grads)} == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.slow

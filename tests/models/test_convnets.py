@@ -80,7 +80,7 @@ def test_output_and_capture():
     [
         ("gu2021_convnet_avg", {"kernel_size": 9}, "smallest is 17×17"),
         ("gu2021_convnet_fc", {"kernel_size": 5}, "smallest is 13×13"),
-        ("gu2021_convnet_avg", {"strides": (1,)}, "one number for each convolution"),
+        ("gu2021_convnet_avg", {"strides": (1,)}, "one number for each layer"),
         ("gu2021_convnet_avg", {"features": (8, 0)}, "features must be positive"),
     ],
 )

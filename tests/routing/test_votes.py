@@ -44,6 +44,13 @@ def test_votes_are_pytrees():
     np.testing.assert_allclose(jax.jit(lambda v: v.total())(votes), mapped, rtol=1e-5)
 
 
+def test_numpy_arrays_become_jax_arrays():
+    """So that procedures and kernels see one type, as their annotations say."""
+    votes = LinearVotes(np.ones((5, 1, 3), np.float32), np.ones((5, 3, 4, 2), np.float32))
+    dense = DenseVotes(np.ones((5, 4, 2), np.float32))
+    assert all(isinstance(x, jax.Array) for x in (votes.poses, votes.kernel, dense.votes))
+
+
 def test_bad_votes_are_refused():
     poses, kernel = jnp.zeros((2, 5, 1, 3)), jnp.zeros((5, 3, 4, 2))
     with pytest.raises(ValueError, match=r"kernel axis 0 .* I = 5"):

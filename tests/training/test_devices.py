@@ -54,7 +54,7 @@ def losses(history):
 def test_the_number_of_devices_does_not_matter(config, tmp_path):
     one, *others = (
         losses(loop.train(config, tmp_path / str(n), devices=jax.devices()[:n]).history)
-        for n in (1, 2, 4, 8)
+        for n in (1, 2, 8)
     )
     assert len(one) == 56
     for other in others:

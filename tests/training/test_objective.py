@@ -65,7 +65,7 @@ def test_accuracy_by_the_rule():
         return objective.make_objective(rule=rule)(output, batch)[1]["accuracy"]
 
     assert accuracy(top(1), LENGTHS, LABEL) == 0.5
-    both = [[1, 0, 1]] * 2
+    both = [[1.0, 0.0, 1.0]] * 2
     assert accuracy(top(2), [[0.8, 0.1, 0.2], [0.8, 0.3, 0.2]], both) == 0.5
     assert accuracy(above(0.5), LENGTHS, LABEL) == 0.5
     # Of logits 0 is the middle.

@@ -31,28 +31,23 @@ def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None)
     if indices is None:
         indices = np.arange(len(examples))
 
-    @jax.jit
-    @jax.vmap
-    def batch(index, images, labels):
+    def make(example):
+        index, images, labels = example
         drawn = examples.numbered.draw(index, images)
         made = examples.recipe.render(images, labels, drawn)
         return (255 * made.image).round().astype(np.uint8), made.label, drawn
 
-    parts = []
-    for start in range(0, len(indices), _BATCH):
-        # Padded with the last one, so that one program serves all batches.
-        some = indices[np.minimum(np.arange(start, start + _BATCH), len(indices) - 1)]
-        chosen = examples.chosen[some]
-        part = batch(some, examples.source.images[chosen], examples.source.labels[chosen])
-        parts.append(jax.tree.map(np.asarray, part))
-    images, labels, drawn = jax.tree.map(lambda *xs: np.concatenate(xs)[: len(indices)], *parts)
+    chosen = examples.chosen[indices]
+    sources = indices, examples.source.images[chosen], examples.source.labels[chosen]
+    batch_size = min(_BATCH, len(indices))
+    made = jax.jit(lambda sources: jax.lax.map(make, sources, batch_size=batch_size))(sources)
+    images, labels, drawn = jax.tree.map(np.asarray, made)
     named = jax.tree_util.tree_flatten_with_path(drawn)[0]
     parameters = {
         jax.tree_util.keystr(path, simple=True, separator="_"): values for path, values in named
     }
-    chosen = examples.chosen[indices]
-    sources = {"source": chosen[:, 0]} if chosen.shape[1] == 1 else {"sources": chosen}
-    return Rendered(images, labels, sources | parameters)
+    source = {"source": chosen[:, 0]} if chosen.shape[1] == 1 else {"sources": chosen}
+    return Rendered(images, labels, source | parameters)
 
 
 def spread(examples: EvaluationSet, count: int) -> Int[np.ndarray, "count"]:

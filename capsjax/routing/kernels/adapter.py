@@ -155,7 +155,7 @@ def undivided(like: Any) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
-def typed(like: Any, shape: tuple[int, ...], spec: Sequence[Any]) -> Any:
+def typed(like: Any, shape: tuple[Any, ...], spec: Sequence[Any]) -> Any:
     """The type `like` with another shape, divided over the axes of a mesh by `spec`."""
     sharding = like.sharding.update(spec=jax.sharding.PartitionSpec(*spec))
     return like.update(shape=shape, sharding=sharding)

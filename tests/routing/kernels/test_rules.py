@@ -230,6 +230,7 @@ def test_row_major_changes_nothing(operands):
     assert_same(jax.jvp(row_major, (x,), (2 * x,)), (x, 2 * x))
 
 
+@pytest.mark.symbolic_sizes
 @pytest.mark.parametrize("rows", [1, 2])
 def test_export_for_batches_of_any_size(rows):
     sizes = SIZES._replace(rows=rows)
