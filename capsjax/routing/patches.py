@@ -58,8 +58,9 @@ def pose_patches(
     *batch, _, _, channels = poses.shape[: poses.ndim - pose_axes]
     pose = poses.shape[poses.ndim - pose_axes :]
     maps = jnp.asarray(poses).reshape(*batch, height, width, channels * math.prod(pose))
-    pads = [(0, 0)] * len(batch) + [rows.pads, columns.pads, (0, 0)]
-    padded = jnp.pad(row_major(maps), pads)
+    # As many more zeros as make whole steps: no tap reaches them.
+    pads = [(at.pads[0], at.pads[1] + -at.padded % stride) for at in (rows, columns)]
+    padded = jnp.pad(row_major(maps), [*[(0, 0)] * len(batch), *pads, (0, 0)])
     # Cells at every stride-th row and column, so that a tap is a slice without steps: their
     # gradient is far cheaper than that of a gather, a convolution, or slices with steps, for which
     # XLA spreads each tap over the whole grid before it adds them.
@@ -78,11 +79,9 @@ def pose_patches(
 
 
 def _every(x: Array, stride: int, axis: int) -> list[Array]:
-    """The parts of `x` at every stride-th place of an axis, as long as the longest."""
+    """The parts of `x` at every stride-th place of an axis, whose length is a multiple of it."""
     if stride == 1:
         return [x]
-    missing = -x.shape[axis] % stride
-    x = jnp.pad(x, [(0, missing if place == axis else 0) for place in range(x.ndim)])
     x = x.reshape(*x.shape[:axis], -1, stride, *x.shape[axis + 1 :])
     return [jnp.squeeze(part, axis + 1) for part in lax.split(x, (1,) * stride, axis + 1)]
 
