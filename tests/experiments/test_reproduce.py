@@ -39,6 +39,7 @@ SHAPES = {
     "diverse_multimnist": ((36, 36, 1), 10),
     "cifar10": ((32, 32, 3), 10),
     "cifar100": ((32, 32, 3), 100),
+    "blobs": ((1, 1, 2), 3),
 }
 EVERY = [
     (name, scale, variant)
@@ -52,7 +53,7 @@ def test_every_run_has_a_config():
     for name, scale, variant in EVERY:
         config = recipes.run_config(registry.EXPERIMENTS[name], variant, scale, 0, {})
         source = recipes.source_of(config)
-        assert source == "digits" if scale == "smoke" else source in SHAPES
+        assert source in ("digits", "blobs") if scale == "smoke" else source in SHAPES
 
 
 @pytest.mark.parametrize("name", registry.EXPERIMENTS)
