@@ -119,12 +119,9 @@ def _run(where: "Where", name: str, variants: Sequence[str], seeds: int | None) 
     # Every variant once, then once more: what is there after an interruption can be compared.
     todo = [(variant, number) for number in range(count) for variant in variants]
     lacking: dict[str, str] = {}
-    waiting: set[tuple[str, int]] = set()
     while todo:
         busy = []  # other processes are at these
         for variant, number in todo:
-            if (variant, number) not in waiting:
-                terminal.print(f"\n{name}: {variant}, run {number}", markup=False)
             try:
                 record = run(where, name, experiment, variant, number)
             except FileNotFoundError as error:
@@ -143,9 +140,7 @@ def _run(where: "Where", name: str, variants: Sequence[str], seeds: int | None) 
             terminal.print(record["failed"] or f"{shown}", markup=False)
         if busy == todo:
             time.sleep(POLL_SECONDS)
-        elif busy:
-            terminal.print(f"{len(busy)} left to other processes for now", markup=False)
-        todo, waiting = busy, {*busy}
+        todo = busy
     comparison = results.gather(where, name, experiment)
     if comparison.has_page:
         files = results.write(comparison, where.folder / "tables")

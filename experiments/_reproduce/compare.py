@@ -1,17 +1,4 @@
-"""Our numbers beside the published ones, and what that says.
-
-- A row's *order* in a column: how many of the other rows that are printed and were run lie on the
-  same side of it as in the paper (by our means).
-- A row's *value*, at full scale only: "same" if it differs from the printed number by at most two
-  standard errors (both deviations over the root of their runs), or, where no deviation is printed,
-  by at most the column's tolerance or two of our standard errors, whichever is more.
-- A claim, "A is above B", holds if our means differ in that direction by more than two standard
-  errors of the difference, does not hold if they do in the other, and is undecided in between. With
-  one run of either there are no standard errors: then the sign decides, and the page says so. A
-  claim with a slack, "A is as good as B", is judged as if A were higher by the slack.
-
-At smoke scale nothing is compared: its networks have learned nothing.
-"""
+"""Our numbers beside the published ones, by the rules of docs/reproduce.md."""
 
 import math
 from collections import Counter
@@ -49,14 +36,12 @@ class Row(NamedTuple):
     Attributes:
       ours: None where it was not run or has no such number.
       published: None where nothing is printed.
-      order: rows on the same side as in the paper, and rows compared.
-      value: "same", "higher" or "lower", at full scale.
+      verdict: what the rules say of it.
     """
 
     ours: Values | None
     published: Published | None
-    order: tuple[int, int] | None = None
-    value: str | None = None
+    verdict: str = ""
 
     @property
     def difference(self) -> float | None:
@@ -166,13 +151,12 @@ def compare(
     for column in experiment.columns:
         names = lines if column.deviation_of else variants
         plain = {row: Row(ours(row, column.metric), column.of(row)) for row in names}
-        rows[column.metric] = {
-            name: row._replace(
-                order=_order(row, plain.values()) if scale != "smoke" else None,
-                value=_value(row, column) if scale == "full" else None,
-            )
-            for name, row in plain.items()
-        }
+        rows[column.metric] = plain
+        if scale != "smoke":
+            rows[column.metric] = {
+                name: row._replace(verdict=_verdict(row, plain.values(), column, scale))
+                for name, row in plain.items()
+            }
     verdicts = [
         judge(claim, ours(claim.more, claim.metric), ours(claim.less, claim.metric))
         if scale != "smoke"
@@ -213,24 +197,21 @@ def kendall(rows: Iterable[Row]) -> tuple[float, int] | None:
     return None if math.isnan(tau) else (float(tau), len(pairs))
 
 
-def _order(row: Row, rows: Iterable[Row]) -> tuple[int, int] | None:
-    if row.ours is None or row.published is None:
-        return None
+def _verdict(row: Row, rows: Iterable[Row], column: Column, scale: str) -> str:
+    """The order of a row among others, and at full scale whether its value is the same."""
+    if row.ours is None or row.published is None or row.difference is None:
+        return ""
     sides = [
         (np.sign(row.ours.mean - other.ours.mean), np.sign(row.published.mean - printed.mean))
         for other in rows
         if other.ours and (printed := other.published) and printed.mean != row.published.mean
     ]
-    return (sum(ours == printed for ours, printed in sides), len(sides)) if sides else None
-
-
-def _value(row: Row, column: Column) -> str | None:
-    if row.ours is None or row.published is None or row.difference is None:
-        return None
+    order = f"order {sum(ours == printed for ours, printed in sides)}/{len(sides)}" if sides else ""
+    if scale != "full":
+        return order
     error = row.ours.error or 0.0
     near = max(column.tolerance, 2 * error)
     if row.published.std is not None:
         near = 2 * math.hypot(error, row.published.std / math.sqrt(row.published.runs))
-    if abs(row.difference) <= near:
-        return "same"
-    return "higher" if row.difference > 0 else "lower"
+    value = "same" if abs(row.difference) <= near else "higher" if row.difference > 0 else "lower"
+    return f"{order}, {value}" if order else value

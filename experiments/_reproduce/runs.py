@@ -1,14 +1,6 @@
 """Single runs: each is trained once, measured once, and leaves one JSON file.
 
-A results folder holds, for one scale,
-
-  about.json                                  the scale, and data sets that stand in for others
-  runs/MODEL-DATA-KEY-seedN/                  of `capsjax.training.loop.train`, and time.json
-  results/PAPER/NAME/VARIANT-KEY-seedN.json   what was measured (arrays beside it, .npz)
-  locks/                                      a file for each run, locked by the process at it
-
-KEY stands for all values of the config but the seed, so tables that need the same network share
-its training. Results of an older recipe stay where they are and are not shown.
+docs/reproduce.md has the layout of the folder and what is kept, shared and resumed.
 """
 
 import functools
@@ -34,6 +26,7 @@ from capsjax._files import lock, write_atomically
 from capsjax.evaluation import ensemble
 from capsjax.training import checkpoints
 from capsjax.training import config as configs
+from capsjax.training.display import console
 from capsjax.training.history import Diverged
 from capsjax.training.loop import train
 
@@ -117,6 +110,7 @@ def run(
     with lock(where.folder / "locks" / f"{slug(name)}-{file.stem}", wait=False) as held:
         if not held:
             return None
+        console().print(f"\n{name}: {variant}, run {number}", markup=False)
         file = kept(where, name, experiment, variant).files.get(number, file)
         if file.exists():
             record = read_json(file)

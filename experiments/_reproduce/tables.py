@@ -130,14 +130,12 @@ def _table(table: Table) -> list[str]:
 
 def _cells(row: Row, column: Column) -> list[str]:
     """Ours, n, published, difference, verdict."""
-    verdict = [] if row.order is None else [f"order {row.order[0]}/{row.order[1]}"]
-    verdict += [] if row.value is None else [row.value]
     return [
         "not run" if row.ours is None else _number(row.ours, column.digits),
         str(len(row.ours.values)) if row.ours else "0",
         "–" if row.published is None else _number(row.published, column.digits),
         _signed(row.difference, column.digits),
-        ", ".join(verdict) or "–",
+        row.verdict or "–",
     ]
 
 

@@ -149,9 +149,9 @@ def test_rows_and_ordering():
     assert a.ours.mean == 71
     assert a.ours.std == pytest.approx(math.sqrt(2))
     assert a.difference == -19
-    assert (a.order, a.value) == ((0, 1), "lower")
+    assert a.verdict == "order 0/1, lower"
     # 0.6 from the printed mean; its standard error is 1/√4, ours 0.1.
-    assert b.value == "same"
+    assert b.verdict == "order 0/1, same"
     assert c.ours is None
     assert found.tau["accuracy"] == (-1.0, 2)
     assert found.summary == "does not hold: 1"
@@ -169,7 +169,7 @@ def test_kendall_is_scipys():
     records = {name: [a_record(name, value)] for name, value in ours.items()}
     found = compare("x/y", experiment, "small", records)
     assert found.tau["accuracy"][0] == pytest.approx(2 / 3)  # five pairs of six agree
-    assert found.rows["accuracy"]["b"].order == (2, 3)
+    assert found.rows["accuracy"]["b"].verdict == "order 2/3"
     assert kendall([]) is None
 
 
@@ -185,7 +185,7 @@ def test_a_deviation_over_a_line():
     records = {name: [a_record(name, value)] for name, value in printed.items()}
     found = compare("x/y", experiment, "full", records)
     assert round(found.rows["spread"]["dynamic"].ours.mean, 2) == 0.64
-    assert found.rows["spread"]["dynamic"].value == "same"
+    assert found.rows["spread"]["dynamic"].verdict == "same"
     assert found.verdicts[0].verdict == "holds"
     del records["e"]
     fewer = compare("x/y", experiment, "full", records)
@@ -203,7 +203,7 @@ def test_smoke_compares_nothing():
     found = compare("x/y", an_experiment(), "smoke", records)
     assert found.tau["accuracy"] is None
     assert [verdict.verdict for verdict in found.verdicts] == ["not run"]
-    assert found.rows["accuracy"]["a"].order is None
+    assert not found.rows["accuracy"]["a"].verdict
 
 
 def test_nothing_run():
@@ -248,7 +248,7 @@ def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(t
     assert "epoch   1" in capsys.readouterr().out
     assert not runs.kept(where, "x/y", tiny, "a").files
     record = runs.run(where, "x/y", tiny, "a", 0)
-    assert not capsys.readouterr().out, "the training is finished"
+    assert "images to train on" not in capsys.readouterr().out, "it is finished"
     file = runs.kept(where, "x/y", tiny, "a").files[0]
     assert record == runs.read_json(file)
     assert record["times"]["training_seconds"] > 0
@@ -268,7 +268,7 @@ def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(t
         measure=measures.accuracy(accuracy="test", train="train"),
     )
     assert "train" in runs.run(where, "x/y", two, "a", 0)["metrics"]
-    assert not capsys.readouterr().out
+    assert "images to train on" not in capsys.readouterr().out
 
 
 def test_a_training_of_before_an_option_is_measured_and_resumed(tiny, where, capsys):
@@ -283,7 +283,7 @@ def test_a_training_of_before_an_option_is_measured_and_resumed(tiny, where, cap
     more = replace(tiny, scales=tiny.scales | {"small": Scale("More.", images=20)})
     capsys.readouterr()
     assert runs.run(where, "x/y", more, "a", 0)["metrics"] == record["metrics"]
-    assert not capsys.readouterr().out, "not trained again"
+    assert "images to train on" not in capsys.readouterr().out
     # One that was interrupted is resumed with today's options.
     runs.write_json(old / "time.json", runs.read_json(old / "time.json") | {"finished": False})
     assert runs.run(where, "x/y", tiny, "a", 0)["metrics"] == record["metrics"]
