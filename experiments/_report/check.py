@@ -34,6 +34,7 @@ class Page(NamedTuple):
       verdicts: by claim.
       keys: by row, the key of its recipe.
       data: names of data sets.
+      text: all of it.
     """
 
     scale: str
@@ -41,6 +42,7 @@ class Page(NamedTuple):
     verdicts: dict[str, str]
     keys: dict[str, str]
     data: list[str]
+    text: str
 
 
 def read(text: str) -> Page:
@@ -62,7 +64,8 @@ def read(text: str) -> Page:
     keys = re.findall(r"`(\w+)` ([^;]+)", recipes[1]) if recipes else []
     data = re.search(r"^- Data: (.*)$", text, re.M)
     names = re.split(r", | from ", data[1]) if data else []
-    return Page(scale[1] if scale else "", tables, verdicts, {row: key for key, row in keys}, names)
+    by_row = {row: key for key, row in keys}
+    return Page(scale[1] if scale else "", tables, verdicts, by_row, names, text)
 
 
 def check(root: Path) -> list[str]:
@@ -120,6 +123,9 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
             yield f"the claim {claim.text!r} is not on the page"
         elif not _agree(found, said, column.digits):
             yield f"the claim {claim.text!r}: {said}; by the page's numbers: {found.said}"
+    for text, reason in experiment.untested.items():
+        if f"- {text}: {reason}\n" not in page.text:
+            yield f"the claim {text!r} is not on the page with its reason"
     for text in page.verdicts.keys() - {claim.text for claim in experiment.claims}:
         yield f"there is no claim {text!r} any more"
     counts = summary(list(page.verdicts.values()))

@@ -98,6 +98,7 @@ TABLE_1 = Experiment(
         Claim("CapsNet is more robust than ConvNet-FC", "affnist", "CapsNet", "ConvNet-FC"),
         Claim("dynamic routing harms CapsNet", "affnist", "CapsNet-NoR", "CapsNet"),
         Claim("a shared transform is more robust", "affnist", "Aff-CapsNet", "CapsNet-NoR"),
+        Claim("Aff-CapsNet is more robust than CapsNet", "affnist", "Aff-CapsNet", "CapsNet"),
         Claim("dynamic routing harms Aff-CapsNet", "affnist", "Aff-CapsNet", "Aff-CapsNet-DR"),
         Claim("ConvNet-Avg is more robust than CapsNet", "affnist", "ConvNet-Avg", "CapsNet"),
         Claim(
