@@ -127,6 +127,7 @@ def _run(
     members = experiment.variants[variant].members
     images = experiment.scales[where.scale].images
     seeds = range(number * members, (number + 1) * members)
+    own = run_config(experiment, variant, where.scale, seeds[0], where.use)
     directories, begun, failed = [], [], None
     try:
         for seed in seeds:
@@ -155,7 +156,7 @@ def _run(
         "metrics": dict(measured.metrics),
         "series": dict(measured.series),
         "arrays": sorted(measured.arrays),
-        "config": configs.to_json(config),
+        "config": configs.to_json(own),
         **{key: trained[0][key] for key in ("commit", "versions", "device", "machine")},
         "measured_at_commit": commit(),
         "times": {

@@ -364,6 +364,7 @@ def test_what_is_measured_on_a_run(tiny, where):
             measures.test_curve(),
             measures.reconstructions(correct=2, wrong=1),
             measures.perturbation(0.25, 0.05),
+            measures.feature_space(),
         ),
         figure=figures.pairs,
     )
@@ -385,8 +386,18 @@ def test_what_is_measured_on_a_run(tiny, where):
     assert loaded["images"].shape == loaded["reconstructions"].shape == (4, 8, 8, 1)
     assert metrics["perturbed images"] == 50, "all there are"
     assert 0 < metrics["range of a pixel"] < 1
+    assert metrics["inside the unit sphere"] == 100, "squashed"
+    assert metrics["nearest is of the class"] == 100, "each class has its own dimensions"
+    assert loaded["features"].shape == (50, 2)
     titles = [axes.get_title() for axes in figures.pairs(found).axes]
     assert titles[:2] == [str(one), str(two)]
+
+
+def test_feature_spaces_are_drawn():
+    arrays = {"features": np.eye(3, 2), "reconstructions": np.eye(3, 2), "labels": np.arange(3)}
+    records = {"a": [a_record("a", 90.0) | {"loaded": arrays}]}
+    drawn = figures.feature_spaces(compare("x/y", an_experiment(), "small", records))
+    assert [axes.get_title() for axes in drawn.axes] == ["a: features", "a: reconstructions"]
 
 
 def test_lines_of_equal_steps_join_the_traces():
