@@ -98,12 +98,6 @@ class Comparison(NamedTuple):
         return any(self.records.values()) or bool(self.left)
 
     @property
-    def tau(self) -> dict[str, tuple[float, int] | None]:
-        """By metric what `kendall` gives."""
-        compared = self.scale != "smoke"
-        return {m: kendall(of.values()) if compared else None for m, of in self.rows.items()}
-
-    @property
     def summary(self) -> str:
         """How many claims have which verdict, for an index."""
         if not any(self.records.values()):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from _reproduce.compare import Comparison, Row, Values
+from _reproduce.compare import Comparison, Row, Values, kendall
 from _reproduce.experiment import Column, Published
 from _reproduce.recipes import recipe_key
 
@@ -49,10 +49,8 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
     if notes:
         yield Items("Chosen here, or different from the paper", notes)
     for column in experiment.columns:
-        rows = [
-            [variant, *_cells(row, column)]
-            for variant, row in comparison.rows[column.metric].items()
-        ]
+        found = comparison.rows[column.metric]
+        rows = [[variant, *_cells(row, column)] for variant, row in found.items()]
         rows += [
             [f"{name} (quoted by the paper)", "–", "0", f"{value:.{column.digits}f}", "–", "–"]
             for name, value in column.quoted.items()
@@ -60,7 +58,7 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
         heads = ("", "ours", "n", "published", "difference", "verdict")
         yield Table(column.title, "lrrrrl", heads, rows)
         if comparison.scale != "smoke" and len(column.published) > 1:
-            yield _ordering(comparison.tau[column.metric])
+            yield _ordering(kendall(found.values()))
     if comparison.scale != "smoke":
         yield from claims(comparison)
     yield Items("Runs", list(_about_runs(comparison)))
