@@ -234,7 +234,8 @@ def feature_spaces(comparison: Comparison) -> Figure:
     grid = figure.subplots(2, len(found), squeeze=False)
     for column, (variant, arrays) in zip(grid.T, found, strict=True):
         for axes, name in zip(column, ("features", "reconstructions"), strict=True):
-            axes.scatter(*arrays[name].T, c=arrays["labels"], cmap="brg", s=4)
+            points = arrays[name].T
+            axes.scatter(*points, c=arrays["labels"], cmap="brg", s=4, rasterized=True)
             axes.set_title(f"{variant}: {name}", fontsize=8)
             axes.set_aspect("equal")
     return figure
