@@ -21,7 +21,7 @@ from etils import epath
 
 from _reproduce.experiment import Experiment, Measured
 from _reproduce.measures import Finished
-from _reproduce.recipes import changes_since, key_of, run_config, run_name, slug, trainings
+from _reproduce.recipes import DRAWS, changes_since, key_of, run_config, run_name, slug, trainings
 from capsjax._files import lock, write_atomically
 from capsjax.evaluation import ensemble
 from capsjax.training import checkpoints
@@ -207,7 +207,9 @@ def _train(
         config = config.copy_and_resolve_references()
         config.init_from = str(init_from)
         if made.exists():  # the folder may have moved, and the library gained options
-            write_json(made, configs.to_json(config) | {"task": read_json(made)["task"]})
+            begun = configs.to_json(configs.from_json(read_json(made)))
+            same = {key: begun[key] for key in (*DRAWS, "task")}
+            write_json(made, configs.to_json(config) | same)
         began = time.monotonic()
         try:
             train(config, directory, data_dir=where.data_dir)
