@@ -12,7 +12,6 @@ file for each run in results/, the tables and figures in tables/.
 """
 
 import argparse
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -24,7 +23,6 @@ import _cli
 from _reproduce.experiment import SCALES
 
 if TYPE_CHECKING:
-    from _reproduce.experiment import Experiment
     from _reproduce.runs import Where
 
 POLL_SECONDS = 5.0  # where all that is left is with other processes
@@ -39,8 +37,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--list",
         action="store_true",
-        help="all names, what they need, and what the papers' claims came to in --workdir; with "
-        "NAME its claims, one by one",
+        help="all names, their data, and what the papers' claims came to in --workdir; with NAME "
+        "its claims, one by one",
     )
     parser.add_argument(
         "--scale",
@@ -54,13 +52,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", nargs="+", metavar="VARIANT", help="these rows of the table alone"
     )
-    parser.add_argument(
-        "--workdir",
-        type=Path,
-        default=Path("runs/reproduce"),
-        metavar="DIR",
-        help="default: runs/reproduce",
-    )
+    parser.add_argument("--workdir", type=Path, default=Path("runs/reproduce"), metavar="DIR")
     parser.add_argument(
         "--use",
         nargs="+",
@@ -80,234 +72,147 @@ def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
     import jax
     from _reproduce import registry
-    from _reproduce.runs import Where, checked, claim
+    from _reproduce.runs import Where
 
-    use = dict(_stand_in(pair) for pair in args.use)
-    where = Where(args.workdir / args.scale, args.scale, use, args.data_dir, _commit())
-    if args.list:
-        if args.name is None:
-            _list(checked(where))
-        else:
-            _list_claims(checked(where), args.name)
-        return
-    if args.name is None:
-        raise ValueError("name what to reproduce, or all; --list shows the names")
     if args.seeds is not None and args.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
     if args.name == "all" and args.only:
         raise ValueError("--only goes with one name, not with all")
-    names = registry.EXPERIMENTS if args.name == "all" else [args.name]
-    experiments = {name: registry.lookup(name) for name in names}
-    chosen = {name: _variants(e, args.scale, args.only) for name, e in experiments.items()}
-    where = checked(where)
-    left_out = _leave_out(where, experiments, chosen, use)
-    if left_out and args.name != "all":
-        raise ValueError(
-            "data are missing, nothing was started:\n  "
-            + "\n  ".join(left_out)
-            + "\n--use lets another set stand in, --only leaves rows out"
-        )
-    where = claim(where)
+    names = list(registry.EXPERIMENTS) if args.name in ("all", None) else [args.name]
+    where = Where(args.workdir / args.scale, args.scale, _stand_ins(args.use), args.data_dir)
+    where = where.with_earlier()
+    if args.list:
+        _list(where) if args.name is None else _list_claims(where, args.name)
+        return
+    if args.name is None:
+        raise ValueError("name what to reproduce, or all; --list shows the names")
+    chosen = {name: _variants(name, args) for name in names}
+    where.remember()
     # Compiling takes longer than all else there.
     jax.config.update("jax_disable_most_optimizations", where.scale == "smoke")
     # Runs that differ in their seed alone share their programs.
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(where.folder / "compiled"))
-    for name, variants in chosen.items():
-        if variants:
-            _run(where, name, experiments[name], variants, args.seeds)
-    if left_out:
-        raise ValueError("all others were run; not run:\n  " + "\n  ".join(left_out))
+    lacking = [
+        line for name, rows in chosen.items() for line in _run(where, name, rows, args.seeds)
+    ]
+    if lacking:
+        raise ValueError("not run, since files are missing:\n  " + "\n  ".join(lacking))
 
 
-def _run(
-    where: "Where",
-    name: str,
-    experiment: "Experiment",
-    variants: Sequence[str],
-    seeds: int | None,
-) -> None:
-    """Runs what is not there yet, then writes and prints the table."""
+def _run(where: "Where", name: str, variants: Sequence[str], seeds: int | None) -> list[str]:
+    """Runs what is not there yet, then writes and prints the table.
+
+    Returns:
+      A line for each variant that was not run since its data are missing.
+    """
     import jax
-    from _reproduce import results, tables
+    from _reproduce import registry, results, tables
     from _reproduce.runs import run
 
     from capsjax.training import process
     from capsjax.training.display import console
 
+    experiment = registry.lookup(name)
     terminal = console()
-    count = experiment.scales[where.scale].seeds if seeds is None else seeds
+    count = seeds or experiment.scales[where.scale].seeds
     # Every variant once, then once more: what is there after an interruption can be compared.
     todo = [(variant, number) for number in range(count) for variant in variants]
-    others: list[tuple[str, int]] = []  # that other processes are at
+    lacking: dict[str, str] = {}
     while todo:
-        before, others = others, []
+        busy = []  # other processes are at these
         for variant, number in todo:
-            if (variant, number) not in before:
-                terminal.print(f"\n{name}: {variant}, run {number}", markup=False)
             try:
                 record = run(where, name, experiment, variant, number)
+            except FileNotFoundError as error:
+                lacking[variant] = f"{name}, {variant}: {error}"
+                continue
             except process.Interrupted as stop:
                 print(f"{stop}. The same command resumes it.")
                 sys.exit(128 + stop.signum)
             if record is None:
-                if (variant, number) not in before:
-                    terminal.print("another process is at it", markup=False)
-                others.append((variant, number))
+                busy.append((variant, number))
                 continue
             # Compiled programs of networks that are done with: hundreds exhaust what the system
             # lets one process map (vm.max_map_count), and LLVM ends it.
             jax.clear_caches()
             shown = {k: round(v, 4) for k, v in record["metrics"].items()}
             terminal.print(record["failed"] or f"{shown}", markup=False)
-        if others == todo:
+        if busy == todo:
             time.sleep(POLL_SECONDS)
-        todo = others
+        todo = busy
     comparison = results.gather(where, name, experiment)
-    files = results.write(comparison, where.folder / "tables")
-    terminal.print("\n" + tables.markdown(comparison), markup=False)
-    terminal.print(f"Written to {', '.join(map(str, files))}.", markup=False)
+    if comparison.has_page:
+        files = results.write(comparison, where.folder / "tables")
+        terminal.print("\n" + tables.markdown(name, tables.blocks(comparison)), markup=False)
+        terminal.print(f"Written to {', '.join(map(str, files))}.", markup=False)
+    return list(lacking.values())
 
 
-def _variants(experiment: "Experiment", scale: str, only: Sequence[str] | None) -> list[str]:
-    """Returns what was asked for; an unknown name is a ValueError that gives the nearest."""
+def _variants(name: str, args: argparse.Namespace) -> list[str]:
+    """The rows asked for; ValueError for an unknown one (the nearest is named)."""
+    from _reproduce import registry
+
     from capsjax._names import nearest
 
-    known = experiment.at(scale)
-    for variant in only or ():
+    experiment = registry.lookup(name)
+    known = experiment.at(args.scale)
+    for variant in args.only or ():
         if variant not in known:
             other = ", not at this scale" if variant in experiment.variants else ""
             raise ValueError(f"unknown variant {variant!r}{other}: {nearest(variant, known)}")
-    return [variant for variant in known if not only or variant in only]
-
-
-def _leave_out(
-    where: "Where",
-    experiments: "dict[str, Experiment]",
-    chosen: dict[str, list[str]],
-    use: dict[str, str],
-) -> list[str]:
-    """Takes the rows out of `chosen` whose data are missing; returns a line for each data set.
-
-    Raises:
-      ValueError: a stand-in for something that nothing reads (the nearest is named).
-    """
-    from _reproduce.recipes import source_of, trainings
-
-    from capsjax._names import nearest
-    from capsjax.data import load
-
-    rows = [(name, variant) for name, variants in chosen.items() for variant in variants]
-    named, users = set(), {}
-    for name, variant in rows:
-        for config in trainings(experiments[name], variant, where.scale, 0, {}):
-            named |= {config.data.name, source_of(config)}
-        for config in trainings(experiments[name], variant, where.scale, 0, where.use):
-            users.setdefault(source_of(config), {})[name, variant] = None
-    for name in use:
-        if name not in named:
-            raise ValueError(
-                f"--use: nothing that is asked for reads {name!r}: {nearest(name, named)}"
-            )
-    lines = []
-    for source, of_source in users.items():
-        if _found(source, where.data_dir):
-            continue
-        try:  # what TFDS can prepare it prepares
-            load(source, "train", where.data_dir)
-        except (ValueError, OSError) as error:
-            listed = ", ".join(f"{name} ({variant})" for name, variant in of_source)
-            lines.append(f"{source}, for {listed}: {error}")
-            for name, variant in of_source:
-                chosen[name] = [other for other in chosen[name] if other != variant]
-    return lines
-
-
-def _found(source: str, data_dir: str | None) -> bool:
-    """Whether the data set `source` is prepared on this machine; not asked of files."""
-    from capsjax.data import tfds
-
-    if source == "digits":
-        return True
-    return ":" not in source and tfds.find(source, tfds.search_path(data_dir)) is not None
+    return [variant for variant in known if not args.only or variant in args.only]
 
 
 def _list(where: "Where") -> None:
     """A table of all names."""
-    from _reproduce import registry, results
+    from _reproduce import compare, registry, results
     from _reproduce.recipes import run_config, source_of
     from rich.table import Table
 
-    verdicts = ("holds", "does not hold", "undecided", "not run")
-    heads = ("name", "what", "data", *(f"{scale}: runs" for scale in SCALES))
-    table = Table(*heads, "claims", "tested", *verdicts)
-    notes = []
+    runs = [f"{scale}: runs" for scale in SCALES]
+    table = Table("name", "what", "data", *runs, "claims", "tested", *compare.VERDICTS)
+    left = []
     for name, experiment in registry.EXPERIMENTS.items():
-        sources = {
-            source_of(run_config(experiment, variant, "full", 0, where.use))
-            for variant in experiment.variants
-        }
-        data = [
-            s if _found(s, where.data_dir) or ":" in s else f"{s} (missing)"
-            for s in sorted(sources)
-        ]
-        runs = [str(len(experiment.at(s)) * experiment.scales[s].seeds) for s in SCALES]
+        configs = [run_config(experiment, v, "full", 0, where.use) for v in experiment.variants]
         comparison = results.gather(where, name, experiment)
-        # At smoke scale nothing is compared.
-        counts = Counter(v.verdict for v in comparison.verdicts) or {
-            "not run": len(experiment.claims)
-        }
+        verdicts = Counter(verdict.verdict for verdict in comparison.verdicts)
         tested = len(experiment.claims)
-        claims = [tested + len(experiment.untested), tested, *(counts.get(v, 0) for v in verdicts)]
-        cells = (", ".join(data), *runs, *map(str, claims))
-        table.add_row(name, experiment.title, *cells)
-        notes += [f"{name}: {line}" for line in comparison.left]
+        numbers = [len(experiment.at(s)) * experiment.scales[s].seeds for s in SCALES]
+        numbers += [tested + len(experiment.untested), tested]
+        numbers += [verdicts[verdict] for verdict in compare.VERDICTS]
+        sources = ", ".join(sorted({source_of(config) for config in configs}))
+        table.add_row(name, experiment.title, sources, *map(str, numbers))
+        left += [f"{name}: {line}" for line in comparison.left]
     _cli.table_console().print(table)
     print(
         f"Verdicts: of what lies in {where.folder}; docs/results/index.md has those of the pages."
     )
     print("Claims: published, and tested by a rule; --list NAME says why others are not.")
-    print("Data are those of small and full; smoke needs scikit-learn's digits alone.")
-    if notes:
-        print("Kept apart:\n  " + "\n  ".join(notes))
+    print("Data are those of small and full; smoke needs nothing that is not installed.")
+    if left:
+        print("Kept apart:\n  " + "\n  ".join(left))
 
 
 def _list_claims(where: "Where", name: str) -> None:
     """All claims of one name: their verdicts, or why there is none."""
     from _reproduce import registry, results, tables
-    from rich.table import Table
 
-    experiment = registry.lookup(name)
-    comparison = results.gather(where, name, experiment)
-    table = Table("claim", "verdict", "difference", title=f"{name}: {experiment.title}")
-    if comparison.verdicts:
-        for verdict in comparison.verdicts:
-            table.add_row(verdict.claim.text, verdict.said, tables.margin(comparison, verdict))
-    else:  # smoke compares nothing
-        for claim in experiment.claims:
-            table.add_row(claim.text, "not run", "–")
-    for claim, reason in experiment.untested.items():
-        table.add_row(claim, f"not tested: {reason}", "–")
-    _cli.table_console().print(table)
+    comparison = results.gather(where, name, registry.lookup(name))
+    print(tables.markdown(f"{name}: {comparison.experiment.title}", tables.claims(comparison)))
 
 
-def _stand_in(pair: str) -> tuple[str, str]:
-    """One word of --use."""
-    name, equals, other = pair.partition("=")
-    if not (name and equals and other):
-        raise ValueError(f"--use takes NAME=OTHER, got {pair!r}")
-    return name, other
+def _stand_ins(pairs: Sequence[str]) -> dict[str, str]:
+    """What --use says."""
+    from capsjax import data
+    from capsjax._names import nearest
 
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "unknown"
+    found = {}
+    for pair in pairs:
+        name, _, found[name] = pair.partition("=")
+        if name not in data.names() or not found[name]:
+            raise ValueError(f"--use takes NAME=OTHER, got {pair!r}: {nearest(name, data.names())}")
+    return found
 
 
 if __name__ == "__main__":

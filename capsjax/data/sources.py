@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from capsjax.data import tfds
 from capsjax.data.affnist_files import AffNISTFiles
+from capsjax.data.blobs import Blobs
 from capsjax.data.cache import cached
 from capsjax.data.dataset import Dataset, Examples
 from capsjax.data.digits import Digits
@@ -14,7 +15,7 @@ from capsjax.data.lazy_images import exceeds, within
 from capsjax.data.npz import Npz
 from capsjax.data.tfds_download import download
 
-BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100")
+BUILT_IN = ("digits", "blobs", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
 
 @runtime_checkable
@@ -34,7 +35,7 @@ class Source(Protocol):
 def names() -> tuple[str, ...]:
     """The built-in names of `load`; other names are those of TFDS sets or a user's files.
 
-    Only `digits` comes with the installation; the others are read from prepared directories.
+    `digits` and `blobs` come with the installation; the others are read from prepared directories.
     """
     return BUILT_IN
 
@@ -53,9 +54,10 @@ def load(
     is installed.
 
     Args:
-      name: "digits" (scikit-learn's, enlarged to 28×28), a TFDS dataset such as "mnist" or
-        "emnist/letters", "folder:PATH" (one subfolder of images per class), "npz:PATH"
-        (arrays `images` and `labels`) or "affnist:PATH" (the published affNIST files).
+      name: "digits" (scikit-learn's, enlarged to 28×28), "blobs" (points of three classes), a TFDS
+        dataset such as "mnist" or "emnist/letters", "folder:PATH" (one subfolder of images per
+        class), "npz:PATH" (arrays `images` and `labels`) or "affnist:PATH" (the published affNIST
+        files).
       split: "train" or "test", or any other split that the set has.
       data_dir: the directory that holds prepared TFDS datasets. None means the directories in
         the environment variable CAPSJAX_DATA_DIR (separated as in PATH), then TFDS's default.
@@ -106,6 +108,8 @@ def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
         raise ValueError(f"name: {name!r} has no path, expected {kind}:PATH")
     if name == "digits":
         return Digits()
+    if name == "blobs":
+        return Blobs()
     if kind == "folder":
         return Folder(Path(path).expanduser())
     if kind == "npz":

@@ -34,6 +34,7 @@ class Page(NamedTuple):
       verdicts: by claim.
       keys: by row, the key of its recipe.
       data: names of data sets.
+      text: all of it.
     """
 
     scale: str
@@ -41,6 +42,7 @@ class Page(NamedTuple):
     verdicts: dict[str, str]
     keys: dict[str, str]
     data: list[str]
+    text: str
 
 
 def read(text: str) -> Page:
@@ -62,7 +64,8 @@ def read(text: str) -> Page:
     keys = re.findall(r"`(\w+)` ([^;]+)", recipes[1]) if recipes else []
     data = re.search(r"^- Data: (.*)$", text, re.M)
     names = re.split(r", | from ", data[1]) if data else []
-    return Page(scale[1] if scale else "", tables, verdicts, {row: key for key, row in keys}, names)
+    by_row = {row: key for key, row in keys}
+    return Page(scale[1] if scale else "", tables, verdicts, by_row, names, text)
 
 
 def check(root: Path) -> list[str]:
@@ -77,10 +80,11 @@ def check(root: Path) -> list[str]:
         for name in registry.EXPERIMENTS
         if (file := results / f"{name.replace('/', '_')}.md").exists()
     }
-    index = (results / "index.md").read_text()
+    index = (results / "index.md").read_text().splitlines()
     lines = []
     for name, page in pages.items():
-        lines += [f"{name}: {line}" for line in _of_page(page, registry.EXPERIMENTS[name], index)]
+        listed = next((line for line in index if line.startswith(f"| [{name}]")), "")
+        lines += [f"{name}: {line}" for line in _of_page(page, registry.EXPERIMENTS[name], listed)]
     run = sum(bool(page.tables) for page in pages.values())
     lines += _of_counts(root, run)
     for file in sorted((root / "docs" / "papers").glob("*.md")):
@@ -90,7 +94,7 @@ def check(root: Path) -> list[str]:
     return lines
 
 
-def _of_page(page: Page, experiment: Experiment, index: str) -> Iterator[str]:
+def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
     rows = experiment.at(page.scale)
     titles = {column.title: column for column in experiment.columns}
     for title in page.tables.keys() - titles.keys():
@@ -119,10 +123,14 @@ def _of_page(page: Page, experiment: Experiment, index: str) -> Iterator[str]:
             yield f"the claim {claim.text!r} is not on the page"
         elif not _agree(found, said, column.digits):
             yield f"the claim {claim.text!r}: {said}; by the page's numbers: {found.said}"
+    for text, reason in experiment.untested.items():
+        if f"- {text}: {reason}\n" not in page.text:
+            yield f"the claim {text!r} is not on the page with its reason"
     for text in page.verdicts.keys() - {claim.text for claim in experiment.claims}:
         yield f"there is no claim {text!r} any more"
-    if page.tables and f"| {_summary_of(page)} |" not in index:
-        yield f"docs/results/index.md does not say {_summary_of(page)!r} of it"
+    counts = summary(list(page.verdicts.values()))
+    if page.tables and not listed.endswith(f"| {counts} |"):
+        yield f"docs/results/index.md does not say {counts!r} of it"
 
 
 def _agree(found: Verdict, said: str, digits: int) -> bool:
@@ -131,14 +139,6 @@ def _agree(found: Verdict, said: str, digits: int) -> bool:
         return found.said == said
     close = abs(found.difference + found.claim.slack) <= 2 * 10.0**-digits
     return close or found.said == said
-
-
-def _summary_of(page: Page) -> str:
-    counted = [
-        Verdict(None, said.removesuffix(" (by sign alone)"), single=said.endswith("alone)"))  # type: ignore[arg-type]
-        for said in page.verdicts.values()
-    ]
-    return summary(counted)
 
 
 def _of_counts(root: Path, run: int) -> Iterator[str]:

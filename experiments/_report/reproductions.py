@@ -45,12 +45,12 @@ def _index(comparisons: Sequence[Comparison]) -> str:
         name = escape(one.name)
         if one.has_page:
             name = f'<a href="#{_anchor(one)}">{name}</a>'
-        rows.append((name, one.scale, one.experiment.title, one.summary, one.orderings))
+        rows.append((name, one.scale, one.experiment.title, one.summary))
     return section(
         "index",
         "Index",
         "What holds, what does not, what was not run.",
-        _table(("name", "scale", "what", "claims", "Kendall’s τ"), rows),
+        _table(("name", "scale", "what", "claims"), rows),
     )
 
 

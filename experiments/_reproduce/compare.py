@@ -1,22 +1,8 @@
-"""Our numbers beside the published ones, and what that says, by rules that are stated here.
-
-- A row's *order* in a column: how many of the other rows that are printed and were run lie on the
-  same side of it as in the paper (by our means).
-- A row's *value*, at full scale only: "same" if it differs from the printed number by at most two
-  standard errors (both deviations over the root of their runs), or, where no deviation is printed,
-  by at most the column's tolerance or two of our standard errors, whichever is more.
-- A column's Kendall τ (scipy's τ-b) of our means against the printed numbers.
-- A claim, "A is above B", holds if our means differ in that direction by more than two standard
-  errors of the difference, does not hold if they do in the other, and is undecided in between. With
-  one run of either there are no standard errors: then the sign decides, and the page says so. A
-  claim with a slack, "A is as good as B", is judged as if A were higher by the slack.
-
-At smoke scale nothing is compared: its networks have learned nothing.
-"""
+"""Our numbers beside the published ones, by the rules of docs/reproduce.md."""
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +12,7 @@ from _reproduce.experiment import Claim, Column, Experiment, Published
 
 
 class Values(NamedTuple):
-    """One number over several runs."""
+    """One number over several runs; there is no deviation and no error of one run."""
 
     values: tuple[float, ...]
 
@@ -36,12 +22,11 @@ class Values(NamedTuple):
 
     @property
     def std(self) -> float | None:
-        """Over the runs; None for one run."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
     @property
     def error(self) -> float | None:
-        """The standard error of the mean; None for one run."""
+        """The standard error of the mean."""
         return None if self.std is None else self.std / math.sqrt(len(self.values))
 
 
@@ -51,14 +36,12 @@ class Row(NamedTuple):
     Attributes:
       ours: None where it was not run or has no such number.
       published: None where nothing is printed.
-      order: rows on the same side as in the paper, and rows compared.
-      value: "same", "higher" or "lower", at full scale.
+      verdict: what the rules say of it.
     """
 
     ours: Values | None
     published: Published | None
-    order: tuple[int, int] | None
-    value: str | None
+    verdict: str = ""
 
     @property
     def difference(self) -> float | None:
@@ -92,7 +75,6 @@ class Comparison(NamedTuple):
       name, experiment, scale: which.
       records: of the runs, by variant, in the order of their seeds.
       rows: by metric and variant, or line where the column is a deviation over lines.
-      tau: by metric, with the number of rows; None where fewer than two can be compared.
       verdicts: of the claims.
       left: records that are kept and not mixed in, a line each.
     """
@@ -102,7 +84,6 @@ class Comparison(NamedTuple):
     scale: str
     records: Mapping[str, Sequence[Mapping[str, Any]]]
     rows: Mapping[str, Mapping[str, Row]]
-    tau: Mapping[str, tuple[float, int] | None]
     verdicts: Sequence[Verdict]
     left: Sequence[str] = ()
 
@@ -112,41 +93,25 @@ class Comparison(NamedTuple):
         return self.name.replace("/", "_")
 
     @property
-    def was_run(self) -> bool:
-        """Whether there is any record of today's recipe."""
-        return any(self.records.values())
-
-    @property
     def has_page(self) -> bool:
         """Whether there is anything to show."""
-        return self.was_run or bool(self.left)
-
-    @property
-    def orderings(self) -> str:
-        """Kendall's τ of each column that has one, for an index."""
-        short = {c.metric: c.title.partition(",")[0] for c in self.experiment.columns}
-        if len(set(short.values())) < len(short):
-            short = {metric: metric for metric in short}
-        found = [f"{short[metric]}: {tau[0]:+.2f}" for metric, tau in self.tau.items() if tau]
-        return "; ".join(found) or "–"
+        return any(self.records.values()) or bool(self.left)
 
     @property
     def summary(self) -> str:
         """How many claims have which verdict, for an index."""
-        if not self.was_run:
+        if not any(self.records.values()):
             return "results kept apart only" if self.left else "not run"
         if self.scale == "smoke":
             return "the path works"
-        return summary(self.verdicts)
+        return summary([verdict.said for verdict in self.verdicts])
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
+def summary(said: Sequence[str]) -> str:
     """How many claims have which verdict."""
-    if not verdicts:
-        return "run; nothing to decide by a rule"
-    ordered = sorted(verdicts, key=lambda verdict: VERDICTS.index(verdict.verdict))
-    counts = Counter(verdict.said for verdict in ordered)
-    return ", ".join(f"{said}: {count}" for said, count in counts.items())
+    ordered = sorted(said, key=lambda one: VERDICTS.index(one.removesuffix(" (by sign alone)")))
+    counted = [f"{one}: {count}" for one, count in Counter(ordered).items()]
+    return ", ".join(counted) or "run; nothing to decide by a rule"
 
 
 def compare(
@@ -159,45 +124,40 @@ def compare(
     """`records` (as their JSON files have them) beside the paper."""
     variants = experiment.at(scale)
     records = {variant: list(records.get(variant, ())) for variant in variants}
-
     lines = by_line(experiment)
     deviations = {c.metric: c.deviation_of for c in experiment.columns if c.deviation_of}
 
-    def ours(variant: str | float, metric: str) -> Values | None:
-        if isinstance(variant, float):
-            return Values((variant, variant))  # without any deviation
+    def ours(row: str | float, metric: str) -> Values | None:
+        if isinstance(row, float):
+            return Values((row, row))  # without any deviation
         if metric in deviations:
             # All of the paper's variants, or the deviation is of something else.
-            found = [ours(v, deviations[metric]) for v in lines[variant]]
-            if not all(found):
-                return None
-            runs = zip(*(one.values for one in found), strict=False)  # type: ignore[union-attr]
-            return Values(tuple(float(np.std(of_run)) for of_run in runs))
-        # The times of a run are shown like what was measured on it.
-        of_runs = [r["metrics"] | r["times"] for r in records.get(variant, ())]
-        values = tuple(numbers[metric] for numbers in of_runs if metric in numbers)
+            found = [ours(variant, deviations[metric]) for variant in lines[row]]
+            runs = zip(*(one.values for one in found if one), strict=False)
+            values = tuple(float(np.std(of_run)) for of_run in runs) if all(found) else ()
+        else:
+            # The times of a run are shown like what was measured on it.
+            of_runs = [record["metrics"] | record["times"] for record in records.get(row, ())]
+            values = tuple(numbers[metric] for numbers in of_runs if metric in numbers)
         return Values(values) if values else None
 
-    compared = scale != "smoke"
     rows: dict[str, dict[str, Row]] = {}
     for column in experiment.columns:
-        plain = {
-            variant: Row(ours(variant, column.metric), column.of(variant), None, None)
-            for variant in (lines if column.deviation_of else variants)
-        }
-        rows[column.metric] = {
-            variant: row._replace(
-                order=_order(variant, plain) if compared else None,
-                value=_value(row, column) if scale == "full" else None,
-            )
-            for variant, row in plain.items()
-        }
-    tau = {metric: kendall(found.values()) if compared else None for metric, found in rows.items()}
+        names = lines if column.deviation_of else variants
+        plain = {row: Row(ours(row, column.metric), column.of(row)) for row in names}
+        rows[column.metric] = plain
+        if scale != "smoke":
+            rows[column.metric] = {
+                name: row._replace(verdict=_verdict(row, plain.values(), column, scale))
+                for name, row in plain.items()
+            }
     verdicts = [
         judge(claim, ours(claim.more, claim.metric), ours(claim.less, claim.metric))
-        for claim in (experiment.claims if compared else ())
+        if scale != "smoke"
+        else Verdict(claim, "not run")
+        for claim in experiment.claims
     ]
-    return Comparison(name, experiment, scale, records, rows, tau, verdicts, left)
+    return Comparison(name, experiment, scale, records, rows, verdicts, left)
 
 
 def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[str, float]]:
@@ -221,7 +181,7 @@ def judge(claim: Claim, more: Values | None, less: Values | None) -> Verdict:
     return Verdict(claim, verdict, difference, single)
 
 
-def kendall(rows: Sequence[Row] | Any) -> tuple[float, int] | None:
+def kendall(rows: Iterable[Row]) -> tuple[float, int] | None:
     """τ-b of our means against what is printed, and the number of rows; None below two."""
     pairs = [(r.ours.mean, r.published.mean) for r in rows if r.ours and r.published]
     if len(pairs) < 2:
@@ -231,30 +191,21 @@ def kendall(rows: Sequence[Row] | Any) -> tuple[float, int] | None:
     return None if math.isnan(tau) else (float(tau), len(pairs))
 
 
-def _order(variant: str, rows: Mapping[str, Row]) -> tuple[int, int] | None:
-    row = rows[variant]
-    if row.ours is None or row.published is None:
-        return None
-    same = compared = 0
-    for other_name, other in rows.items():
-        if other_name == variant or other.ours is None or other.published is None:
-            continue
-        printed = np.sign(row.published.mean - other.published.mean)
-        if printed:
-            compared += 1
-            same += bool(np.sign(row.ours.mean - other.ours.mean) == printed)
-    return (same, compared) if compared else None
-
-
-def _value(row: Row, column: Column) -> str | None:
-    if row.ours is None or row.published is None:
-        return None
+def _verdict(row: Row, rows: Iterable[Row], column: Column, scale: str) -> str:
+    """The order of a row among others, and at full scale whether its value is the same."""
+    if row.ours is None or row.published is None or row.difference is None:
+        return ""
+    sides = [
+        (np.sign(row.ours.mean - other.ours.mean), np.sign(row.published.mean - printed.mean))
+        for other in rows
+        if other.ours and (printed := other.published) and printed.mean != row.published.mean
+    ]
+    order = f"order {sum(ours == printed for ours, printed in sides)}/{len(sides)}" if sides else ""
+    if scale != "full":
+        return order
     error = row.ours.error or 0.0
-    if row.published.std is None:
-        near = max(column.tolerance, 2 * error)
-    else:
+    near = max(column.tolerance, 2 * error)
+    if row.published.std is not None:
         near = 2 * math.hypot(error, row.published.std / math.sqrt(row.published.runs))
-    difference = row.ours.mean - row.published.mean
-    if abs(difference) <= near:
-        return "same"
-    return "higher" if difference > 0 else "lower"
+    value = "same" if abs(row.difference) <= near else "higher" if row.difference > 0 else "lower"
+    return f"{order}, {value}" if order else value

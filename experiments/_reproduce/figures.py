@@ -225,6 +225,22 @@ def pairs(comparison: Comparison) -> Figure:
     return figure
 
 
+def feature_spaces(comparison: Comparison) -> Figure:
+    """Above each variant's features on their two main axes, below where they are reconstructed."""
+    found = [(v, records[0]["loaded"]) for v, records in comparison.records.items() if records]
+    if not found:
+        return _nothing()
+    figure = Figure(figsize=(3.2 * len(found), 6.4), dpi=120, layout="constrained")
+    grid = figure.subplots(2, len(found), squeeze=False)
+    for column, (variant, arrays) in zip(grid.T, found, strict=True):
+        for axes, name in zip(column, ("features", "reconstructions"), strict=True):
+            points = arrays[name].T
+            axes.scatter(*points, c=arrays["labels"], cmap="brg", s=4, rasterized=True)
+            axes.set_title(f"{variant}: {name}", fontsize=8)
+            axes.set_aspect("equal")
+    return figure
+
+
 def scatters(comparison: Comparison) -> Figure:
     """Points in the plane, coloured by where on the grid they belong."""
     found = _arrays(comparison)

@@ -306,6 +306,44 @@ def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
     return measure
 
 
+def feature_space() -> Measure:
+    """What the decoder sees of each test point, and where it puts it (Gu et al. 2021, figure 5).
+
+    A conditional decoder sees the units of the true class alone, as in training.
+    """
+
+    def measure(run: Finished) -> Measured:
+        import jax
+        import jax.numpy as jnp
+        from sklearn.neighbors import NearestNeighbors
+
+        from capsjax.functional import mask_poses
+
+        images, labels = first_images(run)
+        config = run.checkpoint.config
+        mask = jax.nn.one_hot(labels, len(config.task.class_names))
+        output = run.checkpoint.model(jnp.asarray(images), mask=mask)
+        seen = mask if config.model.reconstruction == "conditional" else jnp.ones_like(mask)
+        features = np.asarray(mask_poses(output.poses, seen))
+        nearest = NearestNeighbors(n_neighbors=1).fit(features).kneighbors(return_distance=False)
+        centred = features - features.mean(axis=0)
+        _, _, axes = np.linalg.svd(centred, full_matrices=False)
+        return Measured(
+            {
+                "nearest is of the class": 100 * float(np.mean(labels[nearest[:, 0]] == labels)),
+                "inside the unit sphere": 100
+                * float(np.mean(np.linalg.norm(features, axis=1) < 1)),
+            },
+            arrays={
+                "labels": labels,
+                "features": (centred @ axes[:2].T).astype(np.float32),
+                "reconstructions": np.asarray(output.reconstruction).reshape(len(images), -1),
+            },
+        )
+
+    return measure
+
+
 def entropy_trace(layer: str) -> Measure:
     """Mean entropy of the coupling of `layer` after each epoch of the run (Lin et al. 2018).
 

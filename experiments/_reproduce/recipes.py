@@ -1,4 +1,4 @@
-"""From a row of an experiment to the config of one run."""
+"""From a row of an experiment to the configs of its trainings, and how these are told apart."""
 
 import hashlib
 import json
@@ -16,44 +16,41 @@ from capsjax.training import config as configs
 
 # Added to the seed of a run that begins with another's layers: its fresh layers are to be others.
 LATER_SEEDS = 1000
+# They change what is drawn, and neither the network nor its training.
+DRAWS = ("seed", "seeds")
 
 
 def run_config(
     experiment: Experiment, variant: str, scale: str, seed: int, use: Mapping[str, str]
 ) -> ml_collections.ConfigDict:
-    """The config of one training run.
-
-    It is that of the row's file, changed by the scale, then by the row, then by the row at this
-    scale. Then data sets are replaced as `use` says. `init_from` is the name of the run that a
-    pretrained variant begins with, wherever that is.
-
-    Raises:
-      ValueError: no such file in configs/, or a value for a key that the config does not have.
-    """
+    """The config of a variant's own training, the last of its `trainings`."""
     return trainings(experiment, variant, scale, seed, use)[-1]
 
 
 def trainings(
     experiment: Experiment, variant: str, scale: str, seed: int, use: Mapping[str, str]
 ) -> list[ml_collections.ConfigDict]:
-    """The configs of all that is trained for one network of a variant, the last being its own."""
-    chosen = experiment.variants[variant]
-    of_scale, of_row = experiment.scales[scale].overrides, chosen.at.get(scale, {})
-    own = change(_configs.load(chosen.config), {**of_scale, **chosen.changes, **of_row})
-    if not chosen.pretrained:
-        return [_of_seed(own, seed, use)]
-    first = change(_configs.load(chosen.pretrained), {**of_scale, **of_row})
-    first, own = _of_seed(first, seed, use), _of_seed(own, seed + LATER_SEEDS, use)
-    own.init_from = run_name(first)
-    return [first, own]
+    """The configs of all that is trained for one network of a variant, its own last.
+
+    Each is that of the file in configs/, changed by the scale, then by the row, then by the row at
+    this scale; data sets are replaced as `use` says. The `init_from` of a pretrained variant tells
+    with which recipe and seed the first training was made.
+
+    Raises:
+      ValueError: no such file in configs/, or a value for a key that the config does not have.
+    """
+    row = experiment.variants[variant]
+    of_scale, of_row = experiment.scales[scale].overrides, row.at.get(scale, {})
+    own = change(_configs.load(row.config), {**of_scale, **row.changes, **of_row})
+    if not row.pretrained:
+        return [_of_run(own, seed, use)]
+    first = _of_run(change(_configs.load(row.pretrained), {**of_scale, **of_row}), seed, use)
+    own.init_from = f"{recipe_key(first)}-seed{seed}"
+    return [first, _of_run(own, seed + LATER_SEEDS, use)]
 
 
 def change(config: ml_collections.ConfigDict, values: Overrides) -> ml_collections.ConfigDict:
-    """`config` with `values`.
-
-    Raises:
-      ValueError: a key that it does not have (the nearest is named), or a value of another type.
-    """
+    """Sets `values` in `config` and returns it; ValueError for a key that it does not have."""
     known = configs.flatten(config)
     for key, value in values.items():
         if key not in known:
@@ -65,60 +62,9 @@ def change(config: ml_collections.ConfigDict, values: Overrides) -> ml_collectio
     return config
 
 
-def source_of(config: ml_collections.ConfigDict) -> str:
-    """The data set that images are read from: the task's, or that which it is made from."""
-    return config.data.source if config.data.name in tasks.generated() else config.data.name
-
-
-def key_of(config: ml_collections.ConfigDict) -> str:
-    """Equal for configs that differ in nothing but the seed."""
-    values = configs.to_json(config)
-    del values["seed"]
-    values["init_from"] = values["init_from"].rpartition("-seed")[0]
-    return _digest(values, 10)
-
-
-def recipe_key(config: ml_collections.ConfigDict) -> str:
-    """Equal for configs that depart from the defaults in the same way.
-
-    A page shows it for each row (`report.py --check`). Unlike `key_of` it stays when the library
-    gets a new option.
-    """
-    return _digest(dict(sorted(_departures(configs.to_json(config)).items())), 8)
-
-
-def changes_since(
-    recorded: Mapping[str, Any], config: ml_collections.ConfigDict
-) -> dict[str, tuple[Any, Any]]:
-    """By key, a record's value and today's, where the two make different networks.
-
-    An option that the record does not know yet, at its default, makes no difference. One that is
-    gone does: today's value is then None.
-    """
-    old, new = _plain(recorded), _plain(configs.to_json(config))
-    added = _departures(configs.to_json(config)).keys() - old.keys()
-    return {
-        key: (old.get(key), new.get(key))
-        for key in sorted(old.keys() | added)
-        if old.get(key) != new.get(key)
-    }
-
-
-def run_name(config: ml_collections.ConfigDict) -> str:
-    """What the directory of a training is called."""
-    what = f"{config.model.name}-{config.data.name}"
-    return f"{slug(what)}-{key_of(config)}-seed{config.seed}"
-
-
-def slug(text: str) -> str:
-    """For file names; without a hyphen."""
-    return re.sub(r"[^\w.=+]+", "_", text).strip("_")
-
-
-def _of_seed(
+def _of_run(
     config: ml_collections.ConfigDict, seed: int, use: Mapping[str, str]
 ) -> ml_collections.ConfigDict:
-    """One run, with other data in the place of those in `use`."""
     config.seed, config.seeds = seed, 1
     config.data.name = use.get(config.data.name, config.data.name)
     if "source" in config.data:
@@ -126,19 +72,63 @@ def _of_seed(
     return config
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def source_of(config: ml_collections.ConfigDict) -> str:
+    """The data set that images are read from: the task's, or that which it is made from."""
+    return config.data.source if config.data.name in tasks.generated() else config.data.name
+
+
+def run_name(config: ml_collections.ConfigDict) -> str:
+    """What the directory of a training is called."""
+    what = slug(f"{config.model.name}-{config.data.name}")
+    return f"{what}-{key_of(config)}-seed{config.seed}"
+
+
+def slug(text: str) -> str:
+    """For file names; without a hyphen."""
+    return re.sub(r"[^\w.=+]+", "_", text).strip("_")
+
+
+def key_of(config: ml_collections.ConfigDict) -> str:
+    """Equal for configs that differ in nothing but the seed."""
+    return _digest(_recipe(configs.to_json(config)), 10)
+
+
+def recipe_key(config: ml_collections.ConfigDict) -> str:
+    """Equal for configs that depart from the defaults in the same way.
+
+    Unlike `key_of` it stays when the library gets a new option.
+    """
+    return _digest(_departures(configs.to_json(config)), 8)
+
+
+def changes_since(
+    recorded: Mapping[str, Any], config: ml_collections.ConfigDict
+) -> dict[str, tuple[Any, Any]]:
+    """By key, a recorded value and today's, where the two make different networks.
+
+    An option that the record does not know yet, at its default, makes no difference. One that is
+    gone does: today's value is then None.
+    """
+    values = configs.to_json(config)
+    old, new = _recipe(recorded), _recipe(values)
+    added = _departures(values).keys() - old.keys()
+    keys = sorted(old.keys() | added)
+    return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
+
+
+def _recipe(values: Mapping[str, Any]) -> dict[str, Any]:
     """What makes the network, by dotted key: no seeds, nothing that follows from the data."""
     flat = configs.flatten(ml_collections.ConfigDict(values))
     flat["init_from"] = flat["init_from"].rpartition("-seed")[0]
-    kept = {k: v for k, v in flat.items() if k not in ("seed", "seeds") and k[:5] != "task."}
+    kept = {k: v for k, v in flat.items() if k not in DRAWS and k[:5] != "task."}
     return json.loads(json.dumps(kept))
 
 
 def _departures(values: Mapping[str, Any]) -> dict[str, Any]:
     """What differs from the defaults, and the names of network and data."""
-    flat = _plain(values)
+    flat = _recipe(values)
     default = configs.default(flat["model.name"], flat["data.name"])
-    usual = _plain(configs.to_json(default))
+    usual = _recipe(configs.to_json(default))
     names = ("model.name", "data.name")
     return {k: v for k, v in flat.items() if k in names or k not in usual or usual[k] != v}
 

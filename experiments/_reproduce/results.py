@@ -11,35 +11,31 @@ from _reproduce import tables
 from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
 from _reproduce.recipes import slug
-from _reproduce.runs import Where, checked, kept, number_of, read_json
+from _reproduce.runs import Where, kept, number_of, read_json
 
 
 def gather(where: Where, name: str, experiment: Experiment) -> Comparison:
     """What there is of `name`: records of today's recipe, and what is kept beside them."""
-    records: dict[str, list[dict]] = {}
-    lines = []
-    for variant in experiment.at(where.scale):
+    variants = experiment.at(where.scale)
+    records, left = {}, []
+    for variant in variants:
         found = kept(where, name, experiment, variant)
         records[variant] = [_read(found.files[number]) for number in sorted(found.files)]
         for file, differences in found.others.items():
-            what = ", ".join(
-                f"{key}: {_shown(a)} → {_shown(b)}" for key, (a, b) in differences.items()
+            metrics = read_json(file)["metrics"]
+            shown = [column for column in experiment.columns if column.metric in metrics]
+            numbers = ", ".join(f"{c.metric} {metrics[c.metric]:.{c.digits}f}" for c in shown)
+            what = ", ".join(f"{k}: {_said(a)} → {_said(b)}" for k, (a, b) in differences.items())
+            left.append(
+                f"{variant}, run {number_of(file)} ({numbers}): made with an older recipe ({what})"
             )
-            of_run = read_json(file)["metrics"]
-            numbers = [
-                f"{column.metric} {of_run[column.metric]:.{column.digits}f}"
-                for column in experiment.columns
-                if column.metric in of_run
-            ]
-            lines.append(
-                f"{variant}, run {number_of(file)} ({', '.join(numbers)}): made with an older "
-                f"recipe ({what})"
-            )
-    known = {slug(variant) for variant in experiment.at(where.scale)}
-    files = sorted((where.folder / "results" / name).glob("*-seed*.json"))
-    unknown = sorted({read_json(f)["variant"] for f in files if f.stem.split("-")[0] not in known})
-    lines += [f"{variant}: there is no such row at this scale any more" for variant in unknown]
-    return compare(name, experiment, where.scale, records, lines)
+    known = {slug(variant) for variant in variants}
+    files = (where.folder / "results" / name).glob("*-seed*.json")
+    unknown = {read_json(f)["variant"] for f in files if f.stem.split("-")[0] not in known}
+    left += [
+        f"{variant}: there is no such row at this scale any more" for variant in sorted(unknown)
+    ]
+    return compare(name, experiment, where.scale, records, left)
 
 
 def _read(file: Path) -> dict:
@@ -50,7 +46,7 @@ def _read(file: Path) -> dict:
     return record
 
 
-def _shown(value: object) -> str:
+def _said(value: object) -> str:
     return "not there" if value is None else repr(value)
 
 
@@ -59,44 +55,40 @@ def folders(workdir: Path) -> list[Where]:
 
     Raises:
       FileNotFoundError: there are none.
-      ValueError: one is of another version.
     """
-    found = []
-    for folder in (workdir, *(workdir / scale for scale in SCALES)):
-        file = folder / "about.json"
-        if file.exists():
-            scale = read_json(file).get("scale", "")
-            found.append(checked(Where(folder, scale, {}, None, "")))
+    candidates = (workdir, *(workdir / scale for scale in SCALES))
+    found = [folder for folder in candidates if (folder / "about.json").exists()]
     if not found:
         raise FileNotFoundError(
             f"{workdir} holds no results: expected the --workdir of experiments/reproduce.py"
         )
-    return found
+    scales = [read_json(folder / "about.json")["scale"] for folder in found]
+    return [Where(f, s, {}, None).with_earlier() for f, s in zip(found, scales, strict=True)]
 
 
 def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Writes NAME.md, and NAME.png and NAME.svg where it has a figure; returns the files."""
-    stem = comparison.stem
+    page = folder / f"{comparison.stem}.md"
     folder.mkdir(parents=True, exist_ok=True)
-    page = folder / f"{stem}.md"
-    text = tables.markdown(comparison)
-    files = [page]
+    page.write_text(tables.page(comparison))
+    pictures = []
     if comparison.experiment.figure is not None:
-        for ending in ("png", "svg"):
-            file = folder / f"{stem}.{ending}"
-            draw(comparison, file, ending)
-            files.append(file)
-        text += tables.picture(comparison)
-    page.write_text(text)
-    return files
+        pictures = [page.with_suffix(f".{kind}") for kind in ("png", "svg")]
+    for file in pictures:
+        draw(comparison, file, file.suffix[1:])
+    return [page, *pictures]
 
 
 def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
-    """Writes the pages of what was run, and index.md of all; returns the files."""
+    """Writes the pages of what was run, and index.md; returns the files.
+
+    Pages in `folder` of names that were not run here stay, and so do their lines of the index.
+    """
     files = [file for one in comparisons if one.has_page for file in write(one, folder)]
     index = folder / "index.md"
     folder.mkdir(parents=True, exist_ok=True)
-    index.write_text(tables.index(comparisons))
+    earlier = index.read_text() if index.exists() else ""
+    index.write_text(tables.index(comparisons, earlier))
     return [*files, index]
 
 

@@ -1,44 +1,34 @@
 """Single runs: each is trained once, measured once, and leaves one JSON file.
 
-A results folder holds, for one scale,
-
-  about.json                                  what it is for
-  runs/MODEL-DATA-KEY-seedN/                  of `capsjax.training.loop.train`, and time.json
-  results/PAPER/NAME/VARIANT-KEY-seedN.json   what was measured (arrays beside it, .npz)
-  locks/                                      a file for each run, locked by the process at it
-
-KEY stands for all values of the config but the seed, so tables that need the same network share
-its training. Results of an older recipe stay where they are and are not shown.
+docs/reproduce.md has the layout of the folder and what is kept, shared and resumed.
 """
 
+import functools
 import json
 import os
 import platform
+import subprocess
 import time
-from collections.abc import Mapping
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import evaluate
 import jax
 import ml_collections
 import numpy as np
 from etils import epath
-from flax import nnx
 
 from _reproduce.experiment import Experiment, Measured
 from _reproduce.measures import Finished
-from _reproduce.recipes import changes_since, key_of, run_config, run_name, slug, trainings
-from capsjax._files import lock as hold
-from capsjax._files import write_atomically
+from _reproduce.recipes import DRAWS, changes_since, key_of, run_config, run_name, slug, trainings
+from capsjax._files import lock, write_atomically
 from capsjax.evaluation import ensemble
 from capsjax.training import checkpoints
 from capsjax.training import config as configs
+from capsjax.training.display import console
 from capsjax.training.history import Diverged
 from capsjax.training.loop import train
-
-FORMAT = 1  # of the files here
-PACKAGES = ("capsjax", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
 class Where(NamedTuple):
@@ -49,55 +39,28 @@ class Where(NamedTuple):
       scale: its name.
       use: data sets that stand in for others, by the other's name.
       data_dir: as for `capsjax.data.load`.
-      commit: of the code, for the records.
     """
 
     folder: Path
     scale: str
     use: Mapping[str, str]
     data_dir: str | None
-    commit: str
 
+    def with_earlier(self) -> "Where":
+        """With the stand-ins of earlier calls; ValueError if a data set would change its own."""
+        file = self.folder / "about.json"
+        earlier = read_json(file)["data"] if file.exists() else {}
+        for name, other in self.use.items():
+            if earlier.get(name, other) != other:
+                raise ValueError(
+                    f"in {self.folder} {earlier[name]!r} stands in for {name!r}: give another "
+                    f"--workdir to have {other!r} there"
+                )
+        return self._replace(use=earlier | dict(self.use))
 
-def checked(where: Where) -> Where:
-    """`where` with the stand-ins of earlier calls.
-
-    Raises:
-      ValueError: the folder is of another version, scale or data, or something else. Nothing is
-        changed.
-    """
-    file = where.folder / "about.json"
-    if not file.exists():
-        if where.folder.is_dir() and any(where.folder.iterdir()):
-            raise ValueError(
-                f"{where.folder} is not empty and no results folder (it has no about.json): choose "
-                "another --workdir. Nothing was changed"
-            )
-        return where
-    found = read_json(file)
-    earlier = found.get("data", {})
-    wanted = {"format": FORMAT, "capsjax": version("capsjax"), "scale": where.scale}
-    pairs = [(key, found.get(key), value) for key, value in wanted.items()]
-    pairs += [(name, earlier.get(name, other), other) for name, other in where.use.items()]
-    if lines := [
-        f"{key}: {there!r} there, {here!r} here" for key, there, here in pairs if there != here
-    ]:
-        raise ValueError(
-            f"{where.folder} holds results of another kind, which are kept and not mixed with new "
-            "ones; give another --workdir. They differ in\n  " + "\n  ".join(lines)
-        )
-    return where._replace(use=earlier | dict(where.use))
-
-
-def claim(where: Where) -> Where:
-    """As `checked`; makes the folder this one's, or finds that it is."""
-    where = checked(where)
-    about = {"format": FORMAT, "capsjax": version("capsjax"), "scale": where.scale}
-    about["data"] = dict(sorted(where.use.items()))
-    file = where.folder / "about.json"
-    if not file.exists() or read_json(file) != about:
-        write_json(file, about)
-    return where
+    def remember(self) -> None:
+        """Writes about.json."""
+        write_json(self.folder / "about.json", {"scale": self.scale, "data": dict(self.use)})
 
 
 class Kept(NamedTuple):
@@ -116,8 +79,7 @@ def kept(where: Where, name: str, experiment: Experiment, variant: str) -> Kept:
     """The records that the folder has of one variant."""
     config = run_config(experiment, variant, where.scale, 0, where.use)
     found = Kept({}, {})
-    folder = where.folder / "results" / name
-    for file in sorted(folder.glob(f"{slug(variant)}-*-seed*.json")):
+    for file in sorted((where.folder / "results" / name).glob(f"{slug(variant)}-*-seed*.json")):
         differences = changes_since(read_json(file)["config"], config)
         if differences:
             found.others[file] = differences
@@ -140,80 +102,65 @@ def run(
     made anew, without training, if it lacks a number that the table shows, or is of other images.
 
     Returns:
-      The record, as its JSON file has it; None while another process is at it, or trains what it
-      needs.
+      The record, as its JSON file has it; None while another process is at it.
     """
     key = key_of(run_config(experiment, variant, where.scale, number, where.use))
     file = where.folder / "results" / name / f"{slug(variant)}-{key}-seed{number}.json"
-    images = experiment.scales[where.scale].images
     shown = {column.metric for column in experiment.columns if not column.deviation_of}
-    with hold(where.folder / "locks" / f"{slug(name)}-{file.stem}", wait=False) as held:
+    with lock(where.folder / "locks" / f"{slug(name)}-{file.stem}", wait=False) as held:
+        if not held:
+            return None
+        console().print(f"\n{name}: {variant}, run {number}", markup=False)
         file = kept(where, name, experiment, variant).files.get(number, file)
         if file.exists():
             record = read_json(file)
-            measured = record["metrics"].keys() | record["times"].keys()
-            if record.get("images", images) == images and (record["failed"] or shown <= measured):
+            there = record["metrics"].keys() | record["times"].keys()
+            of_these = record.get("images") == experiment.scales[where.scale].images
+            if of_these and (record["failed"] or shown <= there):
                 return record
-        return _run(where, file, name, experiment, variant, number) if held else None
+        return _run(where, file, name, experiment, variant, number)
 
 
 def _run(
     where: Where, file: Path, name: str, experiment: Experiment, variant: str, number: int
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     members = experiment.variants[variant].members
-    seeds = range(number * members, (number + 1) * members)
     images = experiment.scales[where.scale].images
-    directories: list[Path] = []
-    done: list[dict[str, Any]] = []
-    failed = None
-    for seed in seeds:
-        for config in trainings(experiment, variant, where.scale, seed, where.use):
-            directory = where.folder / "runs" / run_name(config)
-            try:
-                if not _train(where, config, directory):
-                    return None
-            except Diverged as error:
-                # Where it was kept is no part of what happened.
-                failed = f"{directory.name}: {str(error).partition(':')[0]}"
-            done.append(read_json(directory / "time.json"))
-            if failed:
-                break
-        if failed:
-            break
-        directories.append(directory)
-    record: dict[str, Any] = {
-        "format": FORMAT,
+    seeds = range(number * members, (number + 1) * members)
+    own = run_config(experiment, variant, where.scale, seeds[0], where.use)
+    directories, begun, failed = [], [], None
+    try:
+        for seed in seeds:
+            for config in trainings(experiment, variant, where.scale, seed, where.use):
+                begun.append(_directory(where, config))
+                _train(where, config, begun[-1], init_from=begun[-2] if config.init_from else "")
+            directories.append(begun[-1])
+    except Diverged as error:
+        # Where it was kept is no part of what happened.
+        failed = f"{begun[-1].name}: {str(error).partition(':')[0]}"
+    began = time.monotonic()
+    measured = Measured({})
+    if not failed:
+        measured = experiment.measure(_finished(directories, images, where.data_dir))
+    for metric, value in measured.metrics.items():
+        if not np.isfinite(value):
+            raise ValueError(f"the measurement {metric} gave {value}")
+    trained = [read_json(directory / "time.json") for directory in begun]
+    record = {
         "name": name,
         "variant": variant,
         "scale": where.scale,
         "seeds": list(seeds),
         "images": images,
         "failed": failed,
-    }
-    init_from = config.init_from
-    measured, began = Measured({}), time.monotonic()
-    if failed is None:
-        read = [checkpoints.read(directory) for directory in directories]
-        model = ensemble.join([c.model for c in read], [c.config for c in read])
-        joined = read[0]._replace(model=model)
-        config = joined.config
-        history = checkpoints.read(directories[0], "latest").history
-        finished = Finished(joined, history, directories[0], images, where.data_dir)
-        measured = experiment.measure(finished)
-        _check_finite(measured)
-        params = nnx.state(read[0].model, nnx.Param)
-        record["parameters"] = sum(leaf.size for leaf in jax.tree.leaves(params))
-        record["step"] = joined.step
-    record |= {
         "metrics": dict(measured.metrics),
         "series": dict(measured.series),
         "arrays": sorted(measured.arrays),
-        # Not where on this machine the run began from.
-        "config": configs.to_json(config) | {"init_from": init_from},
-        **{key: done[0].get(key) for key in ("commit", "versions", "device", "machine")},
-        "measured_at_commit": where.commit,
+        "config": configs.to_json(own),
+        **{key: trained[0][key] for key in ("commit", "versions", "device", "machine")},
+        "measured_at_commit": commit(),
         "times": {
-            "training_seconds": sum(sum(t["seconds"]) for t in done),
+            "training_seconds": sum(sum(one["seconds"]) for one in trained),
             "measuring_seconds": time.monotonic() - began,
             **measured.times,
         },
@@ -225,51 +172,73 @@ def _run(
     return record
 
 
-def _train(where: Where, config: ml_collections.ConfigDict, directory: Path) -> bool:
+def _finished(directories: Sequence[Path], images: int, data_dir: str | None) -> Finished:
+    """One network, or the ensemble of several."""
+    read = [checkpoints.read(directory) for directory in directories]
+    model = ensemble.join([one.model for one in read], [one.config for one in read])
+    history = checkpoints.read(directories[0], "latest").history
+    return Finished(read[0]._replace(model=model), history, directories[0], images, data_dir)
+
+
+def _directory(where: Where, config: ml_collections.ConfigDict) -> Path:
+    """That of the same training, though the library has gained options since, or a new one."""
+    folder, name = where.folder / "runs", run_name(config)
+    for file in sorted(folder.glob(name.replace(key_of(config), "*") + "/config.json")):
+        recorded = file.with_name("time.json")
+        found = read_json(recorded).get("config") if recorded.exists() else None
+        if not changes_since(found or read_json(file), config):
+            return file.parent
+    return folder / name
+
+
+def _train(
+    where: Where, config: ml_collections.ConfigDict, directory: Path, init_from: Path | str
+) -> None:
     """Trains what is not trained yet, resuming an interrupted training.
 
-    Returns:
-      False if another process trains it, for another name or variant.
+    It waits while another process trains the same for another name or variant. time.json says what
+    the training was made with, and how long it took.
     """
-    with hold(where.folder / "locks" / directory.name, wait=False) as held:
-        if not held:
-            return False
-        if config.init_from:
-            config = config.copy_and_resolve_references()
-            config.init_from = str(where.folder / "runs" / config.init_from)
-            _move(directory, config.init_from)
-        before, began = _size(directory), time.monotonic()
+    made, times = directory / "config.json", directory / "time.json"
+    with lock(where.folder / "locks" / directory.name):
+        about = read_json(times) if times.exists() else _made_with(config)
+        if about.get("finished"):
+            return
+        config = config.copy_and_resolve_references()
+        config.init_from = str(init_from)
+        if made.exists():  # the folder may have moved, and the library gained options
+            begun = configs.to_json(configs.from_json(read_json(made)))
+            same = {key: begun[key] for key in (*DRAWS, "task")}
+            write_json(made, configs.to_json(config) | same)
+        began = time.monotonic()
         try:
             train(config, directory, data_dir=where.data_dir)
+            about["finished"] = True
         finally:
-            if _size(directory) != before:  # there was something to do
-                _add_time(where, directory / "time.json", time.monotonic() - began)
-    return True
+            if made.exists():
+                about["seconds"].append(time.monotonic() - began)
+                write_json(times, about)
 
 
-def _move(directory: Path, init_from: str) -> None:
-    """Tells a run that began with another's layers where that one is now: folders may move."""
-    file = directory / "config.json"
-    if file.exists():
-        write_json(file, read_json(file) | {"init_from": init_from})
-
-
-def _size(directory: Path) -> int:
-    """Bytes of the log, which grows with every step; −1 before there is a run."""
-    log = directory / "metrics.jsonl"
-    return log.stat().st_size if log.exists() else -1
-
-
-def _add_time(where: Where, file: Path, seconds: float) -> None:
-    made = {
-        "commit": where.commit,
-        "versions": {name: version(name) for name in PACKAGES},
+def _made_with(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    return {
+        "config": configs.to_json(config),
+        "commit": commit(),
+        "versions": evaluate.versions(),
         "device": f"{jax.device_count()} × {jax.devices()[0].device_kind}",
         "machine": machine(),
         "seconds": [],
     }
-    record = read_json(file) if file.exists() else made
-    write_json(file, record | {"seconds": [*record["seconds"], seconds]})
+
+
+@functools.cache
+def commit() -> str:
+    """Of this code."""
+    command = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
 
 
 def machine() -> str:
@@ -280,12 +249,6 @@ def machine() -> str:
     name = " and ".join(sorted(names)) or platform.processor() or platform.machine()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
-
-
-def _check_finite(measured: Measured) -> None:
-    for name, value in measured.metrics.items():
-        if not np.isfinite(value):
-            raise ValueError(f"the measurement {name} gave {value}")
 
 
 def read_json(file: Path) -> dict[str, Any]:

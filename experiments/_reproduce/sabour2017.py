@@ -61,6 +61,8 @@ MNIST = Experiment(
     untested={
         "state of the art on MNIST": "a comparison with networks that are not in the paper",
         "it needs less training data": "listed as an advantage, without a measurement",
+        "it is slow, not the best on CIFAR-10, may fail on large images and on two identical "
+        "objects side by side, and promises well for segmentation and detection": "listed likewise",
     },
     scales={
         "full": Scale(f"{ABOUT_FULL} 50 epochs.", FULL, seeds=3),

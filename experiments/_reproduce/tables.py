@@ -1,11 +1,12 @@
 """What the page of a name says, as blocks, and these as Markdown."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ml_collections
 
-from _reproduce.compare import Comparison, Row, Values, Verdict
+from _reproduce.compare import Comparison, Row, Values, kendall
 from _reproduce.experiment import Column, Published
 from _reproduce.recipes import recipe_key
 
@@ -26,8 +27,16 @@ class Items(NamedTuple):
     lines: Sequence[str]
 
 
+def page(comparison: Comparison) -> str:
+    """The page of a name, as Markdown."""
+    text = markdown(comparison.name, blocks(comparison))
+    if comparison.experiment.figure is not None:
+        text += f"\n![{comparison.experiment.title}]({comparison.stem}.png)\n"
+    return text
+
+
 def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
-    """The page of a name: what was chosen, tables, orderings, claims, what was run."""
+    """What there is to say of a name: what was chosen, tables, orderings, claims, what was run."""
     experiment = comparison.experiment
     yield f"{experiment.title}."
     scale = experiment.scales[comparison.scale]
@@ -40,10 +49,8 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
     if notes:
         yield Items("Chosen here, or different from the paper", notes)
     for column in experiment.columns:
-        rows = [
-            [variant, *_cells(row, column)]
-            for variant, row in comparison.rows[column.metric].items()
-        ]
+        found = comparison.rows[column.metric]
+        rows = [[variant, *_cells(row, column)] for variant, row in found.items()]
         rows += [
             [f"{name} (quoted by the paper)", "–", "0", f"{value:.{column.digits}f}", "–", "–"]
             for name, value in column.quoted.items()
@@ -51,62 +58,63 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
         heads = ("", "ours", "n", "published", "difference", "verdict")
         yield Table(column.title, "lrrrrl", heads, rows)
         if comparison.scale != "smoke" and len(column.published) > 1:
-            yield _ordering(comparison, column)
-    if comparison.verdicts:
-        rows = [[v.claim.text, v.said, margin(comparison, v)] for v in comparison.verdicts]
-        yield Table("Claims", "llr", ("claim", "verdict", "difference"), rows)
-    if experiment.untested:
-        lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
-        yield Items("Claims that no rule decides", lines)
-    yield Items("Runs", _about_runs(comparison))
+            yield _ordering(kendall(found.values()))
+    if comparison.scale != "smoke":
+        yield from claims(comparison)
+    yield Items("Runs", list(_about_runs(comparison)))
     if comparison.left:
         yield Items("Kept apart", comparison.left)
 
 
-def markdown(comparison: Comparison) -> str:
-    """The page of a name."""
-    lines = [f"# {comparison.name}", ""]
-    for block in blocks(comparison):
-        if isinstance(block, str):
-            lines += [_safe(block), ""]
-            continue
-        lines += [f"## {block.title}", ""]
-        if isinstance(block, Items):
-            lines += [f"- {_safe(line)}" for line in block.lines]
+def claims(comparison: Comparison) -> Iterator[Table | Items]:
+    """The verdict on each claim, and why others have none."""
+    experiment = comparison.experiment
+    digits = {column.metric: column.digits for column in experiment.columns}
+    rows = [
+        [v.claim.text, v.said, _signed(v.difference, digits[v.claim.metric])]
+        for v in comparison.verdicts
+    ]
+    if rows:
+        yield Table("Claims", "llr", ("claim", "verdict", "difference"), rows)
+    if experiment.untested:
+        lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
+        yield Items("Claims that no rule decides", lines)
+
+
+def markdown(title: str, parts: Iterable[str | Table | Items]) -> str:
+    """`parts` below a title."""
+    lines = [f"# {title}", ""]
+    for part in parts:
+        if isinstance(part, str):
+            lines += [_safe(part), ""]
+        elif isinstance(part, Items):
+            lines += [f"## {part.title}", "", *(f"- {_safe(line)}" for line in part.lines), ""]
         else:
-            lines += _table(block)
-        lines.append("")
+            lines += [f"## {part.title}", "", *_table(part), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def picture(comparison: Comparison) -> str:
-    """The line that shows the figure of a page."""
-    return f"\n![{comparison.experiment.title}]({comparison.stem}.png)\n"
+def index(comparisons: Sequence[Comparison], earlier: str = "") -> str:
+    """All names as a page beside those of `markdown`.
+
+    Args:
+      comparisons: of every name, those that were not run too.
+      earlier: the page of before; of names that were not run here its lines stay.
+    """
+    written = {name: line for line, name in re.findall(r"^(\| \[(.+?)\]\(.*)$", earlier, re.M)}
+    rows = [(_link(one), one.experiment.title, one.summary) for one in comparisons]
+    lines = _table(Table("", "lll", ("name", "what", "claims"), rows))
+    for i, one in enumerate(comparisons, start=2):
+        if not one.has_page:
+            lines[i] = written.get(one.name, lines[i])
+    run = sum("](" in line and "results kept apart only" not in line for line in lines)
+    head = f"# Tables and figures at scale {comparisons[0].scale}\n\n"
+    return head + f"{run} of {len(comparisons)} were run.\n\n" + "\n".join(lines) + "\n"
 
 
-def index(comparisons: Sequence[Comparison]) -> str:
-    """All names, those that were not run too, as a page beside those of `markdown`."""
-    run = sum(one.was_run for one in comparisons)
-    rows = []
-    for one in comparisons:
-        name = f"[{one.name}]({one.stem}.md)" if one.has_page else one.name
-        rows.append([name, one.experiment.title, one.summary, one.orderings])
-    lines = [
-        f"# Tables and figures at scale {comparisons[0].scale}",
-        "",
-        f"{run} of {len(comparisons)} were run.",
-        "",
-        *_table(Table("", "llll", ("name", "what", "claims", "Kendall's τ"), rows)),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def margin(comparison: Comparison, verdict: Verdict) -> str:
-    """By how much the one is above the other."""
-    if verdict.difference is None:
-        return "–"
-    columns = {column.metric: column for column in comparison.experiment.columns}
-    return f"{verdict.difference:+.{columns[verdict.claim.metric].digits}f}"
+def _link(comparison: Comparison) -> str:
+    name = comparison.name
+    return f"[{name}]({comparison.stem}.md)" if comparison.has_page else name
 
 
 def _table(table: Table) -> list[str]:
@@ -120,15 +128,12 @@ def _table(table: Table) -> list[str]:
 
 def _cells(row: Row, column: Column) -> list[str]:
     """Ours, n, published, difference, verdict."""
-    difference = row.difference
-    verdict = [] if row.order is None else [f"order {row.order[0]}/{row.order[1]}"]
-    verdict += [] if row.value is None else [row.value]
     return [
         "not run" if row.ours is None else _number(row.ours, column.digits),
         str(len(row.ours.values)) if row.ours else "0",
         "–" if row.published is None else _number(row.published, column.digits),
-        "–" if difference is None else f"{difference:+.{column.digits}f}",
-        ", ".join(verdict) or "–",
+        _signed(row.difference, column.digits),
+        row.verdict or "–",
     ]
 
 
@@ -138,20 +143,19 @@ def _number(value: Values | Published, digits: int) -> str:
     return f"{value.mean:.{digits}f}{deviation}"
 
 
-def _ordering(comparison: Comparison, column: Column) -> str:
-    """Kendall's τ in words."""
-    found = comparison.tau[column.metric]
-    if found is None:
+def _signed(difference: float | None, digits: int) -> str:
+    return "–" if difference is None else f"{difference:+.{digits}f}"
+
+
+def _ordering(tau: tuple[float, int] | None) -> str:
+    if tau is None:
         return "Ordering: fewer than two rows to compare."
-    return (
-        f"Ordering against the published column: Kendall's τ = {found[0]:+.2f} ({found[1]} rows)."
-    )
+    return f"Ordering against the published column: Kendall's τ = {tau[0]:+.2f} ({tau[1]} rows)."
 
 
-def _about_runs(comparison: Comparison) -> list[str]:
+def _about_runs(comparison: Comparison) -> Iterator[str]:
     """What was run on what; failures; what was not run."""
-    lines = []
-    records = [r for of_variant in comparison.records.values() for r in of_variant]
+    records = [record for found in comparison.records.values() for record in found]
     if records:
         for what, values in {
             "Commit": {_commit(r) for r in records},
@@ -159,24 +163,20 @@ def _about_runs(comparison: Comparison) -> list[str]:
             "Data": {_data(r["config"]) for r in records},
             "jax": {r["versions"]["jax"] for r in records},
         }.items():
-            lines.append(f"{what}: {', '.join(sorted(values))}")
-        seconds = sum(r["times"]["training_seconds"] for r in records)
-        lines.append(
-            f"Training: {seconds / 60:.1f} minutes, trainings shared with other names "
-            "counted here too"
-        )
+            yield f"{what}: {', '.join(sorted(values))}"
+        minutes = sum(r["times"]["training_seconds"] for r in records) / 60
+        yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
         keys = [
             f"`{recipe_key(ml_collections.ConfigDict(found[0]['config']))}` {variant}"
             for variant, found in comparison.records.items()
             if found
         ]
-        lines.append(f"Recipes: {'; '.join(keys)}")
-        lines += [
-            f"{r['variant']}, seed {r['seeds'][0]}: {r['failed']}" for r in records if r["failed"]
-        ]
+        yield f"Recipes: {'; '.join(keys)}"
+    for record in records:
+        if record["failed"]:
+            yield f"{record['variant']}, seed {record['seeds'][0]}: {record['failed']}"
     if missing := [variant for variant, found in comparison.records.items() if not found]:
-        lines.append(f"Not run: {', '.join(missing)}")
-    return lines
+        yield f"Not run: {', '.join(missing)}"
 
 
 def _commit(record: Mapping[str, Any]) -> str:
@@ -184,9 +184,8 @@ def _commit(record: Mapping[str, Any]) -> str:
     return trained if trained == measured else f"{trained} (measured at {measured})"
 
 
-def _data(config: dict) -> str:
-    name = config["data"]["name"]
-    source = config["data"].get("source")
+def _data(config: Mapping[str, Any]) -> str:
+    name, source = config["data"]["name"], config["data"].get("source")
     return f"{name} from {source}" if source else name
 
 

@@ -347,6 +347,8 @@ FIGURE_5 = Experiment(
     ),
     untested={
         "capsules converge better than the CNN": "seen in the curves; no rule",
+        "another implementation takes hardly more memory and time than the CNN": "its code is "
+        "linked and not described; experiments/benchmark.py measures this one",
         "vectors take more memory and time than matrices, matrices of 42M more than vectors": "a "
         "matter of the implementation, as the paper says (experiments/benchmark.py)",
     },

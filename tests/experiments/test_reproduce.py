@@ -39,6 +39,7 @@ SHAPES = {
     "diverse_multimnist": ((36, 36, 1), 10),
     "cifar10": ((32, 32, 3), 10),
     "cifar100": ((32, 32, 3), 100),
+    "blobs": ((1, 1, 2), 3),
 }
 EVERY = [
     (name, scale, variant)
@@ -52,7 +53,7 @@ def test_every_run_has_a_config():
     for name, scale, variant in EVERY:
         config = recipes.run_config(registry.EXPERIMENTS[name], variant, scale, 0, {})
         source = recipes.source_of(config)
-        assert source == "digits" if scale == "smoke" else source in SHAPES
+        assert source in ("digits", "blobs") if scale == "smoke" else source in SHAPES
 
 
 @pytest.mark.parametrize("name", registry.EXPERIMENTS)
@@ -148,11 +149,11 @@ def test_rows_and_ordering():
     assert a.ours.mean == 71
     assert a.ours.std == pytest.approx(math.sqrt(2))
     assert a.difference == -19
-    assert (a.order, a.value) == ((0, 1), "lower")
+    assert a.verdict == "order 0/1, lower"
     # 0.6 from the printed mean; its standard error is 1/√4, ours 0.1.
-    assert b.value == "same"
+    assert b.verdict == "order 0/1, same"
     assert c.ours is None
-    assert found.tau["accuracy"] == (-1.0, 2)
+    assert kendall(found.rows["accuracy"].values()) == (-1.0, 2)
     assert found.summary == "does not hold: 1"
     single = {name: records[name][:1] for name in "ab"}
     alone = compare("x/y", an_experiment(), "full", single)
@@ -167,22 +168,11 @@ def test_kendall_is_scipys():
     )
     records = {name: [a_record(name, value)] for name, value in ours.items()}
     found = compare("x/y", experiment, "small", records)
-    assert found.tau["accuracy"][0] == pytest.approx(2 / 3)  # five pairs of six agree
-    assert found.rows["accuracy"]["b"].order == (2, 3)
+    assert kendall(found.rows["accuracy"].values())[0] == pytest.approx(
+        2 / 3
+    )  # five pairs of six agree
+    assert found.rows["accuracy"]["b"].verdict == "order 2/3"
     assert kendall([]) is None
-
-
-def test_an_index_tells_columns_apart():
-    def orderings(*titles):
-        columns = tuple(Column(f"m{i}", t, {"a": 2.0, "b": 1.0}) for i, t in enumerate(titles))
-        records = {
-            name: [{"metrics": {"m0": value, "m1": -value}, "times": {}}]
-            for name, value in {"a": 9.0, "b": 8.0}.items()
-        }
-        return compare("x/y", an_experiment(columns=columns), "small", records).orderings
-
-    assert orderings("Error, %", "Accuracy, %") == "Error: +1.00; Accuracy: -1.00"
-    assert orderings("Ratio, x", "Ratio, y") == "m0: +1.00; m1: -1.00"
 
 
 def test_a_deviation_over_a_line():
@@ -197,7 +187,7 @@ def test_a_deviation_over_a_line():
     records = {name: [a_record(name, value)] for name, value in printed.items()}
     found = compare("x/y", experiment, "full", records)
     assert round(found.rows["spread"]["dynamic"].ours.mean, 2) == 0.64
-    assert found.rows["spread"]["dynamic"].value == "same"
+    assert found.rows["spread"]["dynamic"].verdict == "same"
     assert found.verdicts[0].verdict == "holds"
     del records["e"]
     fewer = compare("x/y", experiment, "full", records)
@@ -207,15 +197,14 @@ def test_a_deviation_over_a_line():
 def test_what_a_paper_quotes_is_shown_as_quoted():
     column = Column("accuracy", "Accuracy", {"a": 90.0}, {"SCAE": 92.21})
     found = compare("x/y", an_experiment(columns=(column,)), "small", {})
-    assert "| SCAE (quoted by the paper) | – | 0 | 92.21 | – | – |" in tables.markdown(found)
+    assert "| SCAE (quoted by the paper) | – | 0 | 92.21 | – | – |" in tables.page(found)
 
 
 def test_smoke_compares_nothing():
     records = {"a": [a_record("a", 90.0)], "b": [a_record("b", 80.0)]}
     found = compare("x/y", an_experiment(), "smoke", records)
-    assert found.tau["accuracy"] is None
-    assert not found.verdicts
-    assert found.rows["accuracy"]["a"].order is None
+    assert [verdict.verdict for verdict in found.verdicts] == ["not run"]
+    assert not found.rows["accuracy"]["a"].verdict
 
 
 def test_nothing_run():
@@ -248,7 +237,7 @@ def changed(experiment, **changes):
 
 @pytest.fixture
 def where(tmp_path):
-    return runs.Where(tmp_path / "small", "small", {}, None, "abc")
+    return runs.Where(tmp_path / "small", "small", {}, None)
 
 
 def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(tiny, where, capsys):
@@ -260,9 +249,7 @@ def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(t
     assert "epoch   1" in capsys.readouterr().out
     assert not runs.kept(where, "x/y", tiny, "a").files
     record = runs.run(where, "x/y", tiny, "a", 0)
-    out = capsys.readouterr().out
-    assert "finished before" in out
-    assert "epoch   1" not in out
+    assert "images to train on" not in capsys.readouterr().out, "it is finished"
     file = runs.kept(where, "x/y", tiny, "a").files[0]
     assert record == runs.read_json(file)
     assert record["times"]["training_seconds"] > 0
@@ -274,7 +261,6 @@ def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(t
     # Of other images, or without a number that the table shows: it is measured again, not trained.
     more = replace(tiny, scales=tiny.scales | {"small": Scale("More.", images=20)})
     again = runs.run(where, "x/y", more, "a", 0)
-    assert "finished before" in capsys.readouterr().out
     assert (record["images"], again["images"]) == (10_000, 20)
     train = Column("train", "Training images")
     two = replace(
@@ -283,7 +269,28 @@ def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(t
         measure=measures.accuracy(accuracy="test", train="train"),
     )
     assert "train" in runs.run(where, "x/y", two, "a", 0)["metrics"]
-    assert "finished before" in capsys.readouterr().out
+    assert "images to train on" not in capsys.readouterr().out
+
+
+def test_a_training_of_before_an_option_is_measured_and_resumed(tiny, where, capsys):
+    record = runs.run(where, "x/y", tiny, "a", 0)
+    (directory,) = (where.folder / "runs").iterdir()
+    old = directory.rename(directory.with_name(directory.name.replace("-", "-0", 1)))
+    for file, part in ((old / "config.json", ()), (old / "time.json", ("config",))):
+        made = runs.read_json(file)
+        config = made["config"] if part else made
+        del config["model"]["primary_relu"]
+        runs.write_json(file, made)
+    more = replace(tiny, scales=tiny.scales | {"small": Scale("More.", images=20)})
+    capsys.readouterr()
+    assert runs.run(where, "x/y", more, "a", 0)["metrics"] == record["metrics"]
+    assert "images to train on" not in capsys.readouterr().out
+    # One that was interrupted is resumed with today's options.
+    runs.write_json(old / "time.json", runs.read_json(old / "time.json") | {"finished": False})
+    assert runs.run(where, "x/y", tiny, "a", 0)["metrics"] == record["metrics"]
+    assert f"{old}: finished before" in capsys.readouterr().out
+    assert runs.read_json(old / "config.json")["model"]["primary_relu"] is False
+    assert [directory.name for directory in (where.folder / "runs").iterdir()] == [old.name]
 
 
 def test_results_of_an_older_recipe_are_named_kept_and_not_mixed(tiny, where):
@@ -297,7 +304,7 @@ def test_results_of_an_older_recipe_are_named_kept_and_not_mixed(tiny, where):
         r"a, run 0 \(accuracy [\d.]+\): made with an older recipe \(training.epochs: 1 → 2\)", line
     )
     assert found.summary == "results kept apart only"
-    assert "## Kept apart" in tables.markdown(found)
+    assert "## Kept apart" in tables.page(found)
     # An option that the library got since, at its default, is no other recipe.
     record = json.loads(file.read_text())
     del record["config"]["model"]["primary_relu"]
@@ -358,6 +365,7 @@ def test_what_is_measured_on_a_run(tiny, where):
             measures.test_curve(),
             measures.reconstructions(correct=2, wrong=1),
             measures.perturbation(0.25, 0.05),
+            measures.feature_space(),
         ),
         figure=figures.pairs,
     )
@@ -379,8 +387,18 @@ def test_what_is_measured_on_a_run(tiny, where):
     assert loaded["images"].shape == loaded["reconstructions"].shape == (4, 8, 8, 1)
     assert metrics["perturbed images"] == 50, "all there are"
     assert 0 < metrics["range of a pixel"] < 1
+    assert metrics["inside the unit sphere"] == 100, "squashed"
+    assert metrics["nearest is of the class"] == 100, "each class has its own dimensions"
+    assert loaded["features"].shape == (50, 2)
     titles = [axes.get_title() for axes in figures.pairs(found).axes]
     assert titles[:2] == [str(one), str(two)]
+
+
+def test_feature_spaces_are_drawn():
+    arrays = {"features": np.eye(3, 2), "reconstructions": np.eye(3, 2), "labels": np.arange(3)}
+    records = {"a": [a_record("a", 90.0) | {"loaded": arrays}]}
+    drawn = figures.feature_spaces(compare("x/y", an_experiment(), "small", records))
+    assert [axes.get_title() for axes in drawn.axes] == ["a: features", "a: reconstructions"]
 
 
 def test_lines_of_equal_steps_join_the_traces():
@@ -454,7 +472,7 @@ def test_a_run_begins_with_the_layers_of_another(tiny, where):
     transfer = begins_with_another()
     record = runs.run(where, "x/y", transfer, "then", 0)
     first = recipes.run_config(transfer, "first", "small", 0, {})
-    assert record["config"]["init_from"] == recipes.run_name(first)
+    assert record["config"]["init_from"] == f"{recipes.recipe_key(first)}-seed0"
     assert record["config"]["seed"] != first.seed
     # The first training is that of the other variant.
     assert runs.run(where, "x/y", transfer, "first", 0)["config"]["init_from"] == ""
@@ -523,7 +541,7 @@ def test_pages_of_what_was_run(tmp_path):
     assert "| x/z |" in index
     assert "not run" in index.split("x/z")[1]
     page = (tmp_path / "x_y.md").read_text()
-    assert page == tables.markdown(run)
+    assert page == tables.page(run)
     assert "- Commit: abc (measured at def)\n- Device: 1 × cpu (a processor, 2 cores)\n" in page
     key = recipes.recipe_key(configs.default("sabour2017_capsnet", "mnist"))
     assert f"- Recipes: `{key}` a; `{key}` b\n- Not run: c\n" in page
@@ -534,10 +552,10 @@ def test_pages_by_command_line(fails, where, tmp_path):
     import report
 
     pages = tmp_path / "pages"
-    runs.claim(where)
+    where.remember()
     report.main(report.parser().parse_args([f"--results={tmp_path}", f"--pages={pages}"]))
     assert "gu2021/table1" in (pages / "index.md").read_text()
-    runs.claim(where._replace(folder=tmp_path / "smoke", scale="smoke"))
+    where._replace(folder=tmp_path / "smoke", scale="smoke").remember()
     two = fails(report, f"--results={tmp_path}", f"--pages={pages}")
     assert "holds small, smoke" in two
     assert "--pages goes with --results" in fails(report, "somewhere", f"--pages={pages}")
@@ -556,70 +574,31 @@ def test_unknown_names(fails, tmp_path):
     )
     assert "--list shows" in fails(reproduce, workdir)
     assert "at least 1" in fails(reproduce, "gu2021/table2", "--seeds=0", workdir)
-    assert "NAME=OTHER" in fails(reproduce, "gu2021/table2", "--use", "cifar10", workdir)
     assert not (tmp_path / "w").exists()
 
 
-def test_missing_data(fails, tmp_path):
-    message = fails(
-        reproduce,
-        "choi2019/table2",
-        "--use",
-        "cifar10=no_such_set",
-        f"--workdir={tmp_path / 'w'}",
-    )
-    assert "no_such_set" in message
-    assert "nothing was started" in message
-    assert not (tmp_path / "w").exists()
-
-
-def test_a_file_that_is_not_there_claims_no_folder(fails, tmp_path):
-    message = fails(
-        reproduce,
-        "sabour2017/mnist",
-        "--use",
-        f"mnist=npz:{tmp_path / 'none.npz'}",
-        f"--workdir={tmp_path / 'w'}",
-    )
-    assert "none.npz" in message
-    assert "nothing was started" in message
-    assert not (tmp_path / "w").exists()
+def test_rows_whose_data_are_missing_are_left_out_and_named(fails, tmp_path):
+    nowhere = f"cifar10=npz:{tmp_path / 'none.npz'}"
+    options = ("--scale=small", f"--workdir={tmp_path / 'w'}", "--use", nowhere)
+    message = fails(reproduce, "choi2019/table2", *options)
+    assert message.count("none.npz") == 20
+    assert "choi2019/table2, 4 conv-caps of 32, augmented" in message
+    assert not (tmp_path / "w" / "small" / "tables").exists()
 
 
 def test_a_stand_in_for_nothing(fails, tmp_path):
-    message = fails(
-        reproduce, "choi2019/table2", "--use", "cifar-10=digits", f"--workdir={tmp_path / 'w'}"
-    )
-    assert "did you mean 'cifar10'" in message
-
-
-def test_results_of_another_version_are_kept(fails, tmp_path):
-    folder = tmp_path / "smoke"
-    folder.mkdir()
-    about = {"format": 0, "capsjax": "0.0.1", "scale": "smoke", "data": {}}
-    (folder / "about.json").write_text(json.dumps(about))
-    message = fails(reproduce, "sabour2017/perturbation", "--scale=smoke", f"--workdir={tmp_path}")
-    assert "capsjax: '0.0.1' there" in message
-    assert json.loads((folder / "about.json").read_text()) == about
-    assert [path.name for path in folder.iterdir()] == ["about.json"]
+    workdir = f"--workdir={tmp_path / 'w'}"
+    for pair in ("cifar-10=digits", "cifar10"):
+        message = fails(reproduce, "choi2019/table2", "--use", pair, workdir)
+        assert f"--use takes NAME=OTHER, got {pair!r}: did you mean 'cifar10'" in message
+    assert not (tmp_path / "w").exists()
 
 
 def test_a_data_set_is_the_same_in_all_of_a_folder(where):
-    runs.claim(where)
-    runs.claim(where._replace(use={"cifar10": "cifar10_jpeg"}))
-    assert runs.checked(where).use == {"cifar10": "cifar10_jpeg"}
-    file = where.folder / "about.json"
-    before = file.read_text()
-    with pytest.raises(ValueError, match="cifar10: 'cifar10_jpeg' there, 'other' here"):
-        runs.claim(where._replace(use={"cifar10": "other"}))
-    assert file.read_text() == before
-
-
-def test_a_folder_of_something_else_is_left_alone(fails, tmp_path):
-    (tmp_path / "smoke").mkdir()
-    (tmp_path / "smoke" / "mine.txt").write_text("mine")
-    message = fails(reproduce, "sabour2017/perturbation", "--scale=smoke", f"--workdir={tmp_path}")
-    assert "no about.json" in message
+    where._replace(use={"cifar10": "cifar10_jpeg"}).remember()
+    assert where.with_earlier().use == {"cifar10": "cifar10_jpeg"}
+    with pytest.raises(ValueError, match="'cifar10_jpeg' stands in for 'cifar10'"):
+        where._replace(use={"cifar10": "other"}).with_earlier()
 
 
 # As a user runs it
@@ -664,7 +643,7 @@ def test_every_name_at_smoke_scale(script, shared, name):
     done = script("reproduce.py", name, "--scale=smoke", f"--workdir={shared}")
     assert done.returncode == 0, done.stdout + done.stderr
     experiment = registry.EXPERIMENTS[name]
-    where = runs.Where(shared / "smoke", "smoke", {}, None, "")
+    where = runs.Where(shared / "smoke", "smoke", {}, None)
     comparison = results.gather(where, name, experiment)
     for variant in experiment.at("smoke"):
         assert comparison.records[variant], variant
