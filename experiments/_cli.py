@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from etils import epath
     from rich.console import Console
 
 
@@ -100,6 +101,22 @@ def run(
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted")
+
+
+def write(text: str, output: "epath.Path | None", directory: str, name: str) -> "epath.Path":
+    """Writes `text` into `output`, or else into the file `name` of `directory`; returns which.
+
+    A link in the place of the latter, which nobody named, is replaced and not followed.
+    """
+    from capsjax import _files
+
+    file = output or _files.absolute(directory) / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if output is None:
+        _files.write_atomically(file, text)
+    else:
+        file.write_bytes(text.encode())
+    return file
 
 
 def parse_flags(argv: list[str]) -> list[str]:

@@ -95,9 +95,8 @@ def of_results(args: argparse.Namespace) -> None:
             )
         print(f"{len(results.write_all(comparisons, args.pages))} files in {args.pages}.")
         return
-    file = args.output or epath.Path(args.results) / "report.html"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(comparisons, evaluate.versions()))
+    text = page(comparisons, evaluate.versions())
+    file = _cli.write(text, args.output, args.results, "report.html")
     print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
 
 
@@ -145,9 +144,8 @@ def of_run(args: argparse.Namespace) -> None:
             ]
         ),
     ]
-    file = args.output or args.run / "report.html"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(results, evaluate.versions(), commands))
+    text = page(results, evaluate.versions(), commands)
+    file = _cli.write(text, args.output, args.run, "report.html")
     terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
 
 

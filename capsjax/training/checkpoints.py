@@ -13,6 +13,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -163,6 +164,23 @@ def latest_step(workdir: epath.Path) -> int | None:
         return manager.latest_step()
 
 
+def check_names(directory: epath.Path) -> None:
+    """Raises ValueError if something that is no checkpoint has a step's number for its name.
+
+    A link would be another run's checkpoint.
+    """
+    if not (_files.is_local(directory) and directory.is_dir()):
+        return
+    for path in map(Path, directory.iterdir()):
+        if path.name.isdecimal() and (
+            path.is_symlink() or not path.is_dir() or path.name != str(int(path.name))
+        ):
+            what = "a link" if path.is_symlink() else "a file" if path.is_file() else "no step"
+            raise ValueError(
+                f"{path} is {what} and not a checkpoint of this run: remove it. Nothing was changed"
+            )
+
+
 def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
     params, rest = state.evaluated
     optimizer = {"step": state.step, "state": state.opt_state}
@@ -210,6 +228,7 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
                 f"{path} holds the runs of several seeds: choose one, such as {workdir / seeds[0]}"
             )
         raise FileNotFoundError(f"{path} {what}: expected the --workdir of experiments/train.py")
+    check_names(directory)
     options = ocp.CheckpointManagerOptions(read_only=True)
     with ocp.CheckpointManager(directory, options=options) as manager:
         steps = manager.all_steps()

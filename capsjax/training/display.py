@@ -114,9 +114,10 @@ class Writer:
             self._local = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
             self._closing.callback(self._upload)
         # Rewritten: it may hold records that are newer than the checkpoint we start from.
-        self._file = self._closing.enter_context((self._local / "metrics.jsonl").open("w"))
-        self._file.writelines(json.dumps(record) + "\n" for record in history.records)
-        self._file.flush()
+        with _files.replacing(self._local / "metrics.jsonl") as new:
+            self._file = self._closing.enter_context(new.open("x"))
+            self._file.writelines(json.dumps(record) + "\n" for record in history.records)
+            self._file.flush()
         last = history.records[-1]["step"] if history.records else 0
         self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
         self._closing.callback(self._events.close)

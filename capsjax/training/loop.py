@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +23,7 @@ from capsjax.training.finetuning import Pretrained
 from capsjax.training.history import Diverged, History
 from capsjax.training.process import STALL_SECONDS, Deadline, Interrupted, catch_signals
 from capsjax.training.profiling import Profiler
-from capsjax.training.run import Run, claim_directory
+from capsjax.training.run import Run
 from capsjax.training.setup import MAX_STEPS_PER_DISPATCH, Training, build
 from capsjax.training.state import TrainState
 from capsjax.training.step import DeviceSource
@@ -173,7 +172,6 @@ def train_run(
     run = Run(training.config_of(seed), directory, training.num_steps)
     profiler = monitoring.profiler(directory, training.num_steps)
     fresh = training.init_state(seed, pretrained)
-    parallel.from_first_host(partial(claim_directory, directory, run.config))
     terminal = console()
     with run, Deadline(monitoring.stall_seconds) as deadline:
         state = run.restore(fresh)
