@@ -79,6 +79,7 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
     logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
     # After the flags are read: JAX takes seconds to import, --help should not.
+    from capsjax.training import config as configs
     from capsjax.training import loop, parallel, process, seeds, setup
 
     address = (COORDINATOR_ADDRESS.value, NUM_PROCESSES.value, PROCESS_ID.value)
@@ -96,6 +97,7 @@ def main(argv: list[str]) -> None:
                 memory_profile=MEMORY_PROFILE.value,
             ),
         }
+        configs.check(CONFIG.value)
         train = loop.train if CONFIG.value.seeds == 1 else seeds.train_seeds
         train(CONFIG.value, WORKDIR.value, **options)
     except process.Interrupted as stop:

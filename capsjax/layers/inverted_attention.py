@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.conv_capsules import ConvCapsules
 from capsjax.layers.dense import DenseCapsules
+from capsjax.layers.rngs import check_rngs
 from capsjax.routing import (
     DenseVotes,
     Routed,
@@ -242,6 +243,7 @@ class InvertedAttentionStack(nnx.Module):
 
 def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """LayerNorm of poses, with the ε of the released code's framework."""
+    check_rngs(rngs)
     return nnx.LayerNorm(pose_size, epsilon=1e-5, rngs=rngs)
 
 

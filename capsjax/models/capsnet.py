@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key
 from capsjax.functional import exponential_squash, safe_norm, squash
 from capsjax.layers import Decoder, DenseCapsules, PrimaryCapsules, conv2d, reconstruct
 from capsjax.layers.bound import bound
-from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.config import multiplier, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Normalization, Output
 from capsjax.routing import dynamic_routing, uniform_routing
@@ -58,7 +58,7 @@ class CapsNetConfig(Normalization):
     primary_relu: bool = False
     reconstruction: str = one_of("conditional", "normal", "none")
     decoder_features: tuple[int, ...] = positive((512, 1024))
-    width: float = positive(1.0)
+    width: float = multiplier()
 
 
 class CapsNet(Model):

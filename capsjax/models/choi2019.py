@@ -19,7 +19,15 @@ from capsjax.layers import (
     dropout,
     reconstruct,
 )
-from capsjax.models.config import Config, fraction, not_negative, one_of, positive, scaled
+from capsjax.models.config import (
+    Config,
+    fraction,
+    multiplier,
+    not_negative,
+    one_of,
+    positive,
+    scaled,
+)
 from capsjax.models.model import Inputs, Model, Network, Output
 
 
@@ -49,7 +57,7 @@ class ARCapsNetConfig(Config):
     keep: float = fraction(0.5)
     reconstruction: str = one_of("conditional", "normal", "none")
     decoder_features: tuple[int, ...] = positive((512, 512))
-    width: float = positive(1.0)
+    width: float = multiplier()
 
 
 class ARCapsNet(Model):

@@ -7,7 +7,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Key
 
 from capsjax.layers import conv2d
-from capsjax.models.config import Config, positive, scaled
+from capsjax.models.config import Config, multiplier, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
 
@@ -30,7 +30,7 @@ class ConvNetConfig(Config):
     kernel_size: int = positive(9)
     average_pool: bool = True
     dense_features: tuple[int, ...] = positive(())
-    width: float = positive(1.0)
+    width: float = multiplier()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm, squash
 from capsjax.layers import Decoder, conv2d, reconstruct
-from capsjax.models.config import Config, one_of, positive, scaled
+from capsjax.models.config import Config, multiplier, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
 
@@ -40,7 +40,7 @@ class ReconstructingConvNetConfig(Config):
     squash_pose: int = positive(8)
     reconstruction: str = one_of("conditional", "normal")
     decoder_features: tuple[int, ...] = positive((512, 1024))
-    width: float = positive(1.0)
+    width: float = multiplier()
 
 
 class ReconstructingConvNet(Model):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key
 from capsjax.functional import safe_norm
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.layers.bound import bound
-from capsjax.models.config import Config, fraction, positive, scaled
+from capsjax.models.config import Config, fraction, multiplier, positive, scaled
 from capsjax.models.convnets import ConvNet, ConvNetConfig
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Output
@@ -47,7 +47,7 @@ class DeepCapsNetConfig(Config):
     class_pose: int = positive(16)
     num_iterations: int = positive(3)
     update_rate: float = fraction(1.0)
-    width: float = positive(1.0)
+    width: float = multiplier()
 
 
 class DeepCapsNet(Model):

@@ -6,7 +6,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Key
 
 from capsjax.layers import conv2d
-from capsjax.models.config import Config, positive, scaled
+from capsjax.models.config import Config, multiplier, positive, scaled
 from capsjax.models.model import Inputs, Model, Network, Output, ScoreKind
 
 
@@ -24,7 +24,7 @@ class PooledCNNConfig(Config):
     features: tuple[int, ...] = positive((512, 256))
     kernel_sizes: tuple[int, ...] = positive((9, 5))
     dense_features: int = positive(1024)
-    width: float = positive(1.0)
+    width: float = multiplier()
 
     def __post_init__(self) -> None:
         super().__post_init__()

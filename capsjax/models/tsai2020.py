@@ -19,7 +19,7 @@ from capsjax.layers import (
     inverted_attention_init,
 )
 from capsjax.layers.inverted_attention import pose_norm
-from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.config import multiplier, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Normalization, Output, ScoreKind
 
@@ -64,7 +64,7 @@ class InvertedAttentionConfig(Normalization):
     activations: bool = False
     dense_votes: bool = False
     block_size: int | None = positive(None)
-    width: float = positive(1.0)
+    width: float = multiplier()
 
     def __post_init__(self) -> None:
         super().__post_init__()

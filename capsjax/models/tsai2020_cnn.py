@@ -7,7 +7,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Key
 
 from capsjax.layers import ResNetBackbone, batch_norm, conv2d
-from capsjax.models.config import not_negative, one_of, positive, scaled
+from capsjax.models.config import multiplier, not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Normalization, Output, ScoreKind
 
@@ -34,7 +34,7 @@ class BaselineCNNConfig(Normalization):
     pool: bool = True
     head: str = one_of("flatten", "average", "dense")
     hidden: int = positive(640)
-    width: float = positive(1.0)
+    width: float = multiplier()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,7 +133,7 @@ class ResNetConfig(Normalization):
 
     features: tuple[int, ...] = positive((64, 128, 256, 512))
     blocks: tuple[int, ...] = positive((2, 2, 2, 2))
-    width: float = positive(1.0)
+    width: float = multiplier()
 
     def __post_init__(self) -> None:
         super().__post_init__()

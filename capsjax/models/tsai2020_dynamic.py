@@ -9,7 +9,7 @@ from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
-from capsjax.models.config import not_negative, one_of, positive, scaled
+from capsjax.models.config import multiplier, not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Normalization, Output
 from capsjax.models.tsai2020 import build_backbone
@@ -42,7 +42,7 @@ class DynamicCapsNetConfig(Normalization):
     num_conv_caps: int = not_negative(0)
     class_pose: int = positive(16)
     num_iterations: int = positive(3)
-    width: float = positive(1.0)
+    width: float = multiplier()
 
 
 class DynamicCapsNet(Model):

@@ -18,7 +18,7 @@ from capsjax.layers import (
     unit_votes,
 )
 from capsjax.layers.bound import bound
-from capsjax.models.config import one_of, positive, scaled
+from capsjax.models.config import multiplier, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Inputs, Model, Network, Normalization, Output
 from capsjax.models.tsai2020 import build_backbone
@@ -50,7 +50,7 @@ class EMCapsNetConfig(Normalization):
     num_iterations: int = positive(2)
     inverse_temperature: float = positive(0.01)
     normalize_over: str = one_of("position", "receptive_field")
-    width: float = positive(1.0)
+    width: float = multiplier()
 
 
 class EMCapsNet(Model):

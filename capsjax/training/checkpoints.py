@@ -2,8 +2,8 @@
 
 A work directory holds `config.json` and `checkpoints/STEP/`, each with three items: `model`
 (parameters and running statistics; their moving averages where the run has them), `optimizer` (its
-state, the step and then the parameters and statistics themselves) and `about` (the config and the
-metrics history, JSON). Nothing else is needed to resume or to evaluate.
+state, the step and then the parameters and statistics themselves) and `about` (the config, the
+metrics history and the circumstances, JSON). Nothing else is needed to resume or to evaluate.
 """
 
 import hashlib
@@ -27,6 +27,7 @@ from orbax.checkpoint import checkpoint_managers
 from capsjax import _files, models
 from capsjax.training import config as configs
 from capsjax.training import parallel
+from capsjax.training.circumstances import Circumstances
 from capsjax.training.history import History
 from capsjax.training.state import TrainState, split
 
@@ -90,7 +91,13 @@ class Checkpoints:
         """The step of the newest checkpoint, None if there is none."""
         return self._manager.latest_step()
 
-    def save(self, state: TrainState, config: ml_collections.ConfigDict, history: History) -> None:
+    def save(
+        self,
+        state: TrainState,
+        config: ml_collections.ConfigDict,
+        history: History,
+        circumstances: Circumstances,
+    ) -> None:
         """Begins to save; returns when `state` may be given away. Saves a step only once."""
         step = int(state.step)
         if step == self.latest_step():
@@ -106,27 +113,47 @@ class Checkpoints:
                 model=ocp.args.StandardSave(model),
                 optimizer=ocp.args.StandardSave(optimizer),
                 about=ocp.args.JsonSave(
-                    {"config": configs.to_json(config), "history": history.to_json()}
+                    {
+                        "config": configs.to_json(config),
+                        "history": history.to_json(),
+                        "circumstances": circumstances,
+                    }
                 ),
             ),
             metrics=None if accuracy is None else {"accuracy": accuracy},
         )
 
-    def restore(self, like: TrainState) -> tuple[TrainState, History]:
-        """The newest good state, on the host, and the history up to it; `like` gives the shapes."""
+    def restore(
+        self, like: TrainState, config: ml_collections.ConfigDict
+    ) -> tuple[TrainState, History, Circumstances]:
+        """The newest good state, on the host, the history up to it, and how it was trained.
+
+        Args:
+          like: gives the shapes.
+          config: of the run.
+
+        Raises:
+          ValueError: no checkpoint can be read, or the newest is of another config.
+        """
         model, optimizer = _split(jax.tree.map(np.asarray, like))
         step = parallel.from_first_host(self._newest_good)
         self._manager.reload()
-        with _reading(self._directory / str(step)):
+        directory = self._directory / str(step)
+        with _reading(directory):
+            about = _about(self._manager, step)
+            trained = configs.from_json(about["config"])
+        _check_same(directory, trained, config)
+        with _reading(directory):
             items = self._manager.restore(
                 step,
                 args=ocp.args.Composite(
                     model=ocp.args.StandardRestore(model),
                     optimizer=ocp.args.StandardRestore(optimizer),
-                    about=ocp.args.JsonRestore(),
                 ),
             )
-        return _joined(items.model, items.optimizer), History(**items.about["history"])
+            history = History(**about["history"])
+        state = _joined(items.model, items.optimizer)
+        return state, history, about.get("circumstances", {})
 
     def wait(self) -> None:
         """Returns when no save is under way."""
@@ -261,6 +288,22 @@ def _reading(directory: os.PathLike[str]) -> Iterator[None]:
 
 def _about(manager: ocp.CheckpointManager, step: int) -> dict[str, Any]:
     return manager.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore())).about
+
+
+def _check_same(
+    directory: epath.Path, trained: ml_collections.ConfigDict, config: ml_collections.ConfigDict
+) -> None:
+    """Raises ValueError if a checkpoint was not trained with `config`."""
+    lines = configs.differences(trained, config)
+    # The folder of the run that it began with may have moved; it is not read again.
+    lines = [line for line in lines if not line.startswith("init_from:")]
+    if lines:
+        raise ValueError(
+            f"the checkpoint in {os.fspath(directory)} was trained with another config than "
+            "config.json has; was that file changed? Trained with → config.json has:\n  "
+            + "\n  ".join(lines)
+            + "\nNothing was changed"
+        )
 
 
 def _candidates(

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import ml_collections
 from etils import epath
@@ -21,15 +22,24 @@ FILES = (LOCK, CONFIG, "metrics.jsonl", "memory.prof", "seeds.json")
 FOLDERS = ("checkpoints", "events", "damaged", "profile")
 
 
+class Claim(NamedTuple):
+    """A directory that is a run's.
+
+    Attributes:
+      key_version: that the run began with.
+      check: raises OSError if other processes are not kept out any more; with several hosts all of
+        them must call it.
+    """
+
+    key_version: int
+    check: Callable[[], None]
+
+
 @contextlib.contextmanager
-def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[Callable[[], None]]:
+def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[Claim]:
     """Makes `workdir` the directory of this run, and keeps other processes out while in the block.
 
     In an object store, or on a file system without locks, nothing is locked.
-
-    Yields:
-      A function that raises OSError if others are not kept out any more; with several hosts all
-      of them must call it.
 
     Raises:
       ValueError: another process trains there; or it belongs to another config (the differences
@@ -38,13 +48,13 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
     with contextlib.ExitStack() as held:
         lock: _files.Lock | None = None
 
-        def claim() -> None:
+        def claim() -> int:
             nonlocal lock
             _check_kinds(workdir)
             _check_ours(workdir)
             if _files.is_local(workdir) and os.name == "posix":
                 lock = _take_lock(workdir, held)
-            _compare_or_write(workdir, config)
+            return _compare_or_write(workdir, config)
 
         def check() -> None:
             if lock is not None and not lock.holds:
@@ -54,8 +64,7 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
                     "stays; if no other process is at it, the same command resumes"
                 )
 
-        from_first_host(claim)
-        yield lambda: from_first_host(check)
+        yield Claim(from_first_host(claim), lambda: from_first_host(check))
 
 
 def _check_kinds(workdir: epath.Path) -> None:
@@ -108,12 +117,13 @@ def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> _files.Lock |
     return lock
 
 
-def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) -> None:
+def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) -> int:
+    """Returns the `key_version` that the run began with, which may be an earlier one."""
     file = workdir / CONFIG
     if not file.exists():
         workdir.mkdir(parents=True, exist_ok=True)
         _files.write_atomically(file, json.dumps(configs.to_json(config), indent=2) + "\n")
-        return
+        return config.key_version
     try:
         old = configs.from_json(json.loads(file.read_text()))
     except (ValueError, AttributeError) as error:
@@ -121,9 +131,12 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
             f"{file} cannot be read ({error}): the run is damaged. Nothing was changed"
         ) from error
     lines = configs.differences(old, config)
+    if old.key_version < config.key_version:
+        lines = [line for line in lines if not line.startswith("key_version:")]
     if lines:
         raise ValueError(
             f"workdir {workdir} holds a run of another config; choose another directory, or "
             "remove this one to start afresh. It was made with → you asked for:\n  "
             + "\n  ".join(lines)
         )
+    return old.key_version

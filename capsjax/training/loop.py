@@ -18,6 +18,8 @@ from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
 from capsjax.training import checkpoints, divergence, feed, finetuning, parallel, snapshots
+from capsjax.training import config as configs
+from capsjax.training.circumstances import describe
 from capsjax.training.display import Display, console
 from capsjax.training.finetuning import Pretrained
 from capsjax.training.history import Diverged, History
@@ -26,7 +28,7 @@ from capsjax.training.profiling import Profiler
 from capsjax.training.run import Run
 from capsjax.training.setup import MAX_STEPS_PER_DISPATCH, Training, build
 from capsjax.training.state import TrainState
-from capsjax.training.step import DeviceSource
+from capsjax.training.step import DeviceSource, run_key
 
 # How long a dispatch takes: long enough to make the host's work between dispatches negligible,
 # short enough for a person to see the bar move and Ctrl-C take effect.
@@ -116,6 +118,7 @@ def load(
     devices: Sequence[jax.Device] | None,
 ) -> Training:
     """Loads the data of `config` and builds what is trained on it; the arguments are `train`'s."""
+    configs.check(config)
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -169,7 +172,7 @@ def train_run(
       pretrained: what `read_pretrained` returned.
       monitoring: what is done beside training.
     """
-    run = Run(training.config_of(seed), directory, training.num_steps)
+    run = Run(training.config_of(seed), directory, training.num_steps, describe(training.devices))
     profiler = monitoring.profiler(directory, training.num_steps)
     fresh = training.init_state(seed, pretrained)
     terminal = console()
@@ -229,7 +232,7 @@ class _Loop:
         self._profiler, self._deadline = profiler, deadline
         task, batches, devices = training.task, training.batches, training.devices
         first, last = run.step, training.num_steps
-        key = jax.random.key(run.config.seed)
+        key = run_key(run.config.seed, run.config.key_version)
         self._validate = _validator(training, deadline)
         self._snapshot_every = monitoring.snapshot_every
         self._take_snapshot: Callable[[TrainState], snapshots.Snapshot] | None = None

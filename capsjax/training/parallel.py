@@ -150,10 +150,13 @@ def connect(
             "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
             "Open MPI, Kubernetes)"
         )
-    if coordinator_address is not None and not coordinator_address.rpartition(":")[2].isdigit():
-        raise ValueError(
-            f"coordinator_address must be HOST:PORT of process 0, got {coordinator_address!r}"
-        )
+    if coordinator_address is not None:
+        host, _, port = coordinator_address.rpartition(":")
+        if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+            raise ValueError(
+                "coordinator_address must be HOST:PORT of process 0, with a port from 1 to 65535, "
+                f"got {coordinator_address!r}"
+            )
     if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
         raise ValueError(
             f"process_id must be in [0, num_processes), got {process_id} of {num_processes}"

@@ -6,9 +6,11 @@ import ml_collections
 from etils import epath
 
 from capsjax.training.checkpoints import Checkpoints
+from capsjax.training.circumstances import Circumstances, warn_of_changes
 from capsjax.training.directory import claimed
 from capsjax.training.display import Writer
 from capsjax.training.history import Diverged, History, Record
+from capsjax.training.parallel import is_first_host
 from capsjax.training.snapshots import Snapshot
 from capsjax.training.state import TrainState
 
@@ -22,22 +24,30 @@ class Run:
       config: complete.
       directory: for all that is kept.
       num_steps: after which it is finished.
+      circumstances: in which it is trained now.
 
     Attributes:
       step: number of updates done.
       history: of its metrics.
     """
 
-    def __init__(self, config: ml_collections.ConfigDict, directory: epath.Path, num_steps: int):
+    def __init__(
+        self,
+        config: ml_collections.ConfigDict,
+        directory: epath.Path,
+        num_steps: int,
+        circumstances: Circumstances,
+    ):
         self.config, self.directory = config, directory
         self.step, self.history = 0, History()
-        self._num_steps = num_steps
+        self._num_steps, self._circumstances = num_steps, circumstances
 
     def __enter__(self) -> "Run":
         """Raises ValueError as `claimed`."""
         keep = self.config.checkpoints.keep
         with contextlib.ExitStack() as opening:
-            self._check_claim = opening.enter_context(claimed(self.directory, self.config))
+            claim = opening.enter_context(claimed(self.directory, self.config))
+            self.config.key_version, self._check_claim = claim
             self._saver = opening.enter_context(Checkpoints(self.directory, keep=keep))
             self._closing = opening.pop_all()
         return self
@@ -49,7 +59,9 @@ class Run:
         """The state of the newest intact checkpoint, or `fresh` if there is none."""
         state = fresh
         if self._saver.latest_step() is not None:
-            state, self.history = self._saver.restore(fresh)
+            state, self.history, before = self._saver.restore(fresh, self.config)
+            if is_first_host():
+                warn_of_changes(before, self._circumstances)
         self.step = int(state.step)
         return state
 
@@ -98,7 +110,7 @@ class Run:
           OSError: the lock was removed, and another process may be training here.
         """
         self._check_claim()
-        self._saver.save(state, self.config, self.history)
+        self._saver.save(state, self.config, self.history, self._circumstances)
 
     def wait(self) -> None:
         """Returns when no save is under way."""

@@ -16,6 +16,8 @@ from capsjax.training import config as configs
 
 # Added to the seed of a run that begins with another's layers: its fresh layers are to be others.
 LATER_SEEDS = 1000
+# They change what is drawn, and neither the network nor its training.
+DRAWS = ("seed", "seeds", "key_version")
 
 
 def run_config(
@@ -73,7 +75,7 @@ def source_of(config: ml_collections.ConfigDict) -> str:
 def key_of(config: ml_collections.ConfigDict) -> str:
     """Equal for configs that differ in nothing but the seed."""
     values = configs.to_json(config)
-    del values["seed"]
+    del values["seed"], values["key_version"]
     values["init_from"] = values["init_from"].rpartition("-seed")[0]
     return _digest(values, 10)
 
@@ -130,7 +132,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """What makes the network, by dotted key: no seeds, nothing that follows from the data."""
     flat = configs.flatten(ml_collections.ConfigDict(values))
     flat["init_from"] = flat["init_from"].rpartition("-seed")[0]
-    kept = {k: v for k, v in flat.items() if k not in ("seed", "seeds") and k[:5] != "task."}
+    kept = {k: v for k, v in flat.items() if k not in DRAWS and k[:5] != "task."}
     return json.loads(json.dumps(kept))
 
 
