@@ -17,10 +17,36 @@ P = TypeVar("P", Path, epath.Path)
 TEMPORARY = ".tmp"
 
 
+# Packages that addresses take, by scheme.
+_PACKAGES = {"gs": "'capsjax[gcs]'", "s3": "s3fs"}
+
+
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
-    """`path`, made absolute if it is local; an address such as gs://… as it is."""
-    given = epath.Path(path)
-    return given.absolute() if is_local(given) else given
+    """`path`, made absolute if it is local; an address such as gs://… as it is.
+
+    Raises:
+      ValueError: an unknown kind of address, one whose package is not installed, or a name that is
+        not UTF-8.
+    """
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the name {text!r} is not UTF-8: choose or make another") from None
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return epath.Path(path).absolute()
+    try:
+        given = epath.Path(path)
+        given.exists()  # what an address takes is imported when it is first used
+    except KeyError:
+        raise ValueError(
+            f"{text}: unknown kind of address {scheme}://, expected a local path or gs://BUCKET/PATH"
+        ) from None
+    except ImportError as error:
+        package = _PACKAGES.get(scheme, "its package")
+        raise ValueError(f"{text}: {scheme}:// takes pip install {package} ({error})") from None
+    return given
 
 
 def is_local(path: epath.Path | Path) -> bool:

@@ -49,6 +49,7 @@ def checked(
       class_names: one name per class.
       where: what the arrays are, for messages.
     """
+    _check_names(class_names, where)
     if images.dtype != np.uint8:
         raise ValueError(
             f"{where}: images are {images.dtype}, expected uint8 (0 to 255); "
@@ -79,3 +80,17 @@ def checked(
             f"is out of range, expected 0 to {len(class_names) - 1} for {len(class_names)} classes"
         )
     return Examples(images, labels.astype(np.int32), class_names)
+
+
+def _check_names(class_names: tuple[str, ...], where: str) -> None:
+    if not class_names:
+        raise ValueError(f"{where}: there are no class names, expected one for each class")
+    first: dict[str, int] = {}
+    for number, name in enumerate(class_names):
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"{where}: class {number} has no name ({name!r}): give it one")
+        if first.setdefault(name, number) != number:
+            raise ValueError(
+                f"{where}: classes {first[name]} and {number} are both called {name!r}: give each "
+                "a name of its own"
+            )

@@ -376,6 +376,8 @@ def _problem(directory: epath.Path) -> str | None:
         return "it has no checksums: its save was interrupted, or it was not made by capsjax"
     except (OSError, ValueError) as error:
         return f"its checksums cannot be read ({error})"
+    if not isinstance(sums, dict):
+        return f"its checksums are {type(sums).__name__}, expected one for each file"
     files = set(_items(directory))
     if missing := sorted(sums.keys() - files):
         return f"{missing[0]} is missing"

@@ -126,7 +126,9 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
         return config.key_version
     try:
         old = configs.from_json(json.loads(file.read_text()))
-    except (ValueError, AttributeError) as error:
+        if not isinstance(old.key_version, int):
+            raise ValueError(f"its key_version is {old.key_version!r}")
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{file} cannot be read ({error}): the run is damaged. Nothing was changed"
         ) from error

@@ -7,6 +7,7 @@ import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import rich.progress
 from etils import epath
@@ -15,6 +16,7 @@ from tensorboardX import SummaryWriter
 
 from capsjax import _files
 from capsjax.training.history import History
+from capsjax.training.output import LenientOutput
 from capsjax.training.parallel import is_first_host
 from capsjax.training.snapshots import Snapshot
 
@@ -26,7 +28,8 @@ SECONDS_BETWEEN_UPLOADS = 60.0
 def console() -> Console:
     """The terminal, or plain lines of any length without one. Only host 0 prints."""
     quiet = not is_first_host()
-    return Console(file=sys.stdout, soft_wrap=True, highlight=False, quiet=quiet)
+    out: Any = LenientOutput(sys.stdout)
+    return Console(file=out, soft_wrap=True, highlight=False, quiet=quiet)
 
 
 class Display:

@@ -21,6 +21,7 @@ from capsjax.training import checkpoints, divergence, feed, finetuning, parallel
 from capsjax.training import config as configs
 from capsjax.training.circumstances import describe
 from capsjax.training.display import Display, console
+from capsjax.training.failures import explained
 from capsjax.training.finetuning import Pretrained
 from capsjax.training.history import Diverged, History
 from capsjax.training.process import STALL_SECONDS, Deadline, Interrupted, catch_signals
@@ -126,7 +127,8 @@ def load(
     terminal.print(
         f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "
         f"{len(task.train.labels):,} images to train on, {len(task.validation):,} held out. "
-        f"{len(devices)} × {devices[0].device_kind}."
+        f"{len(devices)} × {devices[0].device_kind}.",
+        markup=False,
     )
     if feed.is_streamed(task):
         terminal.print(
@@ -171,7 +173,26 @@ def train_run(
       directory: of the run.
       pretrained: what `read_pretrained` returned.
       monitoring: what is done beside training.
+
+    Raises:
+      OSError: the run could not be written; the message says what is left of it.
     """
+    try:
+        return _train_run(training, seed, directory, pretrained, monitoring)
+    except Exception as error:  # Orbax and TensorStore raise all kinds
+        plain = explained(error, directory)
+        if plain is None:
+            raise
+        raise plain from error
+
+
+def _train_run(
+    training: Training,
+    seed: int,
+    directory: epath.Path,
+    pretrained: Pretrained | None,
+    monitoring: Monitoring,
+) -> Result:
     run = Run(training.config_of(seed), directory, training.num_steps, describe(training.devices))
     profiler = monitoring.profiler(directory, training.num_steps)
     fresh = training.init_state(seed, pretrained)
@@ -179,10 +200,10 @@ def train_run(
     with run, Deadline(monitoring.stall_seconds) as deadline:
         state = run.restore(fresh)
         if run.finished:
-            terminal.print(f"{directory}: finished before, at step {run.step}.")
+            terminal.print(f"{directory}: finished before, at step {run.step}.", markup=False)
             return Result(state, run.history)
         if run.step:
-            terminal.print(f"{directory}: resuming at step {run.step}.")
+            terminal.print(f"{directory}: resuming at step {run.step}.", markup=False)
         if monitoring.profile and run.step >= monitoring.profile[1]:
             terminal.print("The steps to profile were done before: there will be no trace.")
         if monitoring.memory_profile is not None and run.step > monitoring.memory_profile:
@@ -202,7 +223,8 @@ def train_run(
             terminal.print(
                 f"{directory}: stopped early, at step {run.step} of {training.num_steps}: the "
                 "validation accuracy reached training.stop_at_accuracy, "
-                f"{run.config.training.stop_at_accuracy:.2%}."
+                f"{run.config.training.stop_at_accuracy:.2%}.",
+                markup=False,
             )
         return Result(jax.tree.map(np.asarray, loop.state), run.history)
 

@@ -74,7 +74,8 @@ def train_seeds(
         best, last = (_in_words(summary[which]) for which in ("best", "last"))
         console().print(
             f"Validation accuracy of {len(seeds)} seeds: best {best}, last {last} (mean ± standard "
-            f"deviation). Written to {workdir / 'seeds.json'}."
+            f"deviation). Written to {workdir / 'seeds.json'}.",
+            markup=False,
         )
     return SeedResults(results, summary)
 

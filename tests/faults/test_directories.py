@@ -47,14 +47,14 @@ def test_a_lock_keeps_what_is_in_its_file(letter):
 
 def test_a_lock_that_was_removed_is_noticed(copy):
     directory, config = copy
-    with claimed(directory, config) as check:
-        check()
+    with claimed(directory, config) as claim:
+        claim.check()
         (directory / LOCK).unlink()
         with pytest.raises(OSError, match=r"\.lock was removed or replaced during training"):
-            check()
+            claim.check()
         (directory / LOCK).touch()
         with pytest.raises(OSError, match=r"\.lock was removed or replaced during training"):
-            check()
+            claim.check()
 
 
 @pytest.mark.parametrize("name", FILES)
