@@ -125,11 +125,13 @@ def write(text: str, output: "epath.Path | None", directory: str, name: str) -> 
 
 def parse_flags(argv: list[str]) -> list[str]:
     """As absl does, but what is wrong with a config is one line and no traceback."""
-    from absl import app, flags
+    import ml_collections
+    from absl import flags
 
     path, variant = _config_of(argv)
-    if path and os.path.exists(path) and not os.path.isfile(path):
-        sys.exit(f"error: {path}: not a file of Python, as those of configs/ are")
+    if path and not os.path.isfile(path):
+        what = "not a file" if os.path.exists(path) else "there is no such file"
+        sys.exit(f"error: {path}: {what}; expected one like those of configs/")
     try:
         with _time_limit(path):
             rest = flags.FLAGS(argv)
@@ -147,8 +149,13 @@ def parse_flags(argv: list[str]) -> list[str]:
         if isinstance(error, KeyError | AttributeError) and "ml_collections" in _last_file(error):
             sys.exit(f"error: unknown config key: {error}")
         if isinstance(error, flags.Error):
-            return app.parse_flags_with_usage(argv)  # tells it in absl's way, and ends
+            sys.exit(f"error: {error}. --help lists the options")
         raise
+    if path and not isinstance(config := flags.FLAGS["config"].value, ml_collections.ConfigDict):
+        sys.exit(
+            f"error: {path}: get_config() must return an ml_collections.ConfigDict, such as "
+            f"capsjax.training.config.default(...), got {type(config).__name__}"
+        )
     return rest
 
 

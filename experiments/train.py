@@ -78,7 +78,8 @@ HEARTBEAT_SECONDS = flags.DEFINE_float(
 def main(argv: list[str]) -> None:
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
+    # Orbax reports each of its steps otherwise, and with stacks the errors that it raises too.
+    logging.set_verbosity(logging.FATAL)
     # After the flags are read: JAX takes seconds to import, --help should not.
     import jax
 

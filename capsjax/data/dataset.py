@@ -49,7 +49,6 @@ def checked(
       class_names: one name per class.
       where: what the arrays are, for messages.
     """
-    _check_names(class_names, where)
     if images.dtype != np.uint8:
         raise ValueError(
             f"{where}: images are {images.dtype}, expected uint8 (0 to 255); "
@@ -79,6 +78,7 @@ def checked(
             f"{where}: label {labels[wrong[0]]} of example {wrong[0]} (and {wrong.size - 1} more) "
             f"is out of range, expected 0 to {len(class_names) - 1} for {len(class_names)} classes"
         )
+    _check_names(class_names, where)
     return Examples(images, labels.astype(np.int32), class_names)
 
 

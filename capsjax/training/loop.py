@@ -120,6 +120,9 @@ def load(
 ) -> Training:
     """Loads the data of `config` and builds what is trained on it; the arguments are `train`'s."""
     configs.check(config)
+    parallel.check_same(
+        lambda first: configs.differences(configs.from_json(first), config), configs.to_json(config)
+    )
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)

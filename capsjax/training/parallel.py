@@ -23,6 +23,8 @@ Devices = Sequence[jax.Device]
 
 # A host that is silent for this long is taken for dead.
 HEARTBEAT_SECONDS = 60.0
+# How long a host waits for the others to start.
+CONNECT_SECONDS = 300
 # How long a host that failed waits for the others before it ends.
 SHUTDOWN_SECONDS = 30
 
@@ -136,6 +138,7 @@ def connect(
         others with a message that names it.
 
     Raises:
+      OSError: the others did not come, or are not those of this run.
       ValueError: the arguments are incomplete or out of range, or nothing was detected.
     """
     given = {
@@ -172,8 +175,15 @@ def connect(
             num_processes=num_processes,
             process_id=process_id,
             heartbeat_timeout_seconds=round(heartbeat_seconds),
+            initialization_timeout=CONNECT_SECONDS,
             shutdown_timeout_seconds=SHUTDOWN_SECONDS,
         )
+    except RuntimeError as error:  # jaxlib's, of several lines
+        raise OSError(
+            f"the {num_processes or ''} processes of the run did not find each other within "
+            f"{CONNECT_SECONDS} s ({str(error).partition(chr(10))[0][:200]}): start all of them, "
+            "with the same coordinator_address and num_processes and each with its own process_id"
+        ) from error
     except ValueError as error:
         raise ValueError(
             f"the other processes of the run cannot be found ({error}): give "
@@ -220,6 +230,25 @@ def from_first_host(function: Callable[[], T]) -> T:
     if "error" in answer:
         raise ValueError(f"host 0: {answer['error']}")
     return answer["result"]
+
+
+def check_same(differences: Callable[[Any], list[str]], mine: Any) -> None:
+    """Raises ValueError on all hosts if one of them finds differences from host 0.
+
+    Args:
+      differences: between what host 0 has and what this host has, in words.
+      mine: what this host has; something that JSON can hold.
+    """
+    if jax.process_count() == 1:
+        return
+    found = differences(from_first_host(lambda: mine))
+    differing = np.asarray(multihost_utils.process_allgather(np.int32(len(found)))).nonzero()[0]
+    if differing.size:
+        what = ":\n  " + "\n  ".join(found) if found else ""
+        raise ValueError(
+            f"process {', '.join(map(str, differing))} was not started with the config of process "
+            f"0{what}"
+        )
 
 
 def _broadcast(message: bytes) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 120  # the longest that a mistake may take to be told, with a busy machine in mind
+SECONDS = 240  # the longest that a mistake may take to be told, with a busy machine in mind
 
 
 class Done(NamedTuple):
