@@ -129,7 +129,7 @@ def mask_poses(
     check_array("poses", poses)
     check_array("mask", mask)
     masked = poses * mask[..., None].astype(poses.dtype)
-    return masked.reshape(*masked.shape[:-2], -1)
+    return lax.collapse(masked, masked.ndim - 2)
 
 
 def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:

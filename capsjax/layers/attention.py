@@ -105,7 +105,9 @@ class AttentionConvCapsules(_AttentionCapsules):
         patches = pose_patches(
             poses, self.kernel_size, stride=self.strides, padding=self.padding, pose_axes=1
         )
-        return self.route(patches.reshape(*patches.shape[:-2], -1, *poses.shape[-2:]))
+        *place, children, size = patches.shape
+        taps = children // poses.shape[-2]
+        return self.route(patches.reshape(*place, taps, poses.shape[-2], size))
 
 
 class AttentionFullCapsules(_AttentionCapsules):
@@ -134,4 +136,4 @@ class AttentionFullCapsules(_AttentionCapsules):
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., N, D] and couplings [..., M, N]."""
-        return self.route(poses.reshape(*poses.shape[:-4], -1, *poses.shape[-2:]))
+        return self.route(jax.lax.collapse(poses, poses.ndim - 4, -2))

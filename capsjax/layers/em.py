@@ -100,8 +100,7 @@ class EMClassCapsules(nnx.Module):
     ) -> Routed:
         """Poses [n, J, D], couplings [n, H·W·C, J] and activations [n, J]."""
         votes = coordinate_addition(linear_votes(poses, self.kernel[...]).dense())
-        n, *_, parents, size = votes.shape
-        return self.routing(votes.reshape(n, -1, parents, size), activations.reshape(n, -1))
+        return self.routing(jax.lax.collapse(votes, 1, -2), jax.lax.collapse(activations, 1))
 
 
 def coordinate_addition(

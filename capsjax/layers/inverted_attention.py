@@ -234,9 +234,9 @@ class InvertedAttentionStack(nnx.Module):
             if activations is not None:
                 activations = layer.child_activations(activations)
         else:
-            poses = poses.reshape(poses.shape[0], -1, poses.shape[-1])
+            poses = jax.lax.collapse(poses, 1, -1)
             if activations is not None:
-                activations = activations.reshape(activations.shape[0], -1)
+                activations = jax.lax.collapse(activations, 1)
         votes = layer.votes(poses)
         return DenseVotes(votes.dense()) if self.dense_votes else votes, activations
 

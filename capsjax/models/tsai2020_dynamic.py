@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from flax import nnx
+from jax import lax
 from jaxtyping import Array, Float, Key
 
 from capsjax.functional import safe_norm
@@ -120,7 +121,7 @@ class DynamicCapsNet(Model):
             out = layer(poses)
             poses = out.poses
             features[f"conv_caps{i}"], routed[f"conv_caps{i}"] = poses, out
-        out = self.classes(poses.reshape(images.shape[0], -1, poses.shape[-1]))
+        out = self.classes(lax.collapse(poses, 1, -1))
         features["classes"], routed["classes"] = out.poses, out
         return Output(safe_norm(out.poses), out.poses, None, routed, features)
 

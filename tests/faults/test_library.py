@@ -190,3 +190,48 @@ def test_rngs_are_nnx_rngs(make, rngs):
     make(nnx.Rngs(0))
     with pytest.raises(TypeError, match=r"rngs must be flax\.nnx\.Rngs, got"):
         make(rngs)
+
+
+def _one_name_per_family():
+    """Of each family of networks one; the others differ in their sizes."""
+    families = {}
+    for name in models.names():
+        families.setdefault(type(models.lookup(name).config), name)
+    quick = ("sabour2017_capsnet", "tsai2020_cifar10_simple")
+    return [
+        name if name in quick else pytest.param(name, marks=pytest.mark.slow)
+        for name in families.values()
+    ]
+
+
+def _narrow(name, rngs):
+    width = {"width": 1 / 32} if "width" in models.options(name) else {}
+    return models.create(name, models.lookup(name).input_shape, 10, rngs=rngs, **width)
+
+
+@pytest.mark.parametrize("name", _one_name_per_family())
+def test_empty_batches_go_through_whole_networks(name):
+    graphdef, state = nnx.split(nnx.eval_shape(lambda: _narrow(name, nnx.Rngs(0))))
+
+    def call(state, images):
+        model = nnx.merge(graphdef, state)
+        model.eval()
+        return model(images, mask=jnp.zeros((len(images), 10)), capture=True)
+
+    for n in (0, 2):
+        images = jax.ShapeDtypeStruct((n, *models.lookup(name).input_shape), jnp.float32)
+        assert jax.eval_shape(call, state, images).scores.shape == (n, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sabour2017_capsnet", "tsai2020_cifar10_simple"])
+def test_empty_batches_are_computed_and_differentiated(name):
+    model = _narrow(name, nnx.Rngs(0))
+    images = jnp.zeros((0, *models.lookup(name).input_shape))
+
+    def total(model, images):
+        return model(images).scores.sum()
+
+    value, gradient = nnx.jit(nnx.value_and_grad(total))(model, images)
+    assert value == 0
+    assert all(not leaf.any() for leaf in jax.tree.leaves(gradient))

@@ -128,7 +128,7 @@ def test_configs_of_runs_that_are_none(tiny_run, tmp_path, npz, text):
 
     run = shutil.copytree(tiny_run, tmp_path / "run")
     (run / "config.json").write_text(text)
-    with pytest.raises(ValueError, match="config.json cannot be read"):
+    with pytest.raises(ValueError, match=r"config\.json cannot be read"):
         claimed(epath.Path(run), checkpoints.read(tiny_run).config).__enter__()
 
 
