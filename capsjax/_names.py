@@ -33,16 +33,17 @@ def check_options(owner: str, given: Iterable[str], known: Iterable[str]) -> Non
 def check_kind(name: str, value: Any, default: Any) -> None:
     """Raises ValueError unless the option `name` has a value of the same kind as its default.
 
-    Where the default is None nothing is known; an empty tuple tells nothing of its elements.
+    A default of None, or of another type than JSON has, tells nothing, and an empty tuple nothing
+    of its elements.
     """
-    if default is None:
-        return
     if isinstance(default, tuple):
         if not isinstance(value, tuple | list):
             such = f" such as {default}" if default else ""
             raise ValueError(f"{name} must be a tuple{such}, got {value!r}")
         for element in value:
             check_kind(f"each of {name}", element, default[0] if default else None)
+        return
+    if type(default) not in _KINDS:
         return
     accepted, words = _KINDS[type(default)]
     if not isinstance(value, accepted) or isinstance(value, bool) != isinstance(default, bool):
