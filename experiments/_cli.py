@@ -70,6 +70,18 @@ def add_device_budget(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def path(text: str) -> "epath.Path":
+    """The type of an argument that is a local path, relative or not, or an address."""
+    from etils import epath
+
+    from capsjax import _files
+
+    try:
+        return _files.absolute(text) if "://" in text else epath.Path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _which(text: str) -> str | int:
     if text in ("best", "latest"):
         return text

@@ -18,7 +18,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import _cli
-from etils import epath
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -51,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     _cli.add_data(parser)
     parser.add_argument(
         "--output",
-        type=epath.Path,
+        type=_cli.path,
         metavar="FILE.json",
         help="default: evaluation_DATASET_SPLIT.json in the run's directory, in the first's "
         "ensemble_of_N_DATASET_SPLIT.json for an ensemble",

@@ -14,7 +14,6 @@ import shlex
 from pathlib import Path
 
 import _cli
-from etils import epath
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "run", nargs="?", type=epath.Path, metavar="DIR", help="--workdir of experiments/train.py"
+        "run", nargs="?", type=_cli.path, metavar="DIR", help="--workdir of experiments/train.py"
     )
     parser.add_argument(
         "--results",
@@ -48,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     _cli.add_data(parser)
     parser.add_argument(
         "--output",
-        type=epath.Path,
+        type=_cli.path,
         metavar="FILE.html",
         help="default: report.html in that directory",
     )

@@ -73,6 +73,16 @@ def test_work_directories(npz, workdir, message):
     assert_told(run("train.py", quick(npz), f"--workdir={workdir}"), message)
 
 
+@pytest.mark.parametrize(
+    ("script", "option"),
+    [("evaluate.py", "--checkpoint"), ("evaluate.py", "--output"), ("predict.py", "--export")],
+)
+def test_addresses_of_other_scripts(tiny_run, script, option):
+    options = {"--checkpoint": tiny_run} | {option: "foo://x/y"}
+    done = run(script, *(f"{key}={value}" for key, value in options.items()))
+    assert_told(done, "unknown kind of address foo://")
+
+
 def test_names_with_square_brackets(npz, tmp_path):
     directory = tmp_path / "a[b]c[/red]"
     done = run("train.py", quick(npz), f"--workdir={directory}")
