@@ -153,6 +153,10 @@ def parse_flags(argv: list[str]) -> list[str]:
             sys.exit(f"error: {path}:{line}: {_in_one_line(error)}")
         if isinstance(error, TimeoutError):
             sys.exit(f"error: {error}")
+        if path and "Flag --config must have a value" in str(error):
+            sys.exit(
+                f"error: {path}: get_config() must return an ml_collections.ConfigDict, got None"
+            )
         if path and "get_config" in str(error):
             what = (
                 f"has no variants, got {variant!r}" if variant else "has no function get_config()"
@@ -163,7 +167,9 @@ def parse_flags(argv: list[str]) -> list[str]:
         if isinstance(error, flags.Error):
             sys.exit(f"error: {error}. --help lists the options")
         raise
-    if path and not isinstance(config := flags.FLAGS["config"].value, ml_collections.ConfigDict):
+    if not path:
+        return rest
+    if not isinstance(config := flags.FLAGS["config"].value, ml_collections.ConfigDict):
         sys.exit(
             f"error: {path}: get_config() must return an ml_collections.ConfigDict, such as "
             f"capsjax.training.config.default(...), got {type(config).__name__}"
@@ -184,7 +190,7 @@ def _config_of(argv: Sequence[str]) -> tuple[str, str]:
 def _line_of(error: BaseException, path: str) -> int | None:
     """The line of the config file that an error comes from; None if it comes from elsewhere."""
     line = None
-    if isinstance(error, SyntaxError) and error.filename == path:
+    if isinstance(error, SyntaxError) and error.filename in (path, None):
         line = error.lineno or 1
     for frame in traceback.extract_tb(error.__traceback__):
         line = frame.lineno if frame.filename == path else line

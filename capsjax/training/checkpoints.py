@@ -166,8 +166,9 @@ class Checkpoints:
         and there a file that Orbax writes last makes the checkpoint one.
         """
         if _files.is_local(self._directory):
-            for directory in self._directory.glob(f"{self._saving}.*"):
-                _seal(directory)
+            # Not epath's glob, which takes brackets in the names of folders for its own.
+            for directory in Path(self._directory).glob(f"{self._saving}.*"):
+                _seal(epath.Path(directory))
         else:
             _seal(self._directory / str(self._saving))
 
@@ -249,7 +250,8 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     directory = workdir / "checkpoints"
     if not directory.is_dir():
         what = "has no checkpoints" if workdir.is_dir() else "does not exist"
-        seeds = sorted(p.name for p in workdir.glob("seed_*")) if _files.is_local(workdir) else []
+        local = _files.is_local(workdir)
+        seeds = sorted(p.name for p in Path(workdir).glob("seed_*")) if local else []
         if seeds:
             raise FileNotFoundError(
                 f"{path} holds the runs of several seeds: choose one, such as {workdir / seeds[0]}"

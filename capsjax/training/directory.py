@@ -71,6 +71,11 @@ def _check_kinds(workdir: epath.Path) -> None:
     """Files and folders of a run are such themselves: nothing is written through a link."""
     if not _files.is_local(workdir):
         return
+    if set("*?[") & set(str(workdir)):
+        raise ValueError(
+            f"workdir {workdir}: Orbax takes *, ? and [ in a directory's name for patterns, and its "
+            "checkpoints could not be read again: choose another. Nothing was changed"
+        )
     for names, kind, right in ((FILES, "file", Path.is_file), (FOLDERS, "directory", Path.is_dir)):
         for path in (Path(workdir) / name for name in names):
             if path.is_symlink():

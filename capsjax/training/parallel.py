@@ -6,6 +6,8 @@ checkpoint of one device is a checkpoint of any number of devices.
 """
 
 import json
+import socket
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -138,7 +140,8 @@ def connect(
         others with a message that names it.
 
     Raises:
-      OSError: the others did not come, or are not those of this run.
+      OSError: process 0 does not answer. (Of others that do not come JAX itself tells, and ends the
+        process.)
       ValueError: the arguments are incomplete or out of range, or nothing was detected.
     """
     given = {
@@ -166,6 +169,8 @@ def connect(
         )
     if heartbeat_seconds < 1:
         raise ValueError(f"heartbeat_seconds must be at least 1, got {heartbeat_seconds}")
+    if coordinator_address is not None and process_id:
+        _wait_for(coordinator_address)
     # JAX's own handler of SIGTERM would swallow signals that arrive before the loop listens; the
     # loop itself agrees on where to stop, at the end of a dispatch.
     jax.config.update("jax_enable_preemption_service", False)
@@ -178,17 +183,28 @@ def connect(
             initialization_timeout=CONNECT_SECONDS,
             shutdown_timeout_seconds=SHUTDOWN_SECONDS,
         )
-    except RuntimeError as error:  # jaxlib's, of several lines
-        raise OSError(
-            f"the {num_processes or ''} processes of the run did not find each other within "
-            f"{CONNECT_SECONDS} s ({str(error).partition(chr(10))[0][:200]}): start all of them, "
-            "with the same coordinator_address and num_processes and each with its own process_id"
-        ) from error
     except ValueError as error:
         raise ValueError(
             f"the other processes of the run cannot be found ({error}): give "
             "coordinator_address=HOST:PORT of process 0, num_processes and process_id"
         ) from error
+
+
+def _wait_for(address: str) -> None:
+    """Returns when process 0 listens; JAX itself would end in a stack of C++ if it did not."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise OSError(
+                    f"process 0 did not answer at {address} within {CONNECT_SECONDS} s ({error}): "
+                    "start it, or mend the coordinator_address"
+                ) from error
+        time.sleep(1)
 
 
 def check_connected() -> None:

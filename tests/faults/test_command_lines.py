@@ -1,6 +1,7 @@
 """Bad command lines and config files of experiments/train.py: each is one error in plain words."""
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 
@@ -83,14 +84,15 @@ def test_addresses_of_other_scripts(tiny_run, script, option):
     assert_told(done, "unknown kind of address foo://")
 
 
-def test_names_with_square_brackets(npz, tmp_path):
+def test_names_with_square_brackets(npz, tmp_path, tiny_run):
+    """Orbax could not read what it saves there; what is there can be evaluated."""
     directory = tmp_path / "a[b]c[/red]"
     done = run("train.py", quick(npz), f"--workdir={directory}")
-    assert done.code == 0, done.err
-    again = run("train.py", quick(npz), f"--workdir={directory}")
-    assert f"{directory}: finished before, at step 14." in again.out
+    assert_told(done, f"workdir {directory}: Orbax takes")
+    assert not directory.exists()
+    shutil.copytree(tiny_run, directory)
     scores = run("evaluate.py", f"--checkpoint={directory}")
-    assert str(directory) in scores.out, scores.err
+    assert f"of {directory}, step" in scores.out, scores.err
 
 
 QUICK = "from tests.tiny import quick_config\ndef get_config(npz):\n    c = quick_config(npz)\n"
@@ -187,4 +189,4 @@ def test_hosts_that_do_not_come_are_not_waited_for_ever(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
-    assert "did not find each other within 5 s" in done.stdout, done.stderr
+    assert "process 0 did not answer at 127.0.0.1:1 within 5 s" in done.stdout, done.stderr
