@@ -73,8 +73,8 @@ def _check_kinds(workdir: epath.Path) -> None:
         return
     if set("*?[") & set(str(workdir)):
         raise ValueError(
-            f"workdir {workdir}: Orbax takes *, ? and [ in a directory's name for patterns, and its "
-            "checkpoints could not be read again: choose another. Nothing was changed"
+            f"workdir {workdir}: Orbax takes *, ? and [ in a directory's name for patterns, and "
+            "could not read its checkpoints again: choose another. Nothing was changed"
         )
     for names, kind, right in ((FILES, "file", Path.is_file), (FOLDERS, "directory", Path.is_dir)):
         for path in (Path(workdir) / name for name in names):
