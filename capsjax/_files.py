@@ -1,6 +1,8 @@
 """Atomic writes, locks and copies of files, local or wherever etils.epath reaches."""
 
+import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +17,36 @@ P = TypeVar("P", Path, epath.Path)
 TEMPORARY = ".tmp"
 
 
+# Packages that addresses take, by scheme.
+_PACKAGES = {"gs": "'capsjax[gcs]'", "s3": "s3fs"}
+
+
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
-    """`path`, made absolute if it is local; an address such as gs://… as it is."""
-    given = epath.Path(path)
-    return given.absolute() if is_local(given) else given
+    """`path`, made absolute if it is local; an address such as gs://… as it is.
+
+    Raises:
+      ValueError: an unknown kind of address, one whose package is not installed, or a name that is
+        not UTF-8.
+    """
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the name {text!r} is not UTF-8: choose or make another") from None
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return epath.Path(path).absolute()
+    try:
+        given = epath.Path(path)
+        given.exists()  # what an address takes is imported when it is first used
+    except KeyError:
+        raise ValueError(
+            f"{text}: unknown kind of address {scheme}://, expected a local path or gs://BUCKET/PATH"
+        ) from None
+    except ImportError as error:
+        package = _PACKAGES.get(scheme, "its package")
+        raise ValueError(f"{text}: {scheme}:// takes pip install {package} ({error})") from None
+    return given
 
 
 def is_local(path: epath.Path | Path) -> bool:
@@ -26,13 +54,17 @@ def is_local(path: epath.Path | Path) -> bool:
     return "://" not in os.fspath(path)
 
 
-def write_atomically(path: epath.Path, text: str) -> None:
-    """Writes a file that, wherever this is interrupted, is there either whole or not at all."""
+def write_atomically(path: epath.Path, contents: str | bytes) -> None:
+    """Writes a file that, wherever this is interrupted, is there either whole or not at all.
+
+    Text in UTF-8. If the name is that of a link, the file takes the link's place.
+    """
+    data = contents.encode() if isinstance(contents, str) else contents
     if not is_local(path):
-        path.write_text(text)  # an object appears when it is closed
+        path.write_bytes(data)  # an object appears when it is closed
         return
-    with replacing(path) as temporary:
-        temporary.write_text(text)
+    with replacing(Path(path)) as temporary, temporary.open("xb") as file:
+        file.write(data)
 
 
 @contextmanager
@@ -90,28 +122,81 @@ def files(directory: epath.Path) -> Iterator[str]:
             yield path.name
 
 
+class Lock:
+    """A lock that this process holds on a file."""
+
+    def __init__(self, file: Path, descriptor: int):
+        self._file, self._descriptor = file, descriptor
+
+    @property
+    def holds(self) -> bool:
+        """Whether others are still kept out: not if the file was removed or replaced."""
+        try:
+            there = os.stat(self._file, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(self._descriptor))
+
+
+class NoLocks(OSError):
+    """Nothing can be locked there."""
+
+
 @contextmanager
-def lock(file: Path, *, wait: bool = True) -> Iterator[bool]:
+def lock(file: Path, *, wait: bool = True) -> Iterator[Lock | None]:
     """Holds the lock `file` while in the block; the system releases it if the process ends.
 
     Args:
-      file: is created, and stays. On a network file system, locks must work between machines.
+      file: is created, and stays; nothing is written to it. On a network file system, locks must
+        work between machines.
       wait: wait until no other process holds the lock, instead of entering the block at once.
 
     Yields:
-      Whether the lock is held: always true with `wait`.
+      The lock; without `wait` None if another process holds it.
+
+    Raises:
+      NoLocks: the file system has no locks, or `file` must not be written.
+      ValueError: `file` is a link, a directory or a device.
     """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    held = None
+    while held is None:
+        descriptor = _open_lock(file)
+        try:
+            if not _acquire(file, descriptor, wait=wait):
+                yield None
+                return
+            held = Lock(file, descriptor)
+            if held.holds:
+                yield held
+            else:  # it was removed between opening and locking
+                held = None
+        finally:
+            os.close(descriptor)  # which lets go
+
+
+def _open_lock(file: Path) -> int:
+    """A descriptor of `file`, which is created if it is not there, and never of a link's target."""
+    if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
+        what = "a link" if file.is_symlink() else "no file"
+        raise ValueError(f"{file} is {what}, expected a file of capsjax's own to lock: remove it")
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise NoLocks(f"{file} cannot be locked ({error.strerror})") from error
+        raise
+
+
+def _acquire(file: Path, descriptor: int, *, wait: bool) -> bool:
     import fcntl  # not on every system
 
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        except OSError as error:
-            raise OSError(
-                f"{file} cannot be locked ({error}): choose a directory on a file system with locks"
-            ) from error
-        yield True  # closing the file lets go
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise NoLocks(
+            f"{file} cannot be locked ({error}): choose a directory on a file system with locks"
+        ) from error
+    return True

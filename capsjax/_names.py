@@ -1,10 +1,18 @@
 """Things looked up by name, and what to say about an unknown name or option."""
 
+import math
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from numbers import Integral, Real
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+_KINDS: dict[type, tuple[type, str]] = {
+    bool: (bool, "True or False"),
+    int: (Integral, "an integer"),
+    float: (Real, "a number"),
+    str: (str, "a string"),
+}
 
 
 def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
@@ -20,6 +28,28 @@ def check_options(owner: str, given: Iterable[str], known: Iterable[str]) -> Non
     for key in given:
         if key not in known:
             raise ValueError(f"{owner} has no option {key!r}: {nearest(key, known)}")
+
+
+def check_kind(name: str, value: Any, default: Any) -> None:
+    """Raises ValueError unless the option `name` has a value of the same kind as its default.
+
+    A default of None, or of another type than JSON has, tells nothing, and an empty tuple nothing
+    of its elements.
+    """
+    if isinstance(default, tuple):
+        if not isinstance(value, tuple | list):
+            such = f" such as {default}" if default else ""
+            raise ValueError(f"{name} must be a tuple{such}, got {value!r}")
+        for element in value:
+            check_kind(f"each of {name}", element, default[0] if default else None)
+        return
+    if type(default) not in _KINDS:
+        return
+    accepted, words = _KINDS[type(default)]
+    if not isinstance(value, accepted) or isinstance(value, bool) != isinstance(default, bool):
+        raise ValueError(f"{name} must be {words}, got {value!r}")
+    if isinstance(value, Real) and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

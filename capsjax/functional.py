@@ -1,14 +1,26 @@
 """Pure functions on poses and images. All act on the trailing axis and know nothing of batches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, Num, Shaped
+
+
+def check_array(name: str, x: Any) -> None:
+    """Raises TypeError unless `x` is a JAX (concrete or traced) or NumPy array."""
+    if not isinstance(x, jax.Array | np.ndarray | np.generic):
+        raise TypeError(
+            f"{name} must be an array, got {type(x).__name__}: convert with jnp.asarray"
+        )
 
 
 def at_least_float32(x: Array | np.ndarray) -> Array:
     """`x` in float32 if its type is narrower, unchanged otherwise (float64 stays float64)."""
+    check_array("x", x)
     return jnp.asarray(x).astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -17,18 +29,18 @@ def safe_norm(
 ) -> Float[Array, "*batch"] | Float[Array, "*batch 1"]:
     """Euclidean length of the last axis, with gradient 0 (not NaN) where `x` is 0.
 
-    Computed in at least float32; the result has the type of `x`.
+    Right for all lengths that the type holds: squares neither overflow nor vanish. Computed in at
+    least float32; the result has the type of `x`.
 
     Raises:
       TypeError: `x` is not a floating-point array.
+      ValueError: it has no axis.
     """
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise TypeError(f"lengths are of floating arrays, got {x.dtype}: convert with astype")
-    squared = jnp.sum(jnp.square(at_least_float32(x)), axis=-1, keepdims=keepdims)
-    nonzero = squared > 0
-    # Both sides of a `where` are differentiated: sqrt must not see the zeros at all.
-    length = jnp.where(nonzero, jnp.sqrt(jnp.where(nonzero, squared, 1)), 0)
-    return length.astype(x.dtype)
+    _check_vectors("x", x)
+    wide = at_least_float32(x)
+    scale = _scale(wide)
+    length = (_length(wide * scale) / scale).astype(x.dtype)
+    return length if keepdims else length[..., 0]
 
 
 def squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]:
@@ -38,13 +50,10 @@ def squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]
     0 at s = 0. Computed in at least float32; the result has the type of `s`.
 
     Raises:
-      TypeError: `s` is not floating.
+      TypeError: `s` is not a floating array.
+      ValueError: it has no axis.
     """
-    if not jnp.issubdtype(s.dtype, jnp.floating):
-        raise TypeError(f"squash takes floating arrays, got {s.dtype}: convert with astype")
-    wide = at_least_float32(s)
-    length = safe_norm(wide, keepdims=True)
-    return (wide * (length / (1 + jnp.square(length)))).astype(s.dtype)
+    return _shortened(s, lambda length: length / (1 + jnp.square(length)))
 
 
 def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]:
@@ -54,25 +63,73 @@ def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array,
     and the gradient the identity. Computed in at least float32; the result has the type of `s`.
 
     Raises:
-      TypeError: `s` is not floating.
+      TypeError: `s` is not a floating array.
+      ValueError: it has no axis.
     """
-    if not jnp.issubdtype(s.dtype, jnp.floating):
-        raise TypeError(f"squash takes floating arrays, got {s.dtype}: convert with astype")
+
+    def factor(length: Float[Array, "*batch 1"]) -> Float[Array, "*batch 1"]:
+        # (1 − exp(−x)) / x is 1 − x/2 near 0: the quotient must not be formed there.
+        small = length < 1e-4
+        safe = jnp.where(small, 1, length)
+        return jnp.where(small, 1 - length / 2, -jnp.expm1(-safe) / safe)
+
+    return _shortened(s, factor)
+
+
+def _shortened(
+    s: Float[Array | np.ndarray, "*batch d"],
+    factor: Callable[[Float[Array, "*batch 1"]], Float[Array, "*batch 1"]],
+) -> Float[Array, "*batch d"]:
+    """`s` · factor(|s|), for a factor(x) that for long vectors is 1/x to the last bit."""
+    _check_vectors("s", s)
     wide = at_least_float32(s)
-    length = safe_norm(wide, keepdims=True)
-    # (1 − exp(−x)) / x is 1 − x/2 near 0: the quotient must not be formed there.
-    small = length < 1e-4
-    safe = jnp.where(small, 1, length)
-    factor = jnp.where(small, 1 - length / 2, -jnp.expm1(-safe) / safe)
-    return (wide * factor).astype(s.dtype)
+    scale = jnp.minimum(_scale(wide), 1)
+    scaled = wide * scale
+    length = _length(scaled)
+    # The square of a long one would overflow, and in the gradient its inverse vanish.
+    long = scale < 1
+    factors = jnp.where(
+        long, 1 / jnp.where(long, length, 1), factor(jnp.where(long, 1, length / scale))
+    )
+    return (jnp.where(long, scaled, wide) * factors).astype(s.dtype)
+
+
+def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
+    """Powers of two, 1 for ordinary lengths, that bring squares into the range of the type.
+
+    Being such powers they change no bit of what is computed from the scaled numbers.
+    """
+    exponent = jnp.finfo(x.dtype).maxexp
+    # Between 1 / long and long even fourth powers, which gradients form, are in range.
+    long, strong = 2.0 ** (3 * exponent // 16), 2.0 ** (exponent // 2 + 8)
+    largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0))
+    scale = jnp.where(largest > long, 1 / strong, jnp.where(largest < 1 / long, strong, 1))
+    return scale.astype(x.dtype)
+
+
+def _length(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
+    squared = jnp.sum(jnp.square(x), axis=-1, keepdims=True)
+    nonzero = squared > 0
+    # Both sides of a `where` are differentiated: sqrt must not see the zeros at all.
+    return jnp.where(nonzero, jnp.sqrt(jnp.where(nonzero, squared, 1)), 0)
+
+
+def _check_vectors(name: str, x: Any) -> None:
+    check_array(name, x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(f"{name} must be floating, got {x.dtype}: convert with astype")
+    if x.ndim < 1:
+        raise ValueError(f"{name} must have an axis of vectors, got shape {x.shape}")
 
 
 def mask_poses(
     poses: Float[Array, "*#batch classes d"], mask: Num[Array, "*#batch classes"]
 ) -> Float[Array, "*_batch classes_d"]:
     """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees."""
+    check_array("poses", poses)
+    check_array("mask", mask)
     masked = poses * mask[..., None].astype(poses.dtype)
-    return masked.reshape(*masked.shape[:-2], -1)
+    return lax.collapse(masked, masked.ndim - 2)
 
 
 def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
@@ -97,6 +154,7 @@ def normalize(
     Raises:
       ValueError: there is not one `mean` and one positive `std` per channel.
     """
+    check_array("images", images)
     channels = images.shape[-1]
     if len(mean) != channels or len(std) != channels or not all(s > 0 for s in std):
         raise ValueError(

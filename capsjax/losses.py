@@ -90,20 +90,22 @@ def reconstruction_loss(
     Raises:
       ValueError: the shapes differ.
     """
+    reconstruction, image = at_least_float32(reconstruction), at_least_float32(image)
     if reconstruction.shape != image.shape:
         raise ValueError(
             f"the reconstruction has shape {reconstruction.shape}, its image {image.shape}"
         )
-    difference = at_least_float32(reconstruction) - at_least_float32(image)
+    difference = reconstruction - image
     return jnp.sum(jnp.square(difference))
 
 
 def _of_one_example(scores: Array, label: Array) -> tuple[Array, Array]:
     """Both in at least float32; raises ValueError for a batch or a class number."""
-    if jnp.ndim(scores) != 1 or jnp.shape(scores) != jnp.shape(label):
+    scores, label = at_least_float32(scores), at_least_float32(label)
+    if scores.ndim != 1 or scores.shape != label.shape:
         raise ValueError(
             "a loss takes the scores [classes] and the label [classes] of one example, got shapes "
-            f"{jnp.shape(scores)} and {jnp.shape(label)}: jax.nn.one_hot makes labels of class "
+            f"{scores.shape} and {label.shape}: jax.nn.one_hot makes labels of class "
             "numbers, jax.vmap maps the loss over a batch"
         )
-    return at_least_float32(scores), at_least_float32(label)
+    return scores, label

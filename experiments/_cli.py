@@ -1,15 +1,20 @@
 """What the scripts on trained networks have in common: their arguments, and errors as one line."""
 
 import argparse
+import contextlib
+import os
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from etils import epath
     from rich.console import Console
 
 
+CONFIG_SECONDS = 60  # a config file takes a moment
 WIDEST_TABLE = 200  # columns, where there is no terminal
 
 
@@ -65,6 +70,18 @@ def add_device_budget(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def path(text: str) -> "epath.Path":
+    """The type of an argument that is a local path, relative or not, or an address."""
+    from etils import epath
+
+    from capsjax import _files
+
+    try:
+        return _files.absolute(text) if "://" in text else epath.Path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _which(text: str) -> str | int:
     if text in ("best", "latest"):
         return text
@@ -102,13 +119,113 @@ def run(
         sys.exit("interrupted")
 
 
-def parse_flags(argv: list[str]) -> list[str]:
-    """As absl does, but a key that the config lacks is a message, not a traceback."""
-    from absl import app
+def write(text: str, output: "epath.Path | None", directory: str, name: str) -> "epath.Path":
+    """Writes `text` into `output`, or else into the file `name` of `directory`; returns which.
 
+    A link in the place of the latter, which nobody named, is replaced and not followed.
+    """
+    from capsjax import _files
+
+    file = output or _files.absolute(directory) / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if output is None:
+        _files.write_atomically(file, text)
+    else:
+        file.write_bytes(text.encode())
+    return file
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """As absl does, but what is wrong with a config is one line and no traceback."""
+    import ml_collections
+    from absl import flags
+
+    path, variant = _config_of(argv)
+    if path and not os.path.isfile(path):
+        what = "not a file" if os.path.exists(path) else "there is no such file"
+        sys.exit(f"error: {path}: {what}; expected one like those of configs/")
     try:
-        return app.parse_flags_with_usage(argv)
-    except (KeyError, AttributeError) as error:
-        if "ml_collections" not in traceback.extract_tb(error.__traceback__)[-1].filename:
-            raise
-        sys.exit(f"error: unknown config key: {error}")
+        with _time_limit(path):
+            rest = flags.FLAGS(argv)
+    except Exception as error:
+        line = _line_of(error, path)
+        if line is not None:
+            sys.exit(f"error: {path}:{line}: {_in_one_line(error)}")
+        if isinstance(error, TimeoutError):
+            sys.exit(f"error: {error}")
+        if path and "Flag --config must have a value" in str(error):
+            sys.exit(
+                f"error: {path}: get_config() must return an ml_collections.ConfigDict, got None"
+            )
+        if path and "get_config" in str(error):
+            what = (
+                f"has no variants, got {variant!r}" if variant else "has no function get_config()"
+            )
+            sys.exit(f"error: {path} {what}")
+        if isinstance(error, KeyError | AttributeError) and "ml_collections" in _last_file(error):
+            sys.exit(f"error: unknown config key: {error}")
+        if isinstance(error, flags.Error):
+            sys.exit(f"error: {error}. --help lists the options")
+        raise
+    if not path:
+        return rest
+    if not isinstance(config := flags.FLAGS["config"].value, ml_collections.ConfigDict):
+        sys.exit(
+            f"error: {path}: get_config() must return an ml_collections.ConfigDict, such as "
+            f"capsjax.training.config.default(...), got {type(config).__name__}"
+        )
+    return rest
+
+
+def _config_of(argv: Sequence[str]) -> tuple[str, str]:
+    """The file and the variant that --config names."""
+    for word, after in zip(argv, [*argv[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option in ("--config", "-config"):
+            path, _, variant = (value if equals else after).partition(":")
+            return path, variant
+    return "", ""
+
+
+def _line_of(error: BaseException, path: str) -> int | None:
+    """The line of the config file that an error comes from; None if it comes from elsewhere."""
+    line = None
+    if isinstance(error, SyntaxError) and error.filename in (path, None):
+        line = error.lineno or 1
+    for frame in traceback.extract_tb(error.__traceback__):
+        line = frame.lineno if frame.filename == path else line
+    # absl and ml_collections raise their own errors from it.
+    earlier = error.__cause__ or error.__context__
+    return line if earlier is None or line is not None else _line_of(earlier, path)
+
+
+def _in_one_line(error: BaseException) -> str:
+    """The first of the errors that led to `error`."""
+    while earlier := error.__cause__ or error.__context__:
+        error = earlier
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    kind = "" if isinstance(error, ValueError) and text else f"{type(error).__name__}: "
+    return kind + " ".join(text.split())
+
+
+def _last_file(error: BaseException) -> str:
+    return traceback.extract_tb(error.__traceback__)[-1].filename
+
+
+@contextlib.contextmanager
+def _time_limit(path: str) -> Iterator[None]:
+    """Raises TimeoutError if a config file does not come to its end."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"{path}: did not give a config within {CONFIG_SECONDS} s")
+
+    if not hasattr(signal, "SIGALRM"):  # not on every system
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(CONFIG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

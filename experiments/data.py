@@ -68,6 +68,9 @@ def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
     if not args.out and not args.export:
         raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
+    for name, path in (("--out", args.out), ("--export", args.export)):
+        if path and path.is_dir():
+            raise ValueError(f"{name}: {path} is a directory: name a file in it")
     from capsjax.data import tasks
 
     task = tasks.create(

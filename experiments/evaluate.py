@@ -18,7 +18,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import _cli
-from etils import epath
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -51,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     _cli.add_data(parser)
     parser.add_argument(
         "--output",
-        type=epath.Path,
+        type=_cli.path,
         metavar="FILE.json",
         help="default: evaluation_DATASET_SPLIT.json in the run's directory, in the first's "
         "ensemble_of_N_DATASET_SPLIT.json for an ensemble",
@@ -61,7 +60,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
-    from capsjax import _files
     from capsjax.evaluation import ensemble, scoring, summaries
     from capsjax.training import checkpoints
     from capsjax.training.display import console
@@ -91,10 +89,9 @@ def main(args: argparse.Namespace) -> None:
         terminal.print(_confusion(summary, data.class_names))
         results = to_json(summary, data.class_names)
     kind = "evaluation" if len(members) == 1 else f"ensemble_of_{len(members)}"
-    file = args.output or _files.absolute(args.checkpoint[0]) / default_file_name(data, kind)
-    file.parent.mkdir(parents=True, exist_ok=True)
     report = about(members, data) | results | {"versions": versions()}
-    file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    file = _cli.write(text, args.output, args.checkpoint[0], default_file_name(data, kind))
     low, high = summary.interval
     terminal.print(f"Written to {file}.", markup=False)
     terminal.print(f"95 % interval: {100 * low:.1f} to {100 * high:.1f} %")

@@ -12,7 +12,6 @@ import argparse
 from typing import TYPE_CHECKING
 
 import _cli
-from etils import epath
 from rich.markup import escape
 from rich.table import Table
 
@@ -32,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _cli.add_which(parser)
     parser.add_argument(
-        "--image", nargs="+", type=epath.Path, default=[], metavar="FILE", help="images to classify"
+        "--image", nargs="+", type=_cli.path, default=[], metavar="FILE", help="images to classify"
     )
     parser.add_argument(
         "--invert", action="store_true", help="turn images into their negatives first"
@@ -41,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "--top", type=int, default=3, metavar="N", help="classes to show per image; default: 3"
     )
     parser.add_argument(
-        "--export", type=epath.Path, metavar="FILE", help="write the network with jax.export"
+        "--export", type=_cli.path, metavar="FILE", help="write the network with jax.export"
     )
     return parser
 

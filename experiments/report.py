@@ -14,7 +14,6 @@ import shlex
 from pathlib import Path
 
 import _cli
-from etils import epath
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "run", nargs="?", type=epath.Path, metavar="DIR", help="--workdir of experiments/train.py"
+        "run", nargs="?", type=_cli.path, metavar="DIR", help="--workdir of experiments/train.py"
     )
     parser.add_argument(
         "--results",
@@ -48,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     _cli.add_data(parser)
     parser.add_argument(
         "--output",
-        type=epath.Path,
+        type=_cli.path,
         metavar="FILE.html",
         help="default: report.html in that directory",
     )
@@ -95,9 +94,8 @@ def of_results(args: argparse.Namespace) -> None:
             )
         print(f"{len(results.write_all(comparisons, args.pages))} files in {args.pages}.")
         return
-    file = args.output or epath.Path(args.results) / "report.html"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(comparisons, evaluate.versions()))
+    text = page(comparisons, evaluate.versions())
+    file = _cli.write(text, args.output, args.results, "report.html")
     print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
 
 
@@ -145,9 +143,8 @@ def of_run(args: argparse.Namespace) -> None:
             ]
         ),
     ]
-    file = args.output or args.run / "report.html"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(results, evaluate.versions(), commands))
+    text = page(results, evaluate.versions(), commands)
+    file = _cli.write(text, args.output, args.run, "report.html")
     terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
 
 

@@ -17,6 +17,7 @@ On several hosts the same command runs on each, with one work directory that all
 """
 
 import sys
+import threading
 
 import _cli
 from absl import app, flags, logging
@@ -77,11 +78,16 @@ HEARTBEAT_SECONDS = flags.DEFINE_float(
 def main(argv: list[str]) -> None:
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
+    # Orbax reports each of its steps otherwise, and with stacks the errors that it raises too.
+    logging.set_verbosity(logging.FATAL)
     # After the flags are read: JAX takes seconds to import, --help should not.
+    import jax
+
+    from capsjax.training import config as configs
     from capsjax.training import loop, parallel, process, seeds, setup
 
     address = (COORDINATOR_ADDRESS.value, NUM_PROCESSES.value, PROCESS_ID.value)
+    threading.excepthook = process.say_in_one_line
     setup.cache_programs()
     try:
         if DISTRIBUTED.value or address != (None, None, None):
@@ -96,6 +102,7 @@ def main(argv: list[str]) -> None:
                 memory_profile=MEMORY_PROFILE.value,
             ),
         }
+        configs.check(CONFIG.value)
         train = loop.train if CONFIG.value.seeds == 1 else seeds.train_seeds
         train(CONFIG.value, WORKDIR.value, **options)
     except process.Interrupted as stop:
@@ -103,7 +110,7 @@ def main(argv: list[str]) -> None:
             print(f"{stop}. The same command resumes from there.")
         sys.exit(128 + stop.signum)
     except (ValueError, OSError, ArithmeticError) as error:
-        sys.exit(f"error: {error}")
+        process.fail(str(error), hosts=jax.process_count())
 
 
 def _start_stop(text: str | None) -> tuple[int, int] | None:

@@ -78,4 +78,19 @@ def checked(
             f"{where}: label {labels[wrong[0]]} of example {wrong[0]} (and {wrong.size - 1} more) "
             f"is out of range, expected 0 to {len(class_names) - 1} for {len(class_names)} classes"
         )
+    _check_names(class_names, where)
     return Examples(images, labels.astype(np.int32), class_names)
+
+
+def _check_names(class_names: tuple[str, ...], where: str) -> None:
+    if not class_names:
+        raise ValueError(f"{where}: there are no class names, expected one for each class")
+    first: dict[str, int] = {}
+    for number, name in enumerate(class_names):
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"{where}: class {number} has no name ({name!r}): give it one")
+        if first.setdefault(name, number) != number:
+            raise ValueError(
+                f"{where}: classes {first[name]} and {number} are both called {name!r}: give each "
+                "a name of its own"
+            )

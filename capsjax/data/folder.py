@@ -113,4 +113,9 @@ def _class_names(path: Path) -> tuple[str, ...]:
     names = tuple(folder.name for folder in _subfolders(path))
     if not names:
         raise ValueError(f"{path}: no subfolders; expected one per class, with its images")
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{path}: the folder name {name!r} is not UTF-8: rename it") from None
     return names

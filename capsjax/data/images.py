@@ -19,6 +19,8 @@ def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
     """
     from PIL import Image, ImageOps
 
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
+        raise ValueError(f"{os.fspath(path)}: not an image file but a directory, pipe or device")
     try:
         with Image.open(path) as file:
             image = ImageOps.exif_transpose(file)

@@ -1,6 +1,7 @@
 """`npz:PATH`: a user's arrays in a NumPy archive."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,20 @@ from capsjax.data.splits import stratified_holdout
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0
 MAX_UNNAMED_CLASSES = 100_000
+# What zipfile, zlib and NumPy raise for an archive that is damaged, encrypted, of an unknown
+# compression, or claims more than the memory holds.
+DAMAGE = (
+    ValueError,
+    EOFError,
+    OSError,
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+    OverflowError,
+    SyntaxError,
+)
 
 
 class Npz:
@@ -37,9 +52,7 @@ class Npz:
 
     def read(self, split: str) -> Examples:
         """Reads a split; raises ValueError if the archive is damaged or holds something else."""
-        if not zipfile.is_zipfile(self.where):
-            raise ValueError(f"{self.where}: not an .npz archive; write one with np.savez")
-        with np.load(self.where, allow_pickle=False) as archive:
+        with _opened(self.where) as archive:
             has_test_set = _has_test_set(set(archive.files), self.where)
             class_names = _class_names(archive, self.where)
             prefix = "test_" if split == "test" and has_test_set else ""
@@ -54,6 +67,15 @@ class Npz:
         if chosen.size == 0:
             raise ValueError(f"{where}: too few for a test split; add test_images and test_labels")
         return Examples(examples.images[chosen], examples.labels[chosen], class_names)
+
+
+def _opened(where: str) -> NpzFile:
+    if not zipfile.is_zipfile(where):
+        raise ValueError(f"{where}: not an .npz archive; write one with np.savez")
+    try:
+        return np.load(where, allow_pickle=False)
+    except DAMAGE as error:
+        raise ValueError(f"{where}: a damaged archive ({error}); write it again") from error
 
 
 def _has_test_set(keys: set[str], where: str) -> bool:
@@ -89,9 +111,12 @@ def _class_names(archive: NpzFile, where: str) -> tuple[str, ...]:
 
 def _member(archive: NpzFile, key: str, where: str) -> np.ndarray:
     try:
-        return archive[key]
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        array = archive[key]
+    except DAMAGE as error:
         raise ValueError(
             f"{where}: cannot read {key!r} ({error}); expected an undamaged array of numbers or "
             "strings, not of objects: convert and write it again"
         ) from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{where}: {key!r} is no array; write one with np.savez")
+    return array

@@ -13,7 +13,8 @@ def track(items: Iterable[T], description: str, total: int) -> Iterator[T]:
         yield from items
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import track as rich_track
 
     console = Console(stderr=True)
-    yield from rich_track(items, description, total, console=console, transient=True)
+    yield from rich_track(items, escape(description), total, console=console, transient=True)

@@ -224,7 +224,7 @@ def _open(directory: str, split: str, where: str) -> _Records:
         builder.info.name,
         image_key,
         label_key,
-        tuple(builder.info.features[label_key].names),
+        tuple(builder.info.features[label_key].names or ()),
         first.shape,
         first.dtype,
         lambda: builder.as_data_source(

@@ -8,6 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.capsule_activation import CapsuleActivation
+from capsjax.layers.rngs import params_key
 from capsjax.routing import Routed, attention_routing, pose_patches
 from capsjax.routing.patches import Padding
 
@@ -41,7 +42,7 @@ class _AttentionCapsules(nnx.Module):
         attention = init(in_axis=2, out_axis=3, batch_axis=0)
         self.kernel = nnx.Param(
             transforms(
-                rngs.params(),
+                params_key(rngs),
                 (in_channels, taps, in_pose, out_channels, out_pose),
                 jnp.float32,
             )
@@ -49,7 +50,7 @@ class _AttentionCapsules(nnx.Module):
         self.bias = nnx.Param(jnp.zeros((in_channels, out_channels, out_pose), jnp.float32))
         self.attention = nnx.Param(
             attention(
-                rngs.params(),
+                params_key(rngs),
                 (out_channels, out_pose, in_channels, in_channels),
                 jnp.float32,
             )
@@ -104,7 +105,9 @@ class AttentionConvCapsules(_AttentionCapsules):
         patches = pose_patches(
             poses, self.kernel_size, stride=self.strides, padding=self.padding, pose_axes=1
         )
-        return self.route(patches.reshape(*patches.shape[:-2], -1, *poses.shape[-2:]))
+        *place, children, size = patches.shape
+        taps = children // poses.shape[-2]
+        return self.route(patches.reshape(*place, taps, poses.shape[-2], size))
 
 
 class AttentionFullCapsules(_AttentionCapsules):
@@ -133,4 +136,4 @@ class AttentionFullCapsules(_AttentionCapsules):
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., N, D] and couplings [..., M, N]."""
-        return self.route(poses.reshape(*poses.shape[:-4], -1, *poses.shape[-2:]))
+        return self.route(jax.lax.collapse(poses, poses.ndim - 4, -2))

@@ -6,10 +6,12 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.convolution import conv2d
+from capsjax.layers.rngs import check_rngs
 
 
 def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
     """Batch normalisation whose running statistics decay by 0.9 per step."""
+    check_rngs(rngs)
     return nnx.BatchNorm(features, momentum=0.9, rngs=rngs)
 
 

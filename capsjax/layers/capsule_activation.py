@@ -4,6 +4,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from capsjax.layers.rngs import params_key
+
 
 class CapsuleActivation(nnx.Module):
     """u_n = tanh(s_n A_n + a_n), one map for each channel n (Choi et al. 2019, eq. 4).
@@ -18,7 +20,9 @@ class CapsuleActivation(nnx.Module):
 
     def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):
         init = nnx.initializers.glorot_uniform(batch_axis=0)
-        self.kernel = nnx.Param(init(rngs.params(), (channels, pose_size, pose_size), jnp.float32))
+        self.kernel = nnx.Param(
+            init(params_key(rngs), (channels, pose_size, pose_size), jnp.float32)
+        )
         self.bias = nnx.Param(jnp.zeros((channels, pose_size), jnp.float32))
 
     def __call__(self, poses: Float[Array, "*batch N D"]) -> Float[Array, "*batch N D"]:

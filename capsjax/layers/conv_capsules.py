@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from capsjax.layers.rngs import params_key
 from capsjax.layers.transforms import Form, as_matrices, kernel_shape, unit_sums
 from capsjax.routing import Routed, WindowVotes, dynamic_routing, pose_patches
 from capsjax.routing.patches import Padding
@@ -56,7 +57,7 @@ class ConvCapsules(nnx.Module):
         num_children = kernel_size * kernel_size * in_channels
         shape = kernel_shape(num_children, in_pose, out_channels, out_pose, form)
         kernel_init = kernel_init or unit_sums(num_children)
-        self.kernel = nnx.Param(kernel_init(rngs.params(), shape, jnp.float32))
+        self.kernel = nnx.Param(kernel_init(params_key(rngs), shape, jnp.float32))
         self.bias = (
             nnx.Param(jnp.full((out_channels, out_pose), 0.1, jnp.float32))
             if use_bias

@@ -7,6 +7,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float
 
+from capsjax.layers.rngs import check_rngs
 from capsjax.routing import pose_patches
 from capsjax.routing.patches import Padding
 
@@ -82,6 +83,7 @@ def conv2d(
 
     `padding` is "SAME", "VALID" or the number of zeros on each side.
     """
+    check_rngs(rngs)
     return nnx.Conv(
         in_features,
         out_features,

@@ -10,6 +10,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.functional import mask_poses
+from capsjax.layers.rngs import check_rngs
 
 
 class Decoder(nnx.Module):
@@ -33,6 +34,7 @@ class Decoder(nnx.Module):
         features: Sequence[int] = (512, 1024),
         rngs: nnx.Rngs,
     ):
+        check_rngs(rngs)
         self.image_shape = image_shape
         sizes = [num_classes * pose_size, *features, math.prod(image_shape)]
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])

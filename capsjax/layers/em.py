@@ -8,6 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.bound import bound
+from capsjax.layers.rngs import params_key
 from capsjax.layers.transforms import kernel_shape, linear_votes, unit_votes
 from capsjax.routing import (
     Routed,
@@ -89,7 +90,7 @@ class EMClassCapsules(nnx.Module):
         shape = kernel_shape(in_channels, pose_size, num_classes, pose_size, "matrix")
         if pose_size < 4:
             raise ValueError(f"pose_size must be at least 4 to hold coordinates, got {pose_size}")
-        self.kernel = nnx.Param(unit_votes(rngs.params(), shape, jnp.float32))
+        self.kernel = nnx.Param(unit_votes(params_key(rngs), shape, jnp.float32))
         self.routing = EMRouting(
             num_classes, num_iterations=num_iterations, inverse_temperature=inverse_temperature
         )
@@ -99,8 +100,7 @@ class EMClassCapsules(nnx.Module):
     ) -> Routed:
         """Poses [n, J, D], couplings [n, H·W·C, J] and activations [n, J]."""
         votes = coordinate_addition(linear_votes(poses, self.kernel[...]).dense())
-        n, *_, parents, size = votes.shape
-        return self.routing(votes.reshape(n, -1, parents, size), activations.reshape(n, -1))
+        return self.routing(jax.lax.collapse(votes, 1, -2), jax.lax.collapse(activations, 1))
 
 
 def coordinate_addition(

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.conv_capsules import ConvCapsules
 from capsjax.layers.dense import DenseCapsules
+from capsjax.layers.rngs import check_rngs
 from capsjax.routing import (
     DenseVotes,
     Routed,
@@ -235,15 +236,16 @@ class InvertedAttentionStack(nnx.Module):
             if activations is not None:
                 activations = layer.child_activations(activations)
         else:
-            poses = poses.reshape(poses.shape[0], -1, poses.shape[-1])
+            poses = jax.lax.collapse(poses, 1, -1)
             if activations is not None:
-                activations = activations.reshape(activations.shape[0], -1)
+                activations = jax.lax.collapse(activations, 1)
         votes = layer.votes(poses)
         return DenseVotes(votes.dense()) if self.dense_votes else votes, activations
 
 
 def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """LayerNorm of poses, with the ε of the released code's framework."""
+    check_rngs(rngs)
     return nnx.LayerNorm(pose_size, epsilon=1e-5, rngs=rngs)
 
 

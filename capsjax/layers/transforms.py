@@ -82,7 +82,7 @@ def as_matrices(
     poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
 ) -> Float[Array, "*batch I A X"]:
     """`poses` as matrices of as many columns as `kernel` has rows."""
-    return poses.reshape(*poses.shape[:-1], -1, kernel.shape[1])
+    return poses.reshape(*poses.shape[:-1], poses.shape[-1] // kernel.shape[1], kernel.shape[1])
 
 
 def linear_votes(

@@ -9,6 +9,7 @@ from typing import Any
 from flax import nnx
 
 from capsjax._names import check_options, nearest
+from capsjax.layers.rngs import check_rngs
 from capsjax.models import (
     capsnet,
     choi2019,
@@ -76,8 +77,10 @@ def create(
       **overrides: fields of the model's config, see `options(name)`.
 
     Raises:
+      TypeError: `rngs` is not an `nnx.Rngs`.
       ValueError: an unknown name or override (the nearest is named), or a size out of range.
     """
+    check_rngs(rngs)
     network = lookup(name)
     check_options(name, overrides, [field.name for field in fields(network.config)])
     if len(input_shape) != 3 or min(input_shape) < 1:

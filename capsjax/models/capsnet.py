@@ -7,6 +7,7 @@ loss, belongs to training (`capsjax.training.objective`).
 from dataclasses import dataclass, replace
 
 from flax import nnx
+from jax import lax
 from jaxtyping import Array
 
 from capsjax.functional import exponential_squash, safe_norm, squash
@@ -114,7 +115,7 @@ class CapsNet(Model):
         """See `Model`; captures "conv", "primary" and "classes"."""
         features = nnx.relu(self.conv(images))
         primary = self.primary(features)
-        routed = self.classes(primary.reshape(images.shape[0], -1, primary.shape[-1]))
+        routed = self.classes(lax.collapse(primary, 1, -1))
         lengths = safe_norm(routed.poses)
         reconstruction = reconstruct(
             self.decoder, routed.poses, lengths, mask, conditional=self.conditional

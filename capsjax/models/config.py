@@ -4,14 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from capsjax._names import check_kind
+
 _CHECK = "check"
+# 1 / 1024, of the widest layers.
+LEAST_WIDTH = 2.0**-10
 
 
 def positive(default: Any) -> Any:
-    """A field for a number or a tuple of numbers, all greater than 0; None is allowed too."""
+    """A field for a number, or a tuple of integers, greater than 0; None too if that is allowed."""
 
     def check(name: str, value: Any) -> None:
-        numbers = value if isinstance(value, tuple) else (value,)
+        numbers = _numbers(name, value)
         if value is not None and not all(number > 0 for number in numbers):
             raise ValueError(f"{name} must be positive, got {value}")
 
@@ -19,13 +23,26 @@ def positive(default: Any) -> Any:
 
 
 def not_negative(default: Any) -> Any:
-    """A field for a number or a tuple of numbers, all at least 0."""
+    """A field for a number, or a tuple of integers, all at least 0."""
 
     def check(name: str, value: Any) -> None:
-        if not all(number >= 0 for number in (value if isinstance(value, tuple) else (value,))):
+        if not all(number >= 0 for number in _numbers(name, value)):
             raise ValueError(f"{name} must not be negative, got {value}")
 
     return _checked(default, check)
+
+
+def multiplier() -> Any:
+    """A field for what multiplies the channels of a network: 1 as published."""
+
+    def check(name: str, value: float) -> None:
+        if value < LEAST_WIDTH:
+            raise ValueError(
+                f"{name} must be at least {LEAST_WIDTH}, got {value}: below it all layers are one "
+                "channel wide, whatever its value"
+            )
+
+    return _checked(1.0, check)
 
 
 def fraction(default: float) -> Any:
@@ -64,6 +81,14 @@ def check_lengths(**options: tuple) -> None:
         )
 
 
+def _numbers(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple):
+        return (value,)
+    for number in value:
+        check_kind(f"each of {name}", number, 1)
+    return value
+
+
 def _checked(default: Any, check: Callable[[str, Any], None]) -> Any:
     return field(default=default, metadata={_CHECK: check})
 
@@ -77,12 +102,14 @@ class Config:
         every layer below the classes, but not the sizes of poses and kernels.
     """
 
-    width: float = positive(1.0)
+    width: float = multiplier()
 
     def __post_init__(self) -> None:
         for option in fields(self):
+            value = getattr(self, option.name)
+            check_kind(option.name, value, option.default)
             if _CHECK in option.metadata:
-                option.metadata[_CHECK](option.name, getattr(self, option.name))
+                option.metadata[_CHECK](option.name, value)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
 from capsjax.layers import conv2d
 from capsjax.models.config import Config, check_lengths, positive, scaled
@@ -78,7 +79,7 @@ class ConvNet(Model):
             x = made[f"conv{i}"] = nnx.relu(conv(x))
         if self.average_pool:
             x = made["pool"] = jnp.mean(x, axis=(1, 2))
-        x = x.reshape(x.shape[0], -1)
+        x = lax.collapse(x, 1)
         for i, layer in enumerate(self.dense, 1):
             x = made[f"dense{i}"] = nnx.relu(layer(x))
         logits = self.classes(x)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import safe_norm, squash
@@ -96,9 +97,14 @@ class ReconstructingConvNet(Model):
         if self.squash_pose is None:
             second = nnx.relu(second)
         else:
-            second = squash(second.reshape(*second.shape[:-1], -1, self.squash_pose))
-        units = self.dense(second.reshape(images.shape[0], -1))
-        poses = units.reshape(images.shape[0], self.num_classes, -1)
+            second = squash(
+                second.reshape(
+                    *second.shape[:-1], second.shape[-1] // self.squash_pose, self.squash_pose
+                )
+            )
+        units = self.dense(lax.collapse(second, 1))
+        size = units.shape[-1] // self.num_classes
+        poses = units.reshape(len(images), self.num_classes, size)
         if self.squash_pose is not None:
             poses = squash(poses)
         scores, kind = self._classify(poses)
@@ -112,7 +118,7 @@ class ReconstructingConvNet(Model):
         self, poses: Float[Array, "n classes d"]
     ) -> tuple[Float[Array, "n classes"], ScoreKind]:
         if self.linear is not None:
-            return self.linear(poses.reshape(poses.shape[0], -1)), ScoreKind.LOGITS
+            return self.linear(lax.collapse(poses, 1)), ScoreKind.LOGITS
         if self.classifier == "length":
             return safe_norm(poses), ScoreKind.LENGTHS
         return jnp.sum(poses, axis=-1), ScoreKind.LOGITS

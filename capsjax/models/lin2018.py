@@ -9,6 +9,7 @@ between the image and the classes.
 from dataclasses import dataclass, replace
 
 from flax import nnx
+from jax import lax
 
 from capsjax.functional import safe_norm
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
@@ -93,7 +94,7 @@ class DeepCapsNet(Model):
         """See `Model`; captures "conv", "primary", "capsules1" (with R1's coupling) … "classes"."""
         features = nnx.relu(self.conv(images))
         primary = self.primary(features)
-        poses = primary.reshape(images.shape[0], -1, primary.shape[-1])
+        poses = lax.collapse(primary, 1, -1)
         routed = {}
         for i, layer in enumerate(self.capsules, 1):
             routed[f"capsules{i}"] = layer(poses)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from flax import nnx
+from jax import lax
 
 from capsjax.layers import conv2d
 from capsjax.models.config import Config, check_lengths, positive, scaled
@@ -70,7 +71,7 @@ class PooledCNN(Model):
         x = images
         for i, conv in enumerate(self.convs, 1):
             x = made[f"conv{i}"] = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
-        x = made["dense"] = nnx.relu(self.dense(x.reshape(x.shape[0], -1)))
+        x = made["dense"] = nnx.relu(self.dense(lax.collapse(x, 1)))
         logits = self.classes(x)
         return Output(logits, features=made, score_kind=ScoreKind.LOGITS)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
 from capsjax.layers import ResNetBackbone, batch_norm, conv2d
 from capsjax.models.config import (
@@ -110,7 +111,7 @@ class BaselineCNN(Model):
             if self.pool:
                 x = nnx.avg_pool(x, (2, 2), (2, 2))
         if self.head != "average":
-            x = x.reshape(x.shape[0], -1)
+            x = lax.collapse(x, 1)
         if self.dense is not None:
             x = self.dense(x)
             if self.head == "average":

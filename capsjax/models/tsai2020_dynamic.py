@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from flax import nnx
+from jax import lax
 
 from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
@@ -112,7 +113,7 @@ class DynamicCapsNet(Model):
             out = layer(poses)
             poses = out.poses
             features[f"conv_caps{i}"], routed[f"conv_caps{i}"] = poses, out
-        out = self.classes(poses.reshape(images.shape[0], -1, poses.shape[-1]))
+        out = self.classes(lax.collapse(poses, 1, -1))
         features["classes"], routed["classes"] = out.poses, out
         return Output(safe_norm(out.poses), out.poses, None, routed, features)
 

@@ -39,6 +39,16 @@ def check_broadcast(name: str, x: Any, shape: tuple[int, ...], axes: str) -> Non
         )
 
 
+def check_sizes(name: str, shape: tuple[int, ...], axes: tuple[str, ...]) -> None:
+    """Raises a ValueError if one of the trailing `axes` of a shape has length zero."""
+    for axis, size in zip(axes, shape[-len(axes) :], strict=True):
+        if size == 0:
+            raise ValueError(
+                f"{name} must hold at least one of each axis, got shape {shape}: the axis {axis} "
+                f"has length zero."
+            )
+
+
 def check_count(name: str, value: Any, *, least: int = 1) -> None:
     """Raises unless `value` is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

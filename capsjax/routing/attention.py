@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
-from capsjax.routing._checks import check_floating
+from capsjax.routing._checks import check_floating, check_sizes
 from capsjax.routing.routed import Routed
 
 
@@ -43,6 +43,7 @@ def attention_routing(
             f"transformed must have axes [..., N, D] (input channels, pose size), "
             f"got shape {transformed.shape}."
         )
+    check_sizes("transformed", transformed.shape, ("N (input channels)", "D (pose size)"))
     channels, size = transformed.shape[-2:]
     if kernel.shape != (size, channels, channels):
         raise ValueError(

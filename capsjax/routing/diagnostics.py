@@ -5,7 +5,7 @@ import jax.scipy.special
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
-from capsjax.routing._checks import check_floating
+from capsjax.routing._checks import check_floating, check_sizes
 
 
 def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch I"]:
@@ -26,6 +26,7 @@ def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*bat
         raise ValueError(
             f"coupling must have axes [..., I, J] (children, parents), got shape {coupling.shape}."
         )
+    check_sizes("coupling", coupling.shape, ("I (children)", "J (parents)"))
     wide = at_least_float32(coupling)
     # The slope at 0 is infinite: `entr` must not see the zeros, nor their gradient the rest.
     terms = jax.scipy.special.entr(jnp.where(wide > 0, wide, 1))

@@ -56,7 +56,9 @@ def em_routing(
           R_i· = softmax_j(log a_j + log p_ij)
 
     Sums over children are taken relative to each parent's largest R, so that a parent all children
-    have left keeps a mean; one without active children gets μ = 0.
+    have left keeps a mean; one without active children gets μ = 0. Deviations of votes are squared,
+    and in gradients squared again: beyond about 10⁹ in float32 the gradients are not finite, beyond
+    10¹⁹ nothing is.
 
     Args:
       votes: an operator or an array [..., I, J, D]. Operators with the methods `scatter` and

@@ -174,7 +174,7 @@ def _uniform_convolution(
         axis=1,
     )
     sums = lax.conv_general_dilated(
-        grid.reshape(-1, height, width, channels * rows * columns),
+        grid.reshape(math.prod(batch), height, width, channels * rows * columns),
         weights.reshape(window, window, channels * rows * columns, rows * parents * size),
         (stride, stride),
         pads,
@@ -222,7 +222,7 @@ def softmax_over_windows(
     cells = _cells(rows, columns, window, stride)
     num_cells = rows.padded * columns.padded
     window_sums = jax.nn.logsumexp(logits, axis=-1)
-    folded = window_sums.reshape(-1, positions * taps, channels)
+    folded = window_sums.reshape(math.prod(logits.shape[:-4]), positions * taps, channels)
     # A log-sum-exp over the windows of each cell, scattered to the cells and gathered back.
     folded = jnp.moveaxis(folded, 1, 0)
     largest = lax.stop_gradient(jax.ops.segment_max(folded, cells, num_cells))

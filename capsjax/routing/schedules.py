@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int, PyTree
@@ -139,13 +140,17 @@ def fixed_point(
             solution, _, stats = super().compute(state, vector, options)
             return solution, lineax.RESULTS.successful, stats
 
+    def largest(errors: Any) -> Array:
+        """In the type that optimistix begins with, whatever that of the votes is."""
+        return optimistix.max_norm(errors).astype(jnp.result_type(float))
+
     check_count("max_iterations", max_iterations)
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}; try 1e-6.")
     iterate, finish, start = _as_iteration(procedure, votes, args, options)
     solution: Any = optimistix.fixed_point(
         lambda state, _: iterate(state),
-        optimistix.FixedPointIteration(rtol=tolerance, atol=tolerance),
+        optimistix.FixedPointIteration(rtol=tolerance, atol=tolerance, norm=largest),
         start,
         max_steps=max_iterations,
         adjoint=optimistix.ImplicitAdjoint(Gmres(rtol=tolerance, atol=tolerance)),

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
 from capsjax.routing import kernels
-from capsjax.routing._checks import check_floating, is_array
+from capsjax.routing._checks import check_floating, check_sizes, is_array
 
 # What JAX passes where arrays are expected: an axis in `in_axes`, None, a shape.
 Placeholder = int | jax.ShapeDtypeStruct | None
@@ -68,6 +68,7 @@ def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
             f"votes must have at least the three axes [I, J, D] (children, parents, pose size), "
             f"dense() has shape {shape.shape}."
         )
+    check_sizes("votes", shape.shape, ("I (children)", "J (parents)", "D (pose size)"))
     return shape
 
 

@@ -2,8 +2,8 @@
 
 A work directory holds `config.json` and `checkpoints/STEP/`, each with three items: `model`
 (parameters and running statistics; their moving averages where the run has them), `optimizer` (its
-state, the step and then the parameters and statistics themselves) and `about` (the config and the
-metrics history, JSON). Nothing else is needed to resume or to evaluate.
+state, the step and then the parameters and statistics themselves) and `about` (the config, the
+metrics history and the circumstances, JSON). Nothing else is needed to resume or to evaluate.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -26,6 +27,7 @@ from orbax.checkpoint import checkpoint_managers
 from capsjax import _files, models
 from capsjax.training import config as configs
 from capsjax.training import parallel
+from capsjax.training.circumstances import Circumstances
 from capsjax.training.history import History
 from capsjax.training.state import TrainState, split
 
@@ -89,7 +91,13 @@ class Checkpoints:
         """The step of the newest checkpoint, None if there is none."""
         return self._manager.latest_step()
 
-    def save(self, state: TrainState, config: ml_collections.ConfigDict, history: History) -> None:
+    def save(
+        self,
+        state: TrainState,
+        config: ml_collections.ConfigDict,
+        history: History,
+        circumstances: Circumstances,
+    ) -> None:
         """Begins to save; returns when `state` may be given away. Saves a step only once."""
         step = int(state.step)
         if step == self.latest_step():
@@ -105,27 +113,47 @@ class Checkpoints:
                 model=ocp.args.StandardSave(model),
                 optimizer=ocp.args.StandardSave(optimizer),
                 about=ocp.args.JsonSave(
-                    {"config": configs.to_json(config), "history": history.to_json()}
+                    {
+                        "config": configs.to_json(config),
+                        "history": history.to_json(),
+                        "circumstances": circumstances,
+                    }
                 ),
             ),
             metrics=None if accuracy is None else {"accuracy": accuracy},
         )
 
-    def restore(self, like: TrainState) -> tuple[TrainState, History]:
-        """The newest good state, on the host, and the history up to it; `like` gives the shapes."""
+    def restore(
+        self, like: TrainState, config: ml_collections.ConfigDict
+    ) -> tuple[TrainState, History, Circumstances]:
+        """The newest good state, on the host, the history up to it, and how it was trained.
+
+        Args:
+          like: gives the shapes.
+          config: of the run.
+
+        Raises:
+          ValueError: no checkpoint can be read, or the newest is of another config.
+        """
         model, optimizer = _split(jax.tree.map(np.asarray, like))
         step = parallel.from_first_host(self._newest_good)
         self._manager.reload()
-        with _reading(self._directory / str(step)):
+        directory = self._directory / str(step)
+        with _reading(directory):
+            about = _about(self._manager, step)
+            trained = configs.from_json(about["config"])
+        _check_same(directory, trained, config)
+        with _reading(directory):
             items = self._manager.restore(
                 step,
                 args=ocp.args.Composite(
                     model=ocp.args.StandardRestore(model),
                     optimizer=ocp.args.StandardRestore(optimizer),
-                    about=ocp.args.JsonRestore(),
                 ),
             )
-        return _joined(items.model, items.optimizer), History(**items.about["history"])
+            history = History(**about["history"])
+        state = _joined(items.model, items.optimizer)
+        return state, history, about.get("circumstances", {})
 
     def wait(self) -> None:
         """Returns when no save is under way."""
@@ -138,8 +166,9 @@ class Checkpoints:
         and there a file that Orbax writes last makes the checkpoint one.
         """
         if _files.is_local(self._directory):
-            for directory in self._directory.glob(f"{self._saving}.*"):
-                _seal(directory)
+            # Not epath's glob, which takes brackets in the names of folders for its own.
+            for directory in Path(self._directory).glob(f"{self._saving}.*"):
+                _seal(epath.Path(directory))
         else:
             _seal(self._directory / str(self._saving))
 
@@ -161,6 +190,23 @@ def latest_step(workdir: epath.Path) -> int | None:
     options = ocp.CheckpointManagerOptions(read_only=True)
     with ocp.CheckpointManager(directory, options=options) as manager:
         return manager.latest_step()
+
+
+def check_names(directory: epath.Path) -> None:
+    """Raises ValueError if something that is no checkpoint has a step's number for its name.
+
+    A link would be another run's checkpoint.
+    """
+    if not (_files.is_local(directory) and directory.is_dir()):
+        return
+    for path in map(Path, directory.iterdir()):
+        if path.name.isdecimal() and (
+            path.is_symlink() or not path.is_dir() or path.name != str(int(path.name))
+        ):
+            what = "a link" if path.is_symlink() else "a file" if path.is_file() else "no step"
+            raise ValueError(
+                f"{path} is {what} and not a checkpoint of this run: remove it. Nothing was changed"
+            )
 
 
 def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -204,12 +250,14 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     directory = workdir / "checkpoints"
     if not directory.is_dir():
         what = "has no checkpoints" if workdir.is_dir() else "does not exist"
-        seeds = sorted(p.name for p in workdir.glob("seed_*")) if _files.is_local(workdir) else []
+        local = _files.is_local(workdir)
+        seeds = sorted(p.name for p in Path(workdir).glob("seed_*")) if local else []
         if seeds:
             raise FileNotFoundError(
                 f"{path} holds the runs of several seeds: choose one, such as {workdir / seeds[0]}"
             )
         raise FileNotFoundError(f"{path} {what}: expected the --workdir of experiments/train.py")
+    check_names(directory)
     options = ocp.CheckpointManagerOptions(read_only=True)
     with ocp.CheckpointManager(directory, options=options) as manager:
         steps = manager.all_steps()
@@ -242,6 +290,22 @@ def _reading(directory: os.PathLike[str]) -> Iterator[None]:
 
 def _about(manager: ocp.CheckpointManager, step: int) -> dict[str, Any]:
     return manager.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore())).about
+
+
+def _check_same(
+    directory: epath.Path, trained: ml_collections.ConfigDict, config: ml_collections.ConfigDict
+) -> None:
+    """Raises ValueError if a checkpoint was not trained with `config`."""
+    lines = configs.differences(trained, config)
+    # The folder of the run that it began with may have moved; it is not read again.
+    lines = [line for line in lines if not line.startswith("init_from:")]
+    if lines:
+        raise ValueError(
+            f"the checkpoint in {os.fspath(directory)} was trained with another config than "
+            "config.json has; was that file changed? Trained with → config.json has:\n  "
+            + "\n  ".join(lines)
+            + "\nNothing was changed"
+        )
 
 
 def _candidates(
@@ -314,6 +378,8 @@ def _problem(directory: epath.Path) -> str | None:
         return "it has no checksums: its save was interrupted, or it was not made by capsjax"
     except (OSError, ValueError) as error:
         return f"its checksums cannot be read ({error})"
+    if not isinstance(sums, dict):
+        return f"its checksums are {type(sums).__name__}, expected one for each file"
     files = set(_items(directory))
     if missing := sorted(sums.keys() - files):
         return f"{missing[0]} is missing"

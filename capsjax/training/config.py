@@ -6,8 +6,13 @@ from typing import Any
 import ml_collections
 
 from capsjax import models
+from capsjax._names import check_kind, nearest
 from capsjax.data import tasks
 from capsjax.training import optimizers
+
+KEY_VERSION = 2
+_HOW = "begin with capsjax.training.config.default(model, data) and change what differs"
+_WITH_DEFAULTS = ("loss.", "optimizer.", "schedule.")
 
 
 def default(model: str, data: str) -> ml_collections.ConfigDict:
@@ -20,6 +25,9 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
     config = ml_collections.ConfigDict(
         {
             "seed": 0,
+            # What is drawn from the seed, and how: see `step.run_key`. A run goes on with the
+            # version that it began with.
+            "key_version": KEY_VERSION,
             # The number of runs, with the seeds `seed`, `seed` + 1, …
             "seeds": 1,
             # A work directory whose best checkpoint the run starts from ("" for none), the layers
@@ -53,6 +61,51 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
     return config.lock()
 
 
+def check(config: ml_collections.ConfigDict) -> None:
+    """Raises ValueError unless `config` has the keys of `default`, with values of their kinds.
+
+    Options of the network, the data, the loss, the optimizer and the schedule may be left out.
+    """
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise ValueError(
+            f"a config must be an ml_collections.ConfigDict, got {type(config).__name__}: begin "
+            "with capsjax.training.config.default(model, data) and change what differs"
+        )
+    for section in ("model", "data"):
+        if not isinstance(config.get(section), ml_collections.ConfigDict):
+            raise ValueError(f"the config has no section {section!r}: {_HOW}")
+        if not isinstance(config[section].get("name"), str):
+            raise ValueError(f"the config has no {section}.name, a string: {_HOW}")
+    expected = default(config.model.name, config.data.name)
+    with expected.unlocked():
+        for section, options in (
+            ("optimizer", optimizers.optimizer_options),
+            ("schedule", optimizers.schedule_options),
+        ):
+            given = config.get(section)
+            if isinstance(given, ml_collections.ConfigDict) and "name" in given:
+                expected[section] = options(given.name)
+    for key, value in expected.items():
+        if isinstance(value, ml_collections.ConfigDict) != isinstance(
+            config.get(key), ml_collections.ConfigDict
+        ):
+            what = "a section" if isinstance(value, ml_collections.ConfigDict) else "one value"
+            raise ValueError(f"the config's {key} must be {what}, got {config.get(key)!r}: {_HOW}")
+    known, given = flatten(expected), flatten(config)
+    for key, value in given.items():
+        if not key.startswith("task."):
+            if key not in known:
+                raise ValueError(f"the config has no key {key!r}: {nearest(key, known)}")
+            check_kind(key, value, known[key])
+    missing = [
+        key
+        for key in known
+        if key not in given and not key.startswith(("model.", "data.", *_WITH_DEFAULTS))
+    ]
+    if missing:
+        raise ValueError(f"the config has no {', '.join(missing)}: {_HOW}")
+
+
 def resolve(
     config: ml_collections.ConfigDict,
     input_shape: tuple[int, int, int],
@@ -66,11 +119,22 @@ def resolve(
 
 
 def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """All values of `config` by dotted key."""
+    """All values of `config` by dotted key.
+
+    Raises:
+      ValueError: a section holds itself.
+    """
+    try:
+        return _flatten(config)
+    except RecursionError:
+        raise ValueError("a section of the config holds itself") from None
+
+
+def _flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, ml_collections.ConfigDict):
-            flat |= {f"{key}.{k}": v for k, v in flatten(value).items()}
+            flat |= {f"{key}.{k}": v for k, v in _flatten(value).items()}
         else:
             flat[key] = value
     return flat
@@ -82,14 +146,15 @@ def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def from_json(tree: dict[str, Any]) -> ml_collections.ConfigDict:
-    """The inverse of `to_json` (tuples were lists there)."""
+    """The inverse of `to_json` (tuples were lists there); of earlier versions too."""
 
     def tuples(value: Any) -> Any:
         if isinstance(value, dict):
             return {k: tuples(v) for k, v in value.items()}
         return tuple(value) if isinstance(value, list) else value
 
-    return ml_collections.ConfigDict(tuples(tree)).lock()
+    # The first version was not written down.
+    return ml_collections.ConfigDict({"key_version": 1} | tuples(tree)).lock()
 
 
 def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:

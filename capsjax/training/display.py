@@ -7,6 +7,7 @@ import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import rich.progress
 from etils import epath
@@ -15,6 +16,7 @@ from tensorboardX import SummaryWriter
 
 from capsjax import _files
 from capsjax.training.history import History
+from capsjax.training.output import LenientOutput
 from capsjax.training.parallel import is_first_host
 from capsjax.training.snapshots import Snapshot
 
@@ -26,7 +28,8 @@ SECONDS_BETWEEN_UPLOADS = 60.0
 def console() -> Console:
     """The terminal, or plain lines of any length without one. Only host 0 prints."""
     quiet = not is_first_host()
-    return Console(file=sys.stdout, soft_wrap=True, highlight=False, quiet=quiet)
+    out: Any = LenientOutput(sys.stdout)
+    return Console(file=out, soft_wrap=True, highlight=False, quiet=quiet)
 
 
 class Display:
@@ -114,9 +117,10 @@ class Writer:
             self._local = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
             self._closing.callback(self._upload)
         # Rewritten: it may hold records that are newer than the checkpoint we start from.
-        self._file = self._closing.enter_context((self._local / "metrics.jsonl").open("w"))
-        self._file.writelines(json.dumps(record) + "\n" for record in history.records)
-        self._file.flush()
+        with _files.replacing(self._local / "metrics.jsonl") as new:
+            self._file = self._closing.enter_context(new.open("x"))
+            self._file.writelines(json.dumps(record) + "\n" for record in history.records)
+            self._file.flush()
         last = history.records[-1]["step"] if history.records else 0
         self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
         self._closing.callback(self._events.close)

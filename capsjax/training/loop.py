@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,15 +18,18 @@ from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
 from capsjax.training import checkpoints, divergence, feed, finetuning, parallel, snapshots
+from capsjax.training import config as configs
+from capsjax.training.circumstances import describe
 from capsjax.training.display import Display, console
+from capsjax.training.failures import explained
 from capsjax.training.finetuning import Pretrained
 from capsjax.training.history import Diverged, History
 from capsjax.training.process import STALL_SECONDS, Deadline, Interrupted, catch_signals
 from capsjax.training.profiling import Profiler
-from capsjax.training.run import Run, claim_directory
+from capsjax.training.run import Run
 from capsjax.training.setup import MAX_STEPS_PER_DISPATCH, Training, build
 from capsjax.training.state import TrainState
-from capsjax.training.step import DeviceSource
+from capsjax.training.step import DeviceSource, run_key
 
 # How long a dispatch takes: long enough to make the host's work between dispatches negligible,
 # short enough for a person to see the bar move and Ctrl-C take effect.
@@ -117,6 +119,10 @@ def load(
     devices: Sequence[jax.Device] | None,
 ) -> Training:
     """Loads the data of `config` and builds what is trained on it; the arguments are `train`'s."""
+    configs.check(config)
+    parallel.check_same(
+        lambda first: configs.differences(configs.from_json(first), config), configs.to_json(config)
+    )
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -124,7 +130,8 @@ def load(
     terminal.print(
         f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "
         f"{len(task.train.labels):,} images to train on, {len(task.validation):,} held out. "
-        f"{len(devices)} × {devices[0].device_kind}."
+        f"{len(devices)} × {devices[0].device_kind}.",
+        markup=False,
     )
     if feed.is_streamed(task):
         terminal.print(
@@ -169,19 +176,37 @@ def train_run(
       directory: of the run.
       pretrained: what `read_pretrained` returned.
       monitoring: what is done beside training.
+
+    Raises:
+      OSError: the run could not be written; the message says what is left of it.
     """
-    run = Run(training.config_of(seed), directory, training.num_steps)
+    try:
+        return _train_run(training, seed, directory, pretrained, monitoring)
+    except Exception as error:  # Orbax and TensorStore raise all kinds
+        plain = explained(error, directory)
+        if plain is None:
+            raise
+        raise plain from error
+
+
+def _train_run(
+    training: Training,
+    seed: int,
+    directory: epath.Path,
+    pretrained: Pretrained | None,
+    monitoring: Monitoring,
+) -> Result:
+    run = Run(training.config_of(seed), directory, training.num_steps, describe(training.devices))
     profiler = monitoring.profiler(directory, training.num_steps)
     fresh = training.init_state(seed, pretrained)
-    parallel.from_first_host(partial(claim_directory, directory, run.config))
     terminal = console()
     with run, Deadline(monitoring.stall_seconds) as deadline:
         state = run.restore(fresh)
         if run.finished:
-            terminal.print(f"{directory}: finished before, at step {run.step}.")
+            terminal.print(f"{directory}: finished before, at step {run.step}.", markup=False)
             return Result(state, run.history)
         if run.step:
-            terminal.print(f"{directory}: resuming at step {run.step}.")
+            terminal.print(f"{directory}: resuming at step {run.step}.", markup=False)
         if monitoring.profile and run.step >= monitoring.profile[1]:
             terminal.print("The steps to profile were done before: there will be no trace.")
         if monitoring.memory_profile is not None and run.step > monitoring.memory_profile:
@@ -201,7 +226,8 @@ def train_run(
             terminal.print(
                 f"{directory}: stopped early, at step {run.step} of {training.num_steps}: the "
                 "validation accuracy reached training.stop_at_accuracy, "
-                f"{run.config.training.stop_at_accuracy:.2%}."
+                f"{run.config.training.stop_at_accuracy:.2%}.",
+                markup=False,
             )
         return Result(jax.tree.map(np.asarray, loop.state), run.history)
 
@@ -231,7 +257,7 @@ class _Loop:
         self._profiler, self._deadline = profiler, deadline
         task, batches, devices = training.task, training.batches, training.devices
         first, last = run.step, training.num_steps
-        key = jax.random.key(run.config.seed)
+        key = run_key(run.config.seed, run.config.key_version)
         self._validate = _validator(training, deadline)
         self._snapshot_every = monitoring.snapshot_every
         self._take_snapshot: Callable[[TrainState], snapshots.Snapshot] | None = None

@@ -5,6 +5,7 @@ that name: `options("sgd", momentum=0.8)` is such a section.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,23 +14,29 @@ import ml_collections
 import optax
 from jaxtyping import Array, Float, Int
 
-from capsjax._names import check_options, lookup
+from capsjax._names import check_kind, check_options, lookup
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 
 
 def adam(rate: Schedule, *, b1: float = 0.9, b2: float = 0.999) -> optax.GradientTransformation:
     """Adam (sabour2017, gu2021, the dynamic and EM baselines of tsai2020)."""
+    _check_decay("b1", b1)
+    _check_decay("b2", b2)
     return optax.adam(rate, b1=b1, b2=b2)
 
 
 def rmsprop(rate: Schedule, *, rho: float = 0.9, eps: float = 1e-7) -> optax.GradientTransformation:
     """RMSprop as Keras has it: eps outside the root (choi2019)."""
+    _check_decay("rho", rho)
+    if not eps > 0:
+        raise ValueError(f"optimizer.eps must be positive, got {eps}")
     return optax.rmsprop(rate, decay=rho, eps=eps, eps_in_sqrt=False)
 
 
 def sgd(rate: Schedule, *, momentum: float = 0.9) -> optax.GradientTransformation:
     """Gradient descent with momentum (tsai2020)."""
+    _check_decay("momentum", momentum)
     return optax.sgd(rate, momentum=momentum)
 
 
@@ -51,6 +58,8 @@ def exponential(
         raise ValueError(f"schedule.decay_steps must be at least 1, got {decay_steps}")
     if not 0 < decay_rate <= 1:
         raise ValueError(f"schedule.decay_rate must be in (0, 1], got {decay_rate}")
+    if minimum < 0:
+        raise ValueError(f"schedule.minimum must be ≥ 0, got {minimum}")
     return optax.exponential_decay(rate, decay_steps, decay_rate, end_value=minimum)
 
 
@@ -69,6 +78,10 @@ def steps(
     factor: float = 0.1,
 ) -> Schedule:
     """rate, times `factor` after each of `epochs` (tsai2020)."""
+    if not factor > 0:
+        raise ValueError(f"schedule.factor must be positive, got {factor}")
+    if not all(0 < a < b for a, b in zip(epochs, (*epochs[1:], math.inf), strict=True)):
+        raise ValueError(f"schedule.epochs must be positive and ascend, got {epochs}")
     boundaries = {epoch * steps_per_epoch: factor for epoch in epochs}
     return optax.piecewise_constant_schedule(rate, boundaries)
 
@@ -142,6 +155,11 @@ def make_optimizer(
     return chained
 
 
+def _check_decay(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"optimizer.{name} must be in [0, 1), got {value}")
+
+
 def _section(
     kind: str,
     factories: Mapping[str, Callable[..., Any]],
@@ -154,4 +172,6 @@ def _section(
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     defaults = dict(common) | own
     check_options(f"{kind} {name}", overrides, defaults)
+    for key, value in overrides.items():
+        check_kind(f"{kind}.{key}", value, defaults[key])
     return {"name": name} | defaults | dict(overrides)

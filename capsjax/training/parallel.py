@@ -6,6 +6,8 @@ checkpoint of one device is a checkpoint of any number of devices.
 """
 
 import json
+import socket
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -23,6 +25,8 @@ Devices = Sequence[jax.Device]
 
 # A host that is silent for this long is taken for dead.
 HEARTBEAT_SECONDS = 60.0
+# How long a host waits for the others to start.
+CONNECT_SECONDS = 300
 # How long a host that failed waits for the others before it ends.
 SHUTDOWN_SECONDS = 30
 
@@ -136,6 +140,8 @@ def connect(
         others with a message that names it.
 
     Raises:
+      OSError: process 0 does not answer. (Of others that do not come JAX itself tells, and ends the
+        process.)
       ValueError: the arguments are incomplete or out of range, or nothing was detected.
     """
     given = {
@@ -150,16 +156,21 @@ def connect(
             "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
             "Open MPI, Kubernetes)"
         )
-    if coordinator_address is not None and not coordinator_address.rpartition(":")[2].isdigit():
-        raise ValueError(
-            f"coordinator_address must be HOST:PORT of process 0, got {coordinator_address!r}"
-        )
+    if coordinator_address is not None:
+        host, _, port = coordinator_address.rpartition(":")
+        if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+            raise ValueError(
+                "coordinator_address must be HOST:PORT of process 0, with a port from 1 to 65535, "
+                f"got {coordinator_address!r}"
+            )
     if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
         raise ValueError(
             f"process_id must be in [0, num_processes), got {process_id} of {num_processes}"
         )
     if heartbeat_seconds < 1:
         raise ValueError(f"heartbeat_seconds must be at least 1, got {heartbeat_seconds}")
+    if coordinator_address is not None and process_id:
+        _wait_for(coordinator_address)
     # JAX's own handler of SIGTERM would swallow signals that arrive before the loop listens; the
     # loop itself agrees on where to stop, at the end of a dispatch.
     jax.config.update("jax_enable_preemption_service", False)
@@ -169,6 +180,7 @@ def connect(
             num_processes=num_processes,
             process_id=process_id,
             heartbeat_timeout_seconds=round(heartbeat_seconds),
+            initialization_timeout=CONNECT_SECONDS,
             shutdown_timeout_seconds=SHUTDOWN_SECONDS,
         )
     except ValueError as error:
@@ -176,6 +188,23 @@ def connect(
             f"the other processes of the run cannot be found ({error}): give "
             "coordinator_address=HOST:PORT of process 0, num_processes and process_id"
         ) from error
+
+
+def _wait_for(address: str) -> None:
+    """Returns when process 0 listens; JAX itself would end in a stack of C++ if it did not."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise OSError(
+                    f"process 0 did not answer at {address} within {CONNECT_SECONDS} s ({error}): "
+                    "start it, or mend the coordinator_address"
+                ) from error
+        time.sleep(1)
 
 
 def check_connected() -> None:
@@ -217,6 +246,25 @@ def from_first_host(function: Callable[[], T]) -> T:
     if "error" in answer:
         raise ValueError(f"host 0: {answer['error']}")
     return answer["result"]
+
+
+def check_same(differences: Callable[[Any], list[str]], mine: Any) -> None:
+    """Raises ValueError on all hosts if one of them finds differences from host 0.
+
+    Args:
+      differences: between what host 0 has and what this host has, in words.
+      mine: what this host has; something that JSON can hold.
+    """
+    if jax.process_count() == 1:
+        return
+    found = differences(from_first_host(lambda: mine))
+    differing = np.asarray(multihost_utils.process_allgather(np.int32(len(found)))).nonzero()[0]
+    if differing.size:
+        what = ":\n  " + "\n  ".join(found) if found else ""
+        raise ValueError(
+            f"process {', '.join(map(str, differing))} was not started with the config of process "
+            f"0{what}"
+        )
 
 
 def _broadcast(message: bytes) -> bytes:

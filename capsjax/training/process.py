@@ -1,11 +1,15 @@
 """How the process of a run ends early: at a signal, after saving, or when it hangs."""
 
+import contextlib
 import faulthandler
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 STALL_SECONDS = 600.0
 
@@ -45,6 +49,32 @@ def catch_signals() -> Iterator[list[int]]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+# How long other hosts have to hear of the end of this one.
+LINGER_SECONDS = 40.0
+
+
+def fail(message: str, *, hosts: int = 1) -> NoReturn:
+    """Ends the process with status 1 and a message, even if a save that failed is still awaited.
+
+    When a save fails, Orbax leaves threads behind that wait for it, and Python would wait for them.
+    """
+    print(f"error: {message}", file=sys.stderr)
+    if hosts == 1:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(1)
+    timer = threading.Timer(LINGER_SECONDS, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+    sys.exit(1)
+
+
+def say_in_one_line(args: threading.ExceptHookArgs) -> None:
+    """For `threading.excepthook`: what fails in the background fails in the main thread too."""
+    print(f"warning: {args.exc_type.__name__} in the background: {args.exc_value}", file=sys.stderr)
 
 
 class Deadline:

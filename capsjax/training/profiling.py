@@ -66,7 +66,7 @@ class Profiler:
             with tempfile.TemporaryDirectory() as directory:
                 file = Path(directory) / "memory.prof"
                 jax.profiler.save_device_memory_profile(file)
-                (self._workdir / file.name).write_bytes(file.read_bytes())
+                _files.write_atomically(self._workdir / file.name, file.read_bytes())
             self._memory = None
         if step >= self._stop:
             self._end_trace()

@@ -1,50 +1,55 @@
 """What the host keeps of one run: its directory, history, checkpoints and logs."""
 
 import contextlib
-import json
-import os
-import warnings
-from collections.abc import Iterator
-from pathlib import Path
 
 import ml_collections
 from etils import epath
 
-from capsjax import _files
-from capsjax.training import config as configs
 from capsjax.training.checkpoints import Checkpoints
+from capsjax.training.circumstances import Circumstances, warn_of_changes
+from capsjax.training.directory import claimed
 from capsjax.training.display import Writer
 from capsjax.training.history import Diverged, History, Record
-from capsjax.training.parallel import from_first_host
+from capsjax.training.parallel import is_first_host
 from capsjax.training.snapshots import Snapshot
 from capsjax.training.state import TrainState
 
-LOCK = ".lock"
-
 
 class Run:
-    """One run on the host. A context manager: leaving it waits for saves under way.
+    """One run on the host. A context manager, in which no other process trains in the directory.
+
+    Leaving it waits for saves under way.
 
     Args:
       config: complete.
-      directory: claimed by `claim_directory`.
+      directory: for all that is kept.
       num_steps: after which it is finished.
+      circumstances: in which it is trained now.
 
     Attributes:
       step: number of updates done.
       history: of its metrics.
     """
 
-    def __init__(self, config: ml_collections.ConfigDict, directory: epath.Path, num_steps: int):
+    def __init__(
+        self,
+        config: ml_collections.ConfigDict,
+        directory: epath.Path,
+        num_steps: int,
+        circumstances: Circumstances,
+    ):
         self.config, self.directory = config, directory
         self.step, self.history = 0, History()
-        self._num_steps = num_steps
-        self._closing = contextlib.ExitStack()
+        self._num_steps, self._circumstances = num_steps, circumstances
 
     def __enter__(self) -> "Run":
-        self._closing.enter_context(exclusive(self.directory))
+        """Raises ValueError as `claimed`."""
         keep = self.config.checkpoints.keep
-        self._saver = self._closing.enter_context(Checkpoints(self.directory, keep=keep))
+        with contextlib.ExitStack() as opening:
+            claim = opening.enter_context(claimed(self.directory, self.config))
+            self.config.key_version, self._check_claim = claim
+            self._saver = opening.enter_context(Checkpoints(self.directory, keep=keep))
+            self._closing = opening.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -54,7 +59,9 @@ class Run:
         """The state of the newest intact checkpoint, or `fresh` if there is none."""
         state = fresh
         if self._saver.latest_step() is not None:
-            state, self.history = self._saver.restore(fresh)
+            state, self.history, before = self._saver.restore(fresh, self.config)
+            if is_first_host():
+                warn_of_changes(before, self._circumstances)
         self.step = int(state.step)
         return state
 
@@ -97,8 +104,13 @@ class Run:
         self._writer.flush()
 
     def save(self, state: TrainState) -> None:
-        """Begins to save; returns when `state` may be given away. Saves a step only once."""
-        self._saver.save(state, self.config, self.history)
+        """Begins to save; returns when `state` may be given away. Saves a step only once.
+
+        Raises:
+          OSError: the lock was removed, and another process may be training here.
+        """
+        self._check_claim()
+        self._saver.save(state, self.config, self.history, self._circumstances)
 
     def wait(self) -> None:
         """Returns when no save is under way."""
@@ -119,69 +131,3 @@ class Run:
             f"{error}: {found}. Training stopped; {stays} in {self.directory}. A lower "
             "optimizer.learning_rate often helps"
         )
-
-
-def claim_directory(workdir: epath.Path, config: ml_collections.ConfigDict) -> None:
-    """Makes `workdir` the directory of this run, unless it is already.
-
-    Raises:
-      ValueError: it belongs to another config (the differences are listed), or holds something
-        that is not a run. Nothing is changed then.
-    """
-    file = workdir / "config.json"
-    # A start that was killed leaves at most a part of this file.
-    if not workdir.exists() or all(
-        file.name in path.name and path.name.endswith(_files.TEMPORARY)
-        for path in workdir.iterdir()
-    ):
-        workdir.mkdir(parents=True, exist_ok=True)
-        _files.write_atomically(file, json.dumps(configs.to_json(config), indent=2) + "\n")
-        return
-    if not file.exists():
-        raise ValueError(
-            f"workdir {workdir} is not empty and not a run of capsjax (it has no "
-            "config.json): choose another directory. Nothing was changed"
-        )
-    try:
-        old = configs.from_json(json.loads(file.read_text()))
-    except (ValueError, AttributeError) as error:
-        raise ValueError(
-            f"{file} cannot be read ({error}): the run is damaged. Nothing was changed"
-        ) from error
-    lines = configs.differences(old, config)
-    if lines:
-        raise ValueError(
-            f"workdir {workdir} holds a run of another config; choose another directory, or "
-            "remove this one to start afresh. It was made with → you asked for:\n  "
-            + "\n  ".join(lines)
-        )
-
-
-@contextlib.contextmanager
-def exclusive(workdir: epath.Path) -> Iterator[None]:
-    """Keeps other processes from training in `workdir` while in the block.
-
-    In an object store, or on a file system without locks, nothing is locked.
-
-    Raises:
-      ValueError: another process is training there. Nothing was changed.
-    """
-    with contextlib.ExitStack() as held:
-
-        def take() -> None:
-            try:
-                free = held.enter_context(_files.lock(Path(workdir) / LOCK, wait=False))
-            except OSError as error:
-                warnings.warn(
-                    f"{error}; a second process could train in the same directory", stacklevel=2
-                )
-                return
-            if not free:
-                raise ValueError(
-                    f"another process is training in {workdir}: wait for it, or choose another "
-                    "directory. Nothing was changed"
-                )
-
-        if _files.is_local(workdir) and os.name == "posix":
-            from_first_host(take)
-        yield

@@ -12,10 +12,10 @@ import ml_collections
 from capsjax import _files
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.training import parallel
+from capsjax.training.directory import claimed
 from capsjax.training.display import console
 from capsjax.training.history import History
 from capsjax.training.loop import Monitoring, Result, load, read_pretrained, train_run
-from capsjax.training.run import claim_directory
 
 
 class SeedResults(NamedTuple):
@@ -61,20 +61,21 @@ def train_seeds(
     training = load(config, data_dir, device_budget_mb, devices)
     monitoring.profiler(workdir, training.num_steps)  # raises before anything is written
     pretrained = read_pretrained(training, list(directories.values()))
-    parallel.from_first_host(lambda: claim_directory(workdir, training.config))
-    console().print(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
-    results = {
-        seed: train_run(training, seed, path, pretrained, monitoring)
-        for seed, path in directories.items()
-    }
-    summary = summarize({seed: result.history for seed, result in results.items()})
-    text = json.dumps(summary, indent=2) + "\n"
-    parallel.from_first_host(lambda: _files.write_atomically(workdir / "seeds.json", text))
+    with claimed(workdir, training.config):
+        console().print(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
+        results = {
+            seed: train_run(training, seed, path, pretrained, monitoring)
+            for seed, path in directories.items()
+        }
+        summary = summarize({seed: result.history for seed, result in results.items()})
+        text = json.dumps(summary, indent=2) + "\n"
+        parallel.from_first_host(lambda: _files.write_atomically(workdir / "seeds.json", text))
     if "best" in summary:
         best, last = (_in_words(summary[which]) for which in ("best", "last"))
         console().print(
             f"Validation accuracy of {len(seeds)} seeds: best {best}, last {last} (mean ± standard "
-            f"deviation). Written to {workdir / 'seeds.json'}."
+            f"deviation). Written to {workdir / 'seeds.json'}.",
+            markup=False,
         )
     return SeedResults(results, summary)
 

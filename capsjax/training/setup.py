@@ -26,6 +26,8 @@ from capsjax.training.state import TrainState, init_state, num_parameters, split
 from capsjax.training.step import Batches, DeviceSource, run_steps, update
 
 MAX_STEPS_PER_DISPATCH = 256
+MAX_STEPS = 2**31 - 1  # they are counted in int32
+MAX_SEED = 2**32 - 1  # JAX takes others for one of these
 # A few large programs take most of a start; the many small ones are not worth their files.
 MIN_COMPILE_SECONDS = 0.2
 
@@ -135,6 +137,7 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
     Raises:
       ValueError: the config does not fit itself, the task or the devices.
     """
+    configs.check(config)
     _check(config)
     check_batch_size(config.training.batch_size, len(devices))
     batches = Batches(
@@ -144,6 +147,17 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
         raise ValueError(
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "
             f"training images of {task.name}"
+        )
+    num_steps = config.training.epochs * batches.per_epoch
+    if num_steps > MAX_STEPS:
+        raise ValueError(
+            f"training.epochs is {config.training.epochs}: a run has at most "
+            f"{MAX_STEPS // batches.per_epoch:,} epochs of {batches.per_epoch:,} steps"
+        )
+    if config.optimizer.get("accumulate_steps", 1) > num_steps:
+        raise ValueError(
+            f"optimizer.accumulate_steps is {config.optimizer.accumulate_steps}, more than the "
+            f"{num_steps} steps of the run: no update would ever be made"
         )
     if config.training.stop_at_accuracy and not len(task.validation):
         raise ValueError(
@@ -200,6 +214,17 @@ def _check(config: ml_collections.ConfigDict) -> None:
     ):
         if config[section][key] < 1:
             raise ValueError(f"{section}.{key} must be at least 1, got {config[section][key]}")
+    last_seed = config.seed + config.seeds - 1
+    if not 0 <= config.seed <= last_seed <= MAX_SEED:
+        raise ValueError(
+            f"seeds must lie in [0, {MAX_SEED}], got {config.seed}"
+            + (f" to {last_seed}" if last_seed > config.seed else "")
+        )
+    if config.key_version not in range(1, configs.KEY_VERSION + 1):
+        raise ValueError(
+            f"key_version must be from 1 to {configs.KEY_VERSION}, got {config.key_version}: the "
+            "run is of a later version of capsjax"
+        )
     for key, known in (
         ("compute_dtype", ("float32", "bfloat16")),
         ("matmul_precision", ("default", "high", "highest")),
@@ -220,7 +245,7 @@ def _check(config: ml_collections.ConfigDict) -> None:
         )
     for key in ("init_layers", "frozen_layers"):
         names = config[key]
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        if not all(isinstance(name, str) for name in names):
             raise ValueError(f"{key} must be a tuple of layers' names, got {names!r}")
     if config.init_layers and not config.init_from:
         raise ValueError(

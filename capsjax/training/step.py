@@ -22,6 +22,8 @@ from capsjax.training.objective import Metrics, Objective
 from capsjax.training.state import TrainState
 
 DEVICES = "devices"
+# Folded into a seed's key. Parameters, which fold in 0, 1, …, never come so far.
+_RUN = 2**32 - 1
 
 
 class Forward(NamedTuple):
@@ -160,6 +162,16 @@ class DeviceSource(NamedTuple):
     ) -> UInt8[Array, "local k h w c"]:
         """The chosen images of a step's examples."""
         return self.images[chosen] if self.images.ndim == 4 else self.images[step - self.first]
+
+
+def run_key(seed: int, version: int) -> PRNGKeyArray:
+    """What the order and the examples of a run are drawn from.
+
+    In version 1 it was the key that the parameters are drawn from too: their first draws were the
+    same random numbers.
+    """
+    key = jax.random.key(seed)
+    return key if version == 1 else jax.random.fold_in(key, _RUN)
 
 
 def example_keys(

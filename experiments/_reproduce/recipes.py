@@ -17,7 +17,7 @@ from capsjax.training import config as configs
 # Added to the seed of a run that begins with another's layers: its fresh layers are to be others.
 LATER_SEEDS = 1000
 # They change what is drawn, and neither the network nor its training.
-DRAWS = ("seed", "seeds")
+DRAWS = ("seed", "seeds", "key_version")
 
 
 def run_config(

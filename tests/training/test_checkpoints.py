@@ -53,7 +53,7 @@ def test_restores_without_any_other_input(run, npz):
 def test_state_survives_bit_for_bit(run):
     directory, result = run
     with checkpoints.Checkpoints(directory, keep=1) as saver:
-        state, history = saver.restore(result.state)
+        state, history, _ = saver.restore(result.state, checkpoints.read(directory).config)
     chex.assert_trees_all_equal(state, jax.tree.map(np.asarray, result.state))
     assert history.to_json() == result.history.to_json()
 

@@ -156,7 +156,9 @@ def test_a_save_that_fails_ends_both(run, tmp_path):
     ("arguments", "message"),
     [
         (("10.0.0.1:1234", None, None), "num_processes, process_id must be given too"),
-        (("10.0.0.1", 2, 0), "coordinator_address must be HOST:PORT of process 0, got '10.0.0.1'"),
+        (("10.0.0.1", 2, 0), "must be HOST:PORT of process 0, .*, got '10.0.0.1'"),
+        (("10.0.0.1:0", 2, 0), "a port from 1 to 65535, got '10.0.0.1:0'"),
+        (("10.0.0.1:99999", 2, 0), "a port from 1 to 65535, got '10.0.0.1:99999'"),
         (("10.0.0.1:1234", 2, 2), r"process_id must be in \[0, num_processes\), got 2 of 2"),
     ],
 )

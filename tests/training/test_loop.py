@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from etils import epath
 
-from capsjax.training import feed, loop, process
-from capsjax.training.run import exclusive
+from capsjax.training import checkpoints, feed, loop, process
+from capsjax.training.directory import claimed
 from tests.tiny import tiny_config
 
 ONE = jax.devices()[:1]
@@ -240,7 +240,7 @@ def test_two_processes_do_not_train_in_one_directory(finished, tmp_path):
     config, directory, _ = finished
     shutil.copytree(directory, tmp_path / "run")
     with (
-        exclusive(epath.Path(tmp_path / "run")),
+        claimed(epath.Path(tmp_path / "run"), checkpoints.read(directory).config),
         pytest.raises(ValueError, match="another process is training in"),
     ):
         loop.train(config, tmp_path / "run", devices=ONE)

@@ -203,7 +203,7 @@ class TestFineTuning:
             ),
             ({"init_layers": ("conv",)}, "init_from is empty"),
             ({"init_from": "RUN", "init_layers": ("cnov",)}, "init_layers: no .* mean 'conv'"),
-            ({"frozen_layers": "conv"}, "must be a tuple of layers' names, got 'conv'"),
+            ({"frozen_layers": "conv"}, "must be a tuple, got 'conv'"),
         ],
     )
     def test_bad_values(self, config, tmp_path, tiny_run, changes, message):

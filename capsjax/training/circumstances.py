@@ -1,0 +1,50 @@
+"""What the bits of a run depend on beside its config: devices, cores, versions, JAX's settings."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import jax
+
+# By name; what JSON can hold.
+Circumstances = dict[str, str | int | bool | None]
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax")
+SETTINGS = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_enable_x64")
+
+
+def describe(devices: Sequence[jax.Device]) -> Circumstances:
+    """The circumstances of a run on these devices, of all hosts, in this process.
+
+    The cores count on CPU alone, where XLA divides sums by its threads.
+    """
+    kind = devices[0].device_kind
+    found: Circumstances = {
+        "device kind": kind,
+        "devices": len(devices),
+        "processes": len({device.process_index for device in devices}),
+        "XLA_FLAGS": " ".join(sorted(os.environ.get("XLA_FLAGS", "").split())),
+    }
+    if devices[0].platform == "cpu":
+        affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+        found["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()
+    found |= {package: version(package) for package in PACKAGES}
+    # A later JAX may drop a setting.
+    return found | {name: jax.config.values.get(name) for name in SETTINGS}
+
+
+def warn_of_changes(before: Circumstances, now: Circumstances) -> None:
+    """Warns of what a resumed run finds changed; a run that did not write it down knows nothing."""
+    changes = [
+        f"{name} {before[name]!r} → {now[name]!r}"
+        for name in now
+        if name in before and before[name] != now[name]
+    ]
+    if changes:
+        warnings.warn(
+            f"resumed in other circumstances ({', '.join(changes)}): the run goes on, but will not "
+            "end in the same bits as one that was not interrupted",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,192 @@
+"""Bad command lines and config files of experiments/train.py: each is one error in plain words."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.commands import assert_told, finish, quick, run, start
+
+pytestmark = pytest.mark.slow
+
+VALUES = [
+    ("optimizer.b1=2.0", "optimizer.b1 must be in [0, 1), got 2.0"),
+    ("optimizer.b2=1.0", "optimizer.b2 must be in [0, 1), got 1.0"),
+    ("optimizer.b1=nan", "optimizer.b1 must be finite, got nan"),
+    ("optimizer.learning_rate=inf", "optimizer.learning_rate must be finite"),
+    ("optimizer.clip_norm=inf", "optimizer.clip_norm must be finite, got inf"),
+    ("optimizer.weight_decay=nan", "optimizer.weight_decay must be finite"),
+    ("optimizer.accumulate_steps=1000", "more than the 14 steps of the run"),
+    ("schedule.minimum=-1.0", "schedule.minimum must be ≥ 0"),
+    ("model.width=1e-9", "width must be at least 0.0009765625, got 1e-09"),
+    ("model.width=inf", "model.width must be finite"),
+    ("model.strides=(1.5,)", "each of model.strides must be an integer, got 1.5"),
+    ("model.strides=('a',)", "each of model.strides must be an integer, got 'a'"),
+    ("seed=-1", "seeds must lie in [0, 4294967295], got -1"),
+    ("seed=4294967296", "seeds must lie in [0, 4294967295], got 4294967296"),
+    ("seed=99999999999999999999999", "seeds must lie in [0, 4294967295]"),
+    ("training.epochs=99999999999999999999", "a run has at most 306,783,378 epochs"),
+    ("training.epochs=a", "invalid literal for int"),
+    ("training.epoch=3", "epochs"),
+    ("key_version=3", "key_version must be from 1 to 2, got 3"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), VALUES)
+def test_values(npz, tmp_path, value, message):
+    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", f"--config.{value}")
+    assert_told(done, message)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_last_of_several_seeds(npz, tmp_path):
+    seeds = ("--config.seed=4294967295", "--config.seeds=2")
+    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", *seeds)
+    assert_told(done, "seeds must lie in [0, 4294967295], got 4294967295 to 4294967296")
+
+
+def test_sizes_of_a_decoder(npz, tmp_path):
+    for sizes in ("('a',)", "(2.5,)"):
+        option = f"--config.model.decoder_features={sizes}"
+        done = run("train.py", f"--config=tests/tiny.py:{npz}", f"--workdir={tmp_path}/run", option)
+        assert_told(done, "each of model.decoder_features must be an integer")
+
+
+def without(package):
+    there = importlib.util.find_spec(package) is not None
+    return pytest.mark.skipif(there, reason=f"{package} is installed")
+
+
+@pytest.mark.parametrize(
+    ("workdir", "message"),
+    [
+        ("foo://x/y", "foo://x/y: unknown kind of address foo://"),
+        ("http://x/y", "unknown kind of address http://"),
+        pytest.param("s3://x/y", "s3:// takes pip install s3fs", marks=without("s3fs")),
+        pytest.param("gs://x/y", "pip install 'capsjax[gcs]'", marks=without("gcsfs")),
+        ("a\udcff", "is not UTF-8"),
+        ("/dev/null", "is not a directory"),
+    ],
+)
+def test_work_directories(npz, workdir, message):
+    assert_told(run("train.py", quick(npz), f"--workdir={workdir}"), message)
+
+
+@pytest.mark.parametrize(
+    ("script", "option"),
+    [("evaluate.py", "--checkpoint"), ("evaluate.py", "--output"), ("predict.py", "--export")],
+)
+def test_addresses_of_other_scripts(tiny_run, script, option):
+    options = {"--checkpoint": tiny_run} | {option: "foo://x/y"}
+    done = run(script, *(f"{key}={value}" for key, value in options.items()))
+    assert_told(done, "unknown kind of address foo://")
+
+
+def test_names_with_square_brackets(npz, tmp_path, tiny_run):
+    """Orbax could not read what it saves there; what is there can be evaluated."""
+    directory = tmp_path / "a[b]c[/red]"
+    done = run("train.py", quick(npz), f"--workdir={directory}")
+    assert_told(done, f"workdir {directory}: Orbax takes")
+    assert not directory.exists()
+    shutil.copytree(tiny_run, directory)
+    scores = run("evaluate.py", f"--checkpoint={directory}")
+    assert f"of {directory}, step" in scores.out, scores.err
+
+
+QUICK = "from tests.tiny import quick_config\ndef get_config(npz):\n    c = quick_config(npz)\n"
+CONFIGS = [
+    ("def get_config(\n", "config.py:1: SyntaxError: '(' was never closed"),
+    ("\nraise KeyError('x')\n", "config.py:2: KeyError: 'x'"),
+    ("def get_config():\n    return {}\n", "config.py has no variants, got"),
+    ("def get_config(npz):\n    return {'a': 1}\n", "must return an ml_collections.ConfigDict"),
+    ("def get_config(npz):\n    pass\n", "must return an ml_collections.ConfigDict"),
+    ("def get_config(npz):\n    return 1 / 0\n", "config.py:2: ZeroDivisionError: division"),
+    ("def get_config(npz):\n    raise ValueError('no such')\n", "config.py:2: no such"),
+    ("x = 3\n", "config.py has no "),
+    (QUICK + "    c.training.epocs = 3\n    return c\n", "config.py:4: "),
+    (QUICK + "    c.unlock(); c.training.epocs = 3\n    return c\n", "no key 'training.epocs'"),
+    (QUICK + "    c.unlock(); del c.training\n    return c\n", "training must be a section"),
+    (QUICK + "    c.unlock(); del c.data\n    return c\n", "has no section 'data'"),
+    (QUICK + "    c.unlock(); del c.model.name\n    return c\n", "has no model.name, a string"),
+    (QUICK + "    c.unlock(); del c.training.epochs\n    return c\n", "has no training.epochs"),
+    (QUICK + "    c.training.epochs = 'many'\n    return c\n", "config.py:4: TypeError"),
+    (QUICK + "    c = c.to_dict(); c['seed'] = 'a'\n    import ml_collections\n"
+     "    return ml_collections.ConfigDict(c)\n", "seed must be an integer, got 'a'"),
+    (QUICK + "    c.unlock(); c.training.again = c.training\n    return c\n", "holds itself"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), CONFIGS)
+def test_config_files(npz, tmp_path, text, message):
+    (tmp_path / "config.py").write_text(text)
+    config = f"--config={tmp_path / 'config.py'}:{npz}"
+    assert_told(run("train.py", config, f"--workdir={tmp_path / 'run'}"), message)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("configs/nothing.py", "there is no such file"),
+        ("configs", "not a file"),
+        ("/dev/zero", "not a file"),
+        ("configs/digits.py:nonsense", "configs/digits.py has no variants, got 'nonsense'"),
+        ("configs/choi2019.py:nonsense", "after the colon comes mnist"),
+        ("configs/tsai2020_cifar.py:nonsense", "unknown model 'nonsense'"),
+    ],
+)
+def test_configs_and_variants(tmp_path, config, message):
+    assert_told(run("train.py", f"--config={config}", f"--workdir={tmp_path / 'run'}"), message)
+
+
+def test_a_binary_config(tmp_path):
+    (tmp_path / "config.py").write_bytes(bytes(range(256)))
+    config = f"--config={tmp_path / 'config.py'}"
+    assert_told(
+        run("train.py", config, f"--workdir={tmp_path / 'run'}"), "config.py:1: SyntaxError"
+    )
+
+
+def test_an_endless_config(tmp_path):
+    (tmp_path / "config.py").write_text("while True:\n    pass\n")
+    config = f"--config={tmp_path / 'config.py'}"
+    assert_told(run("train.py", config, f"--workdir={tmp_path / 'run'}"), "config.py:")
+
+
+@pytest.mark.parametrize("port", ["0", "99999", "-1", "a", ""])
+def test_ports(npz, tmp_path, port):
+    hosts = (f"--coordinator_address=127.0.0.1:{port}", "--num_processes=2", "--process_id=0")
+    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", *hosts)
+    assert_told(done, "with a port from 1 to 65535")
+
+
+def test_a_host_with_another_config_ends_all(npz, tmp_path):
+    from tests.training.several_hosts import _free_port
+
+    address = f"--coordinator_address=127.0.0.1:{_free_port()}"
+    processes = [
+        start(
+            *("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", address),
+            *("--num_processes=2", f"--process_id={i}", f"--config.training.batch_size={size}"),
+        )
+        for i, size in enumerate((24, 12))
+    ]
+    first, second = (finish(process) for process in processes)
+    assert_told(first, "process 1 was not started with the config of process 0")
+    assert_told(second, "training.batch_size: 24 → 12")
+    assert not (tmp_path / "run").exists()
+
+
+def test_hosts_that_do_not_come_are_not_waited_for_ever(tmp_path):
+    program = (
+        "from capsjax.training import parallel\n"
+        "parallel.CONNECT_SECONDS = 5\n"
+        "try:\n    parallel.connect('127.0.0.1:1', 2, 1)\n"
+        "except OSError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "process 0 did not answer at 127.0.0.1:1 within 5 s" in done.stdout, done.stderr

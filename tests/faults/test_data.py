@@ -1,0 +1,129 @@
+"""Archives and image files that are damaged, or lie about what they hold."""
+
+import io
+import os
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from capsjax.data import load, read_image
+from tests.faults.commands import assert_told, run
+
+IMAGES = np.zeros((10, 4, 4), np.uint8)
+LABELS = np.arange(10) % 2
+
+
+def _array(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def _members(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, contents in members.items():
+            archive.writestr(f"{name}.npy", contents)
+    return file.getvalue()
+
+
+GOOD = _members(images=_array(IMAGES), labels=_array(LABELS))
+
+
+def _encrypted():
+    """The flag of the first local and central header says so."""
+    data = bytearray(GOOD)
+    for signature, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        at = data.find(signature)
+        while at >= 0:
+            data[at + place] |= 1
+            at = data.find(signature, at + 1)
+    return bytes(data)
+
+
+def _unknown_compression():
+    data = bytearray(GOOD)
+    for signature, place in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
+        at = data.find(signature)
+        while at >= 0:
+            data[at + place : at + place + 2] = struct.pack("<H", 77)
+            at = data.find(signature, at + 1)
+    return bytes(data)
+
+
+def _of_713_tib():
+    header = io.BytesIO()
+    shape = (713 * 2**30, 32, 32)
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": shape}
+    )
+    return _members(images=header.getvalue() + b"\0" * 100, labels=_array(LABELS))
+
+
+def _flipped():
+    data = bytearray(GOOD)
+    data[60] ^= 0xFF
+    return bytes(data)
+
+
+def _with_names(*names):
+    return _members(
+        images=_array(IMAGES), labels=_array(LABELS), class_names=_array(np.array(names))
+    )
+
+
+ARCHIVES = {
+    "truncated": (GOOD[: len(GOOD) // 2], "not an .npz archive"),
+    "flipped": (_flipped(), "cannot read"),
+    "encrypted": (_encrypted(), "encrypted"),
+    "unknown compression": (_unknown_compression(), "compression"),
+    "no arrays": (_members(images=b"text", labels=b"text"), "'labels' is no array|cannot read"),
+    "empty": (_members(), "no images and labels among its arrays"),
+    "713 TiB": (_of_713_tib(), "cannot read 'images'"),
+    "too few names": (_with_names("a"), "out of range, expected 0 to 0 for 1 classes"),
+    "double names": (_with_names("a", "a"), "classes 0 and 1 are both called 'a'"),
+    "empty name": (_with_names("a", ""), r"class 1 has no name \(''\)"),
+    "no names": (_with_names(), "strings|out of range|no class names"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_archives(tmp_path, case):
+    contents, message = ARCHIVES[case]
+    (tmp_path / "x.npz").write_bytes(contents)
+    with pytest.raises(ValueError, match=message):
+        load(f"npz:{tmp_path / 'x.npz'}", "train")
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="not an image file"):
+        read_image(tmp_path / "pipe")
+    with pytest.raises(FileNotFoundError, match="no file"):
+        load(f"npz:{tmp_path / 'pipe'}", "train")
+
+
+@pytest.mark.slow
+def test_scripts_do_not_wait_for_pipes(tmp_path, tiny_run):
+    os.mkfifo(tmp_path / "pipe.png")
+    done = run("predict.py", f"--checkpoint={tiny_run}", f"--image={tmp_path / 'pipe.png'}")
+    assert_told(done, "not an image file but a directory, pipe or device")
+    done = run("data.py", f"npz:{tmp_path / 'pipe.png'}", f"--out={tmp_path / 'sheet.png'}")
+    assert_told(done, "no file")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--out", "--export"])
+def test_a_directory_is_no_file_to_write(tmp_path, npz, option):
+    done = run("data.py", f"npz:{npz}", f"{option}={tmp_path}")
+    assert_told(done, f"{tmp_path} is a directory: name a file in it")
+
+
+@pytest.mark.slow
+def test_a_class_whose_name_is_not_utf8(tmp_path):
+    for name in ("a", "b\udcff"):
+        os.makedirs(tmp_path / "images" / name)
+    done = run("data.py", f"folder:{tmp_path / 'images'}", f"--out={tmp_path / 'sheet.png'}")
+    assert_told(done, "is not UTF-8: rename it")
