@@ -3,6 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# A second environment, for the newest versions of everything: the newest JAX needs a newer Python.
+LATEST_PYTHON ?= $(firstword $(foreach v,3.13 3.12,$(shell command -v python$(v))))
+LATEST := .venv-latest
 # The tests of one file share what they train and compile, so they stay in one worker.
 WORKERS := -n auto --maxprocesses=4 --dist loadfile
 
@@ -18,7 +21,7 @@ TYPED := tests/test_functional.py tests/test_losses.py \
   $(addprefix tests/models/test_,grids.py inputs.py) \
   $(addprefix tests/training/test_,history.py optimizers.py step.py)
 
-.PHONY: help demo test test-types test-all test-accelerators compile-accelerators reproduce-smoke \
+.PHONY: help demo test test-types test-all test-latest test-accelerators compile-accelerators reproduce-smoke \
   lint docs clean
 
 help: ## Lists the targets
@@ -53,6 +56,14 @@ test-types: $(VENV)/installed ## Tests with shapes and types checked against ann
 test-all: $(VENV)/installed ## The slow tests too
 	$(BIN)/python -m pytest $(WORKERS) -m 'not accelerators'
 
+test-latest: ## The default suite with the newest versions, where there is Python 3.12 or 3.13
+	@test -n "$(LATEST_PYTHON)" || \
+	  { echo "no python3.12 or python3.13 here; set LATEST_PYTHON=/path/to/python3.13"; exit 1; }
+	$(LATEST_PYTHON) -m venv $(LATEST)
+	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
+	  --upgrade-strategy eager --editable '.[test]'
+	$(LATEST)/bin/python -m pytest $(WORKERS) -m 'not slow and not accelerators'
+
 test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)
 	$(BIN)/python experiments/compile.py --fetch
 	$(BIN)/python -m pytest -n 0 -m accelerators tests
@@ -67,4 +78,4 @@ docs: $(VENV)/installed-docs ## Builds docs/_build, warnings as errors
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
 
 clean: ## Removes the environment and everything that was built
-	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

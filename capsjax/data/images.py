@@ -5,6 +5,8 @@ import os
 import numpy as np
 from jaxtyping import UInt8
 
+from capsjax._extras import extra
+
 
 def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
     """Decodes an image file: grey (and black and white) to one channel, colour to three.
@@ -17,7 +19,8 @@ def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
       ValueError: the file is not an image, is damaged, has more than 8 bits per channel or shows
         transparent pixels.
     """
-    from PIL import Image, ImageOps
+    with extra("data"):
+        from PIL import Image, ImageOps
 
     try:
         with Image.open(path) as file:

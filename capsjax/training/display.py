@@ -8,15 +8,18 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-import rich.progress
 from etils import epath
-from rich.console import Console
-from tensorboardX import SummaryWriter
 
 from capsjax import _files
+from capsjax._extras import extra
 from capsjax.training.history import History
 from capsjax.training.parallel import is_first_host
 from capsjax.training.snapshots import Snapshot
+
+with extra("train"):
+    import rich.progress
+    from rich.console import Console
+    from tensorboardX import SummaryWriter
 
 SECONDS_BETWEEN_LINES = 60
 # An object of a store cannot be appended to, so files are uploaded whole and not at each dispatch.
