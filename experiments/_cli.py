@@ -1,16 +1,32 @@
-"""What the scripts on trained networks have in common: their arguments, and errors as one line."""
+"""What the scripts have in common: their arguments, and errors as one line.
+
+A script imports JAX in its `main`: that takes seconds, `--help` should not.
+"""
 
 import argparse
+import contextlib
+import importlib.util
+import os
+import platform
+import re
 import sys
-import traceback
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+    import ml_collections
 
 WIDEST_TABLE = 200  # columns, where there is no terminal
+OVERRIDE = re.compile(r"--config\.([\w.]+)(?:=(.*))?", re.DOTALL)
+
+
+class UsageError(ValueError):
+    """The command line is wrong: the script ends with status 2, as argparse does."""
 
 
 def table_console() -> "Console":
@@ -21,6 +37,16 @@ def table_console() -> "Console":
     if not terminal.is_terminal:
         terminal.width = WIDEST_TABLE
     return terminal
+
+
+def whole_names(table: "Table") -> "Table":
+    """`table` with a first column that is never cut or broken: names are there to be copied."""
+    from rich.cells import cell_len
+
+    first = table.columns[0]
+    first.no_wrap = True
+    first.min_width = max(cell_len(str(cell)) for cell in first.cells)
+    return table
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:
@@ -40,17 +66,22 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--dataset", metavar="NAME", help="default: the one that the network was trained on"
     )
     parser.add_argument("--split", default="test", help="default: test")
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    )
+    add_data_dir(parser)
     add_device_budget(parser)
     parser.add_argument(
         "--batch_size",
         type=int,
         metavar="N",
         help="images at a time, divided over the devices; default: 128 per device",
+    )
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """--data_dir: where prepared data sets are."""
+    parser.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
     )
 
 
@@ -76,22 +107,61 @@ def _which(text: str) -> str | int:
         ) from None
 
 
+def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """--config, with the values that are changed in it; `config_of` gives it."""
+    parser.add_argument(
+        "--config",
+        required=required,
+        metavar="FILE[:VARIANT]",
+        help="a file of configs/; --config.SECTION.KEY=VALUE changes one of its values, and "
+        "--config.SECTION.name=NAME all options of a section to those of that name",
+    )
+
+
+def config_of(args: argparse.Namespace) -> "ml_collections.ConfigDict":
+    """What --config and --config.KEY=VALUE describe."""
+    import _configs
+
+    from capsjax.training.overrides import override
+
+    try:
+        return override(_configs.read(args.config), args.overrides)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
 def run(
     parser: argparse.ArgumentParser,
     main: Callable[[argparse.Namespace], None],
     argv: Sequence[str] | None = None,
 ) -> None:
-    """Parses the command line and calls `main`; what a user got wrong is a line on stderr.
-
-    `main` is to import JAX itself: it takes seconds, `--help` should not.
-    """
-    args = parser.parse_args(argv)
+    """Parses the command line and calls `main`; what a user got wrong is a line on stderr."""
+    _add_common(parser)
+    words, overrides = _split(list(sys.argv[1:] if argv is None else argv))
+    args = parser.parse_args(words)
+    if overrides and not getattr(args, "config", None):
+        parser.error(f"--config.{next(iter(overrides))}: there is no --config=FILE to change")
+    args.overrides = overrides
     from absl import logging
 
-    # Orbax reports each of its steps, and warns that what is opened read-only is read-only.
-    logging.set_verbosity(logging.ERROR)
+    logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
     try:
-        main(args)
+        with contextlib.ExitStack() as stack:
+            if args.quiet:
+                nowhere = stack.enter_context(open(os.devnull, "w"))  # noqa: SIM115
+                stack.enter_context(contextlib.redirect_stdout(nowhere))
+            for file in args.imports:
+                import_file(file)
+            main(args)
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if "pip install" in str(error):
+            sys.exit(f"error: {error}")
+        if (error.name or "").startswith(("_", "capsjax")):
+            raise
+        sys.exit(f"error: {error.name} is not installed: pip install '.[experiments]'")
     except OSError as error:
         # The system's own errors would begin with "[Errno 2]".
         own = error.strerror is None or error.filename is None
@@ -100,6 +170,53 @@ def run(
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted")
+
+
+def import_file(path: Path) -> None:
+    """Runs a user's file, which may call `capsjax.models.register`."""
+    if not path.is_file():
+        raise UsageError(f"--import: no file {path}")
+    sys.path.append(str(path.absolute().parent))  # for what it imports itself
+    name = f"imported_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--import: {path} is not a file of Python (.py)")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="run a file of yours first, which registers networks; may be repeated",
+    )
+    parser.add_argument("--quiet", action="store_true", help="print errors and nothing else")
+    versions = ", ".join(f"{name} {version(name)}" for name in ("capsjax", "jax", "flax"))
+    parser.add_argument(
+        "--version", action="version", version=f"{versions}, Python {platform.python_version()}"
+    )
+
+
+def _split(argv: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The command line without --config.KEY=VALUE (or --config.KEY VALUE), and these by key."""
+    words, overrides = [], {}
+    rest = iter(argv)
+    for word in rest:
+        if found := OVERRIDE.fullmatch(word):
+            key, value = found.groups()
+            value = next(rest, None) if value is None else value
+            if value is None or OVERRIDE.fullmatch(value):
+                print(f"error: --config.{key} has no value", file=sys.stderr)
+                sys.exit(2)
+            overrides[key] = value
+        else:
+            words.append(word)
+    return words, overrides
 
 
 def parse_flags(argv: list[str]) -> list[str]:

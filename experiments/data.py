@@ -55,11 +55,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="an option of the task, as in config.data; may be repeated",
     )
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    )
+    _cli.add_data_dir(parser)
     _cli.add_device_budget(parser)
     return parser
 
@@ -67,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
     if not args.out and not args.export:
-        raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
+        raise _cli.UsageError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
     from capsjax.data import tasks
 
     task = tasks.create(

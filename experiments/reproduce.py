@@ -262,7 +262,7 @@ def _list(where: "Where") -> None:
         cells = (", ".join(data), *runs, *map(str, claims))
         table.add_row(name, experiment.title, *cells)
         notes += [f"{name}: {line}" for line in comparison.left]
-    _cli.table_console().print(table)
+    _cli.table_console().print(_cli.whole_names(table))
     print(
         f"Verdicts: of what lies in {where.folder}; docs/results/index.md has those of the pages."
     )

@@ -1,6 +1,7 @@
 """The configuration of a run: one nested `ConfigDict`, complete enough to restore a checkpoint."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import ml_collections
@@ -8,6 +9,14 @@ import ml_collections
 from capsjax import models
 from capsjax.data import tasks
 from capsjax.training import optimizers
+
+# The sections whose options depend on the name in them.
+OPTIONS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "model": models.options,
+    "data": tasks.options,
+    "optimizer": optimizers.optimizer_options,
+    "schedule": optimizers.schedule_options,
+}
 
 
 def default(model: str, data: str) -> ml_collections.ConfigDict:
@@ -100,3 +109,19 @@ def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) 
         for key in sorted(a.keys() | b.keys())
         if a.get(key, missing) != b.get(key, missing)
     ]
+
+
+def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
+    """The differences because of which a run of `old` cannot go on with `new`.
+
+    More epochs extend a run: no schedule depends on their number. An option that came after `old`
+    was written had its default then.
+    """
+    complete = from_json(to_json(old))
+    with complete.unlocked():
+        for section, options in OPTIONS.items():
+            for key, value in options(complete[section].name).items():
+                if key not in complete[section]:
+                    complete[section][key] = value
+        complete.training.epochs = max(old.training.epochs, new.training.epochs)
+    return differences(complete, new)

@@ -241,7 +241,14 @@ class _Loop:
         self.state = parallel.replicate(state, devices)
         self._key = parallel.replicate(key, devices)
         self._display = resources.enter_context(
-            Display(console(), first=first, total=last, batch_size=batches.batch_size)
+            Display(
+                console(),
+                first=first,
+                total=last,
+                batch_size=batches.batch_size,
+                steps_per_epoch=batches.per_epoch,
+                label=f"seed {run.config.seed}  " if training.config.seeds > 1 else "",
+            )
         )
         self._signals = resources.enter_context(catch_signals())
         self._source_at = resources.enter_context(
@@ -279,7 +286,6 @@ class _Loop:
             self._dispatch(self.state, source, self._key, np.int32(0))
         )
         parallel.agree(0, 0)  # all hosts have compiled
-        self._display.restart_clock()
 
     def _advance(self, count: int) -> int:
         """Does at most `count` steps, up to the end of the epoch or chunk; returns how many."""
@@ -290,13 +296,14 @@ class _Loop:
         count = min(count, min(epoch * batches.per_epoch, end) - run.step)
         self.state, record = self._dispatch(self.state, source, self._key, np.int32(count))
         metrics = {name: np.asarray(values)[:count] for name, values in record.items()}
-        speed = count * batches.batch_size / (time.monotonic() - began)
+        seconds = time.monotonic() - began
+        speed = count * batches.batch_size / seconds
         try:
             run.add_steps(metrics, epoch=epoch, images_per_second=speed)
         except Diverged as error:
             raise self._explained(error, source) from None
         last = {name: float(values[-1]) for name, values in metrics.items()}
-        self._display.update(run.step, last["loss"], last["accuracy"])
+        self._display.update(run.step, count, seconds, last["loss"], last["accuracy"])
         return count
 
     def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
@@ -306,13 +313,14 @@ class _Loop:
         return self._run.diverged(error, divergence.describe(found))
 
     def _end_epoch(self, epoch: int) -> None:
-        run = self._run
+        run, began = self._run, time.monotonic()
         accuracy = self._validate(self.state)
         run.end_epoch(epoch, accuracy)
-        self._display.epoch(run.step, epoch, run.history.epoch_means(epoch), accuracy)
         if self._take_snapshot is not None and epoch % self._snapshot_every == 0:
             self._deadline.suspend()  # it compiles
             run.add_snapshot(self._take_snapshot(self.state))
+        means, seconds = run.history.epoch_means(epoch), time.monotonic() - began
+        self._display.epoch(run.step, epoch, means, accuracy, seconds)
         self._deadline.restart()
         run.save(self.state)
 

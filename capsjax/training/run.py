@@ -148,13 +148,14 @@ def claim_directory(workdir: epath.Path, config: ml_collections.ConfigDict) -> N
         raise ValueError(
             f"{file} cannot be read ({error}): the run is damaged. Nothing was changed"
         ) from error
-    lines = configs.differences(old, config)
-    if lines:
+    if lines := configs.conflicts(old, config):
         raise ValueError(
             f"workdir {workdir} holds a run of another config; choose another directory, or "
             "remove this one to start afresh. It was made with → you asked for:\n  "
             + "\n  ".join(lines)
         )
+    if configs.differences(old, config):
+        _files.write_atomically(file, json.dumps(configs.to_json(config), indent=2) + "\n")
 
 
 @contextlib.contextmanager
