@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ml_collections
     from rich.console import Console
     from rich.table import Table
-
-    import ml_collections
 
 WIDEST_TABLE = 200  # columns, where there is no terminal
 OVERRIDE = re.compile(r"--config\.([\w.]+)(?:=(.*))?", re.DOTALL)
@@ -148,7 +147,7 @@ def run(
     try:
         with contextlib.ExitStack() as stack:
             if args.quiet:
-                nowhere = stack.enter_context(open(os.devnull, "w"))  # noqa: SIM115
+                nowhere = stack.enter_context(open(os.devnull, "w"))
                 stack.enter_context(contextlib.redirect_stdout(nowhere))
             for file in args.imports:
                 import_file(file)
@@ -217,15 +216,3 @@ def _split(argv: list[str]) -> tuple[list[str], dict[str, str]]:
         else:
             words.append(word)
     return words, overrides
-
-
-def parse_flags(argv: list[str]) -> list[str]:
-    """As absl does, but a key that the config lacks is a message, not a traceback."""
-    from absl import app
-
-    try:
-        return app.parse_flags_with_usage(argv)
-    except (KeyError, AttributeError) as error:
-        if "ml_collections" not in traceback.extract_tb(error.__traceback__)[-1].filename:
-            raise
-        sys.exit(f"error: unknown config key: {error}")

@@ -63,7 +63,9 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
     if not args.out and not args.export:
-        raise _cli.UsageError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
+        raise _cli.UsageError(
+            "nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write"
+        )
     from capsjax.data import tasks
 
     task = tasks.create(

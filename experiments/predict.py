@@ -49,7 +49,9 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Classifies and exports."""
     if not args.image and not args.export:
-        raise _cli.UsageError("nothing to do: give --image=FILE to classify or --export=FILE to write")
+        raise _cli.UsageError(
+            "nothing to do: give --image=FILE to classify or --export=FILE to write"
+        )
     if args.top < 1:
         raise ValueError(f"--top must be at least 1, got {args.top}")
     import jax

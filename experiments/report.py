@@ -131,13 +131,15 @@ def of_run(args: argparse.Namespace) -> None:
     results = Results(
         checkpoint, history, dataset, scores, summaries.summarize(scores, dataset.labels)
     )
-    train = train_command(checkpoint.config, args.run)
+    imports = [f"--import={file}" for file in args.imports]
+    train = train_command(checkpoint.config, args.run, imports)
     commands = [
         train or f"# No file of configs/ fits; the values are in {args.run}/config.json.",
         shlex.join(
             [
                 "python",
                 "experiments/report.py",
+                *imports,
                 str(args.run),
                 f"--which={checkpoint.step}",
                 f"--dataset={dataset.name}",

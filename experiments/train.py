@@ -119,10 +119,8 @@ def main(args: argparse.Namespace) -> None:
             _say_end(args, result.history, config.training.epochs)
         else:
             runs = seeds.train_seeds(config, args.workdir, **options).results
-            console().print(
-                f"Next: {_next(args, [f'{args.workdir}/seed_{seed}' for seed in runs])}",
-                markup=False,
-            )
+            following = _next(args, [f"{args.workdir}/seed_{seed}" for seed in runs])
+            console().print(f"Next: {following}", markup=False)
     except process.Interrupted as stop:
         if parallel.is_first_host():
             print(f"{stop}. The same command resumes from there.")
@@ -143,7 +141,8 @@ def _say_end(args: argparse.Namespace, history: "History", epochs: int) -> None:
             f"Validation accuracy {records[-1]['accuracy']:.2%}; best {best['accuracy']:.2%}, of "
             f"epoch {best['epoch']} of {epochs}"
         )
-    console().print(f"{came_out}: {args.workdir}. Next: {_next(args, [args.workdir])}", markup=False)
+    following = _next(args, [args.workdir])
+    console().print(f"{came_out}: {args.workdir}. Next: {following}", markup=False)
 
 
 def _next(args: argparse.Namespace, runs: list[str]) -> str:

@@ -106,7 +106,8 @@ def lookup(name: str) -> Network:
     if name not in names():
         raise ValueError(
             f"unknown model {name!r}: {nearest(name, names())}. "
-            "A network of your own is known after capsjax.models.register(...)"
+            "A network of your own is known after capsjax.models.register(...), which scripts do "
+            "with --import=FILE.py"
         )
     return _REGISTERED.get(name) or _PUBLISHED[name]
 

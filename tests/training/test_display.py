@@ -14,9 +14,7 @@ TRAIN = {"loss": 0.5, "accuracy": 0.9}
 @pytest.fixture
 def display():
     console = Console(file=io.StringIO(), width=300)
-    return Display(
-        console, first=0, total=40, batch_size=5, steps_per_epoch=10, label="seed 3  "
-    )
+    return Display(console, first=0, total=40, batch_size=5, steps_per_epoch=10, label="seed 3  ")
 
 
 def shown(display):
