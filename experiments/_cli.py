@@ -10,7 +10,8 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,6 +147,7 @@ def run(
     logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
     try:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_plain_warnings())
             if args.quiet:
                 nowhere = stack.enter_context(open(os.devnull, "w"))
                 stack.enter_context(contextlib.redirect_stdout(nowhere))
@@ -169,6 +171,17 @@ def run(
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted")
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings are a line, without the place in our code."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *rest: f"warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def import_file(path: Path) -> None:

@@ -114,14 +114,20 @@ def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) 
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
     """The differences because of which a run of `old` cannot go on with `new`.
 
-    More epochs extend a run: no schedule depends on their number. An option that came after `old`
-    was written had its default then.
+    More epochs extend a run: no schedule depends on their number. An option that came after a
+    config was written had its default then.
     """
-    complete = from_json(to_json(old))
+    extended = old.copy_and_resolve_references()
+    extended.training.epochs = max(old.training.epochs, new.training.epochs)
+    return differences(_complete(extended), _complete(new))
+
+
+def _complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """With the defaults of the options that are missing in its sections."""
+    complete = config.copy_and_resolve_references()
     with complete.unlocked():
         for section, options in OPTIONS.items():
-            for key, value in options(complete[section].name).items():
+            for key, value in options(config[section].name).items():
                 if key not in complete[section]:
                     complete[section][key] = value
-        complete.training.epochs = max(old.training.epochs, new.training.epochs)
-    return differences(complete, new)
+    return complete

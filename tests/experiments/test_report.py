@@ -171,10 +171,10 @@ def test_pictures_of_any_number_of_channels():
     def decoded(uri):
         return Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))
 
-    grey = decoded(pictures.png(np.array([[[0.0], [1.5]]])))
+    grey = decoded(pictures.picture(np.array([[[0.0], [1.5]]])))
     np.testing.assert_array_equal(grey, [[0, 255]])
-    assert decoded(pictures.png(np.zeros((4, 5, 3), np.uint8))).mode == "RGB"
-    assert decoded(pictures.png(np.zeros((4, 5, 2), np.uint8))).size == (10, 4)
+    assert decoded(pictures.picture(np.zeros((4, 5, 3), np.uint8))).mode == "RGB"
+    assert decoded(pictures.picture(np.zeros((4, 5, 2), np.uint8))).size == (10, 4)
     row = np.asarray(decoded(pictures.strip(np.ones((2, 1, 1, 1)), gap=1)))
     np.testing.assert_array_equal(row[0, :, -1], [255, 0, 255], "transparent between")
 

@@ -170,7 +170,7 @@ class Mine(models.Model):
         self.classes = nnx.Linear(size, num_classes, rngs=rngs)
 
     def forward(self, images, *, mask, keys, capture):
-        scores = self.classes(images.reshape(len(images), -1))
+        scores = self.classes(images.reshape(images.shape[0], -1))
         return models.Output(scores, score_kind=models.ScoreKind.LOGITS)
 
 models.register("mine", Mine, MineConfig())
