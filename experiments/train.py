@@ -71,6 +71,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="STEP",
         help="what is on the devices after this many steps: WORKDIR/memory.prof, for pprof",
     )
+    parser.add_argument(
+        "--tracker",
+        default="",
+        metavar="NAME[:PROJECT]",
+        help="send the metrics to wandb, trackio or mlflow too, where installed",
+    )
     hosts = parser.add_argument_group("several hosts")
     hosts.add_argument(
         "--distributed",
@@ -112,6 +118,7 @@ def main(args: argparse.Namespace) -> None:
                 snapshot_every=args.snapshot_every,
                 profile=args.profile,
                 memory_profile=args.memory_profile,
+                tracker=args.tracker,
             ),
         }
         if config.seeds == 1:

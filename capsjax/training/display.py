@@ -15,6 +15,7 @@ from capsjax._extras import extra
 from capsjax.training.history import History
 from capsjax.training.parallel import is_first_host
 from capsjax.training.snapshots import Snapshot
+from capsjax.training.tracking import Tracking
 
 with extra("train"):
     import rich.progress
@@ -117,17 +118,20 @@ class Display:
 
 
 class Writer:
-    """Keeps metrics.jsonl and TensorBoard's events equal to a growing history; host 0 alone writes.
+    """Keeps metrics.jsonl, TensorBoard's events and a tracker equal to a growing history.
+
+    Host 0 alone writes.
 
     A local `workdir` is written to directly. For an object store the files grow in a temporary
     directory and are uploaded every minute and at the end: what a crash loses of them is in the
     checkpoint's history, from which they are rewritten.
     """
 
-    def __init__(self, workdir: epath.Path, history: History):
+    def __init__(self, workdir: epath.Path, history: History, tracking: Tracking | None = None):
         self._active = is_first_host()
         if not self._active:
             return
+        self._tracking = tracking
         self._history, self._written = history, len(history.records)
         self._workdir, self._closing = workdir, contextlib.ExitStack()
         if _files.is_local(workdir):
@@ -145,6 +149,8 @@ class Writer:
         last = history.records[-1]["step"] if history.records else 0
         self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
         self._closing.callback(self._events.close)
+        if tracking is not None:
+            self._closing.enter_context(tracking)
         self._uploaded = time.monotonic()
 
     def __enter__(self) -> "Writer":
@@ -160,8 +166,12 @@ class Writer:
             return
         for record in self._history.records[self._written :]:
             self._file.write(json.dumps(record) + "\n")
-            for name in record.keys() - {"step", "epoch", "split", "steps"}:
-                self._events.add_scalar(f"{record['split']}/{name}", record[name], record["step"])
+            names = record.keys() - {"step", "epoch", "split", "steps"}
+            values = {f"{record['split']}/{name}": record[name] for name in sorted(names)}
+            for tag, value in values.items():
+                self._events.add_scalar(tag, value, record["step"])
+            if self._tracking is not None:
+                self._tracking.log(record["step"], values)
         self._file.flush()
         self._written = len(self._history.records)
         if time.monotonic() - self._uploaded > SECONDS_BETWEEN_UPLOADS:

@@ -18,7 +18,15 @@ from capsjax import _files
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
-from capsjax.training import checkpoints, divergence, feed, finetuning, parallel, snapshots
+from capsjax.training import (
+    checkpoints,
+    divergence,
+    feed,
+    finetuning,
+    parallel,
+    snapshots,
+    tracking,
+)
 from capsjax.training.display import Display, console
 from capsjax.training.finetuning import Pretrained
 from capsjax.training.history import Diverged, History
@@ -51,6 +59,7 @@ class Monitoring:
       snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
       profile: (START, STOP), steps to trace into the run's profile/.
       memory_profile: after this many steps, what is on the devices is written to memory.prof.
+      tracker: a service to send the metrics to, see `capsjax.training.tracking`; "" for none.
 
     Raises:
       ValueError: a value is out of range.
@@ -60,9 +69,12 @@ class Monitoring:
     snapshot_every: int = 0
     profile: tuple[int, int] | None = None
     memory_profile: int | None = None
+    tracker: str = ""
 
     def __post_init__(self) -> None:
         Deadline(self.stall_seconds)
+        if self.tracker:
+            tracking.check(self.tracker)
         if self.snapshot_every < 0:
             raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {self.snapshot_every}")
 
@@ -255,7 +267,7 @@ class _Loop:
             feed.source_images(task, batches, key, devices, first, last)
         )
         resources.enter_context(profiler)
-        resources.enter_context(run.writer())
+        resources.enter_context(run.writer(monitoring.tracker))
 
     def run_to_the_end(self) -> int:
         """Dispatches until the run is finished or a host is signalled; returns the signal, or 0."""

@@ -18,6 +18,7 @@ from capsjax.training.history import Diverged, History, Record
 from capsjax.training.parallel import from_first_host
 from capsjax.training.snapshots import Snapshot
 from capsjax.training.state import TrainState
+from capsjax.training.tracking import Tracking
 
 LOCK = ".lock"
 
@@ -58,9 +59,10 @@ class Run:
         self.step = int(state.step)
         return state
 
-    def writer(self) -> Writer:
+    def writer(self, tracker: str = "") -> Writer:
         """For the logs; a context manager of its own, open while steps are done."""
-        self._writer = Writer(self.directory, self.history)
+        tracking = Tracking(tracker, self.directory, self.config) if tracker else None
+        self._writer = Writer(self.directory, self.history, tracking)
         return self._writer
 
     @property
