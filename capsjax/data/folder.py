@@ -96,7 +96,9 @@ class Folder:
         where = f"{self.where}, split {split!r}"
         if not files:
             raise ValueError(f"{where}: no images in it; give each class two or more")
-        images, labels, broken = [], [], []
+        images: list[UInt8[np.ndarray, "h w c"]] = []
+        labels: list[int] = []
+        broken: list[str] = []
         first = files[0][0]
         for file, label in track(files, f"decoding {self._path.name}", len(files)):
             try:

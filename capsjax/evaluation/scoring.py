@@ -86,7 +86,8 @@ def fitting(config: ml_collections.ConfigDict, name: str = "folder:") -> Fitting
     """
     if not name.startswith("folder:"):
         return AS_IT_IS
-    return Fitting(*config.task.input_shape, fit=config.data.get("fit", "pad"))
+    height, width, channels = config.task.input_shape
+    return Fitting(height, width, channels, config.data.get("fit", "pad"))
 
 
 def score(

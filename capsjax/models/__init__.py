@@ -15,6 +15,7 @@ from capsjax.models import (
     convnets,
     decoder_convnets,
     lin2018,
+    pictures,
     sabour2017_cnn,
     tsai2020,
     tsai2020_cnn,
@@ -49,6 +50,7 @@ _PUBLISHED: dict[str, Network] = {
     **tsai2020_dynamic.NETWORKS,
     **tsai2020_em.NETWORKS,
     **tsai2020_cnn.NETWORKS,
+    **pictures.NETWORKS,
 }
 _REGISTERED: dict[str, Network] = {}
 
