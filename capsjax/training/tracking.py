@@ -9,6 +9,7 @@ import importlib.util
 import json
 import queue
 import threading
+import uuid
 import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -45,7 +46,11 @@ class WandB:
         import wandb
 
         self._run = wandb.init(
-            project=project, name=name, config=dict(config), id=run_id, resume="allow"
+            project=project,
+            name=name,
+            config=dict(config),
+            id=run_id,
+            resume="never" if run_id is None else "allow",
         )
         return self._run.id
 
@@ -62,9 +67,9 @@ class Trackio:
     def start(self, project: str, name: str, config: Mapping[str, Any], run_id: str | None) -> str:
         import trackio
 
-        self._run = trackio.init(
-            project=project, name=run_id or name, config=dict(config), resume="allow"
-        )
+        # Two runs of one name would be one.
+        name = run_id or f"{name}-{uuid.uuid4().hex[:6]}"
+        self._run = trackio.init(project=project, name=name, config=dict(config), resume="allow")
         return self._run.name
 
     def log(self, step: int, values: Mapping[str, float]) -> None:

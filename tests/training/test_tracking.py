@@ -116,7 +116,7 @@ class Service(types.ModuleType):
     def init(self, **options):
         self.calls.append(options)
         run = types.SimpleNamespace(
-            id=options.get("id") or "new",
+            id=options.get("id") or f"new{len(self.calls)}",
             name=options["name"],
             log=lambda values, step: self.calls.append((step, values)),
             finish=lambda: self.calls.append("finished"),
@@ -135,6 +135,7 @@ def test_how_services_are_called(monkeypatch, name):
     begun, *rest = service.calls
     assert begun["project"] == "project"
     assert begun["config"] == {"a": 1}
-    assert begun["resume"] == "allow"
     assert rest == [(3, {"loss": 0.5}), "finished"]
     assert tracker.start("project", "another name", {}, first) == first
+    assert service.calls[-1]["resume"] == "allow"
+    assert tracking.TRACKERS[name]().start("project", "run", {}, None) != first
