@@ -3,15 +3,12 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
 from capsjax._extras import extra
-
-if TYPE_CHECKING:
-    from PIL.Image import Image as Picture
 
 FITS = ("pad", "crop")
 
@@ -151,8 +148,8 @@ def is_image_name(path: Path) -> bool:
     return path.suffix.lower() in Image.registered_extensions()
 
 
-def _open(path: str | os.PathLike[str]) -> "Picture":
-    """The decoded image, turned as the camera noted."""
+def _open(path: str | os.PathLike[str]) -> Any:
+    """The decoded image of PIL, turned as the camera noted."""
     with extra("data"):
         from PIL import Image, ImageOps
 
@@ -169,7 +166,7 @@ def _open(path: str | os.PathLike[str]) -> "Picture":
     return image
 
 
-def _is_transparent(image: "Picture") -> bool:
+def _is_transparent(image: Any) -> bool:
     if not image.has_transparency_data:
         return False
     return image.convert("RGBA").getextrema()[-1] != (255, 255)
