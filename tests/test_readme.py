@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import _cli
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -47,17 +48,18 @@ def scripts() -> list[list[str]]:
 def elsewhere(tmp_path_factory):
     """A directory with a run of the demo's data in runs/demo, and a user's images in my_images.
 
-    The network is narrower and was trained for one epoch.
+    The network is narrower and was trained for one epoch, of fewer images.
     """
     directory = tmp_path_factory.mktemp("readme")
     config = configs.default("sabour2017_capsnet", "digits")
     config.model.width = 1 / 32
     config.training.epochs = 1
-    loop.train(config, directory / "runs/demo")
+    config.data.train_fraction = 0.1
+    loop.train(config, directory / "runs/demo", devices=jax.devices()[:1])
     digits = load("digits", "test")
     for name in ("experiments", "configs"):
         (directory / name).symlink_to(ROOT / name)
-    for i in range(12):
+    for i in range(60):
         for folder in (directory / "my_digits", directory / f"my_images/{'ab'[i % 2]}"):
             folder.mkdir(parents=True, exist_ok=True)
             Image.fromarray(digits.images[i, ..., 0]).save(folder / f"{i}.png")
@@ -75,23 +77,41 @@ def test_python(elsewhere, monkeypatch):
     assert namespace["routed"].coupling.shape == (32, 1152, 10)
 
 
+def is_long(words: list[str]) -> bool:
+    return any(part in " ".join(words) for part in LONG)
+
+
 @pytest.mark.parametrize("words", scripts(), ids=" ".join)
+def test_arguments(words):
+    """Scripts take them, and configs the values that are changed in them."""
+    script, *arguments = words
+    module = importlib.import_module(Path(script).stem)
+    seen = []
+    _cli.run(module.parser(), seen.append, arguments)
+    (args,) = seen
+    if getattr(args, "config", None):
+        config = _cli.config_of(args)
+        flat = configs.flatten(config)
+        assert all(str(flat[key]) == text for key, text in args.overrides.items())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(w, marks=[pytest.mark.slow] if "train.py" in w[0] else [], id=" ".join(w))
+        for w in scripts()
+        if not is_long(w)
+    ],
+)
 def test_commands(elsewhere, monkeypatch, words):
-    """Each is run, in this process; of the long ones arguments and config are tried."""
+    """Each is run, in this process; training is narrower and of one epoch."""
     monkeypatch.chdir(elsewhere)
-    line, (script, *arguments) = " ".join(words), words
-    if "train.py" in script and not any(part in line for part in LONG):
+    script, *arguments = words
+    if "train.py" in script:
         arguments += ["--config.model.width=0.03125", "--config.training.epochs=1"]
     module = importlib.import_module(Path(script).stem)
-    if any(part in line for part in LONG):
-
-        def main(args):
-            if getattr(args, "config", None):
-                assert _cli.config_of(args).training.epochs
-    else:
-        main = module.main
-    _cli.run(module.parser(), main, arguments)
-    for file in re.findall(r"--(?:out|output|export)=(\S+)", line):
+    _cli.run(module.parser(), module.main, arguments)
+    for file in re.findall(r"--(?:out|output|export)=(\S+)", " ".join(words)):
         assert (elsewhere / file).stat().st_size
 
 
