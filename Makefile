@@ -3,6 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# A second environment, for the newest versions of everything: the newest JAX needs a newer Python.
+LATEST_PYTHON ?= $(shell for p in python3.13 python3.12 ~/.pyenv/versions/3.1[23].*/bin/python3; do \
+  $$p --version >/dev/null 2>&1 && echo $$p && break; done)
+LATEST := .venv-latest
 # The tests of one file share what they train and compile, so they stay in one worker.
 WORKERS := -n auto --maxprocesses=4 --dist loadfile
 
@@ -16,7 +20,7 @@ capsjax.evaluation,capsjax.analysis,capsjax.data.accuracy,capsjax.data.images,ca
 capsjax.data.transforms,capsjax.training.history,capsjax.training.optimizers,capsjax.training.step
 TYPES := --jaxtyping-packages=$(TYPED),beartype.beartype
 
-.PHONY: help demo test test-all test-accelerators compile-accelerators reproduce-smoke \
+.PHONY: help demo test test-all test-latest test-accelerators compile-accelerators reproduce-smoke \
   lint docs clean
 
 help: ## Lists the targets
@@ -48,6 +52,14 @@ test: $(VENV)/installed ## Lint, types and the default test suite, annotations c
 test-all: $(VENV)/installed ## The slow tests too, with programs compiled as users compile them
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest $(WORKERS) $(TYPES) -m 'not accelerators'
 
+test-latest: ## The default suite with the newest versions, where there is Python 3.12 or 3.13
+	@test -n "$(LATEST_PYTHON)" || \
+	  { echo "no python3.12 or python3.13 here; set LATEST_PYTHON=/path/to/python3.13"; exit 1; }
+	$(LATEST_PYTHON) -m venv $(LATEST)
+	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
+	  --upgrade-strategy eager --editable '.[test]'
+	$(LATEST)/bin/python -m pytest $(WORKERS) -m 'not slow and not accelerators'
+
 test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)
 	$(BIN)/python experiments/compile.py --fetch
 	$(BIN)/python -m pytest -n 0 -m accelerators tests
@@ -62,4 +74,4 @@ docs: $(VENV)/installed-docs ## Builds docs/_build, warnings as errors
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
 
 clean: ## Removes the environment and everything that was built
-	rm -rf $(VENV) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LATEST) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

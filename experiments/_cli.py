@@ -1,21 +1,33 @@
-"""What the scripts on trained networks have in common: their arguments, and errors as one line."""
+"""What the scripts have in common: their arguments, and errors as one line.
+
+A script imports JAX in its `main`: that takes seconds, `--help` should not.
+"""
 
 import argparse
 import contextlib
+import importlib.util
 import os
-import signal
+import platform
+import re
 import sys
-import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ml_collections
     from etils import epath
     from rich.console import Console
+    from rich.table import Table
 
-
-CONFIG_SECONDS = 60  # a config file takes a moment
 WIDEST_TABLE = 200  # columns, where there is no terminal
+OVERRIDE = re.compile(r"--config\.([\w.]+)(?:=(.*))?", re.DOTALL)
+
+
+class UsageError(ValueError):
+    """The command line is wrong: the script ends with status 2, as argparse does."""
 
 
 def table_console() -> "Console":
@@ -26,6 +38,16 @@ def table_console() -> "Console":
     if not terminal.is_terminal:
         terminal.width = WIDEST_TABLE
     return terminal
+
+
+def whole_names(table: "Table") -> "Table":
+    """`table` with a first column that is never cut or broken: names are there to be copied."""
+    from rich.cells import cell_len
+
+    first = table.columns[0]
+    first.no_wrap = True
+    first.min_width = max(cell_len(str(cell)) for cell in first.cells)
+    return table
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:
@@ -45,17 +67,22 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--dataset", metavar="NAME", help="default: the one that the network was trained on"
     )
     parser.add_argument("--split", default="test", help="default: test")
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    )
+    add_data_dir(parser)
     add_device_budget(parser)
     parser.add_argument(
         "--batch_size",
         type=int,
         metavar="N",
         help="images at a time, divided over the devices; default: 128 per device",
+    )
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """--data_dir: where prepared data sets are."""
+    parser.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
     )
 
 
@@ -93,22 +120,62 @@ def _which(text: str) -> str | int:
         ) from None
 
 
+def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """--config, with the values that are changed in it; `config_of` gives it."""
+    parser.add_argument(
+        "--config",
+        required=required,
+        metavar="FILE[:VARIANT]",
+        help="a file of configs/; --config.SECTION.KEY=VALUE changes one of its values, and "
+        "--config.SECTION.name=NAME all options of a section to those of that name",
+    )
+
+
+def config_of(args: argparse.Namespace) -> "ml_collections.ConfigDict":
+    """What --config and --config.KEY=VALUE describe."""
+    import _configs
+
+    from capsjax.training.overrides import override
+
+    try:
+        return override(_configs.read(args.config), args.overrides)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
 def run(
     parser: argparse.ArgumentParser,
     main: Callable[[argparse.Namespace], None],
     argv: Sequence[str] | None = None,
 ) -> None:
-    """Parses the command line and calls `main`; what a user got wrong is a line on stderr.
-
-    `main` is to import JAX itself: it takes seconds, `--help` should not.
-    """
-    args = parser.parse_args(argv)
+    """Parses the command line and calls `main`; what a user got wrong is a line on stderr."""
+    _add_common(parser)
+    words, overrides = _split(list(sys.argv[1:] if argv is None else argv))
+    args = parser.parse_args(words)
+    if overrides and not getattr(args, "config", None):
+        parser.error(f"--config.{next(iter(overrides))}: there is no --config=FILE to change")
+    args.overrides = overrides
     from absl import logging
 
-    # Orbax reports each of its steps, and warns that what is opened read-only is read-only.
-    logging.set_verbosity(logging.ERROR)
+    logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
     try:
-        main(args)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_plain_warnings())
+            if args.quiet:
+                nowhere = stack.enter_context(open(os.devnull, "w"))
+                stack.enter_context(contextlib.redirect_stdout(nowhere))
+            for file in args.imports:
+                import_file(file)
+            main(args)
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if "pip install" in str(error):
+            sys.exit(f"error: {error}")
+        if (error.name or "").startswith(("_", "capsjax")):
+            raise
+        sys.exit(f"error: {error.name} is not installed: pip install '.[experiments]'")
     except OSError as error:
         # The system's own errors would begin with "[Errno 2]".
         own = error.strerror is None or error.filename is None
@@ -135,97 +202,59 @@ def write(text: str, output: "epath.Path | None", directory: str, name: str) -> 
     return file
 
 
-def parse_flags(argv: list[str]) -> list[str]:
-    """As absl does, but what is wrong with a config is one line and no traceback."""
-    import ml_collections
-    from absl import flags
-
-    path, variant = _config_of(argv)
-    if path and not os.path.isfile(path):
-        what = "not a file" if os.path.exists(path) else "there is no such file"
-        sys.exit(f"error: {path}: {what}; expected one like those of configs/")
-    try:
-        with _time_limit(path):
-            rest = flags.FLAGS(argv)
-    except Exception as error:
-        line = _line_of(error, path)
-        if line is not None:
-            sys.exit(f"error: {path}:{line}: {_in_one_line(error)}")
-        if isinstance(error, TimeoutError):
-            sys.exit(f"error: {error}")
-        if path and "Flag --config must have a value" in str(error):
-            sys.exit(
-                f"error: {path}: get_config() must return an ml_collections.ConfigDict, got None"
-            )
-        if path and "get_config" in str(error):
-            what = (
-                f"has no variants, got {variant!r}" if variant else "has no function get_config()"
-            )
-            sys.exit(f"error: {path} {what}")
-        if isinstance(error, KeyError | AttributeError) and "ml_collections" in _last_file(error):
-            sys.exit(f"error: unknown config key: {error}")
-        if isinstance(error, flags.Error):
-            sys.exit(f"error: {error}. --help lists the options")
-        raise
-    if not path:
-        return rest
-    if not isinstance(config := flags.FLAGS["config"].value, ml_collections.ConfigDict):
-        sys.exit(
-            f"error: {path}: get_config() must return an ml_collections.ConfigDict, such as "
-            f"capsjax.training.config.default(...), got {type(config).__name__}"
-        )
-    return rest
-
-
-def _config_of(argv: Sequence[str]) -> tuple[str, str]:
-    """The file and the variant that --config names."""
-    for word, after in zip(argv, [*argv[1:], ""], strict=True):
-        option, equals, value = word.partition("=")
-        if option in ("--config", "-config"):
-            path, _, variant = (value if equals else after).partition(":")
-            return path, variant
-    return "", ""
-
-
-def _line_of(error: BaseException, path: str) -> int | None:
-    """The line of the config file that an error comes from; None if it comes from elsewhere."""
-    line = None
-    if isinstance(error, SyntaxError) and error.filename in (path, None):
-        line = error.lineno or 1
-    for frame in traceback.extract_tb(error.__traceback__):
-        line = frame.lineno if frame.filename == path else line
-    # absl and ml_collections raise their own errors from it.
-    earlier = error.__cause__ or error.__context__
-    return line if earlier is None or line is not None else _line_of(earlier, path)
-
-
-def _in_one_line(error: BaseException) -> str:
-    """The first of the errors that led to `error`."""
-    while earlier := error.__cause__ or error.__context__:
-        error = earlier
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    kind = "" if isinstance(error, ValueError) and text else f"{type(error).__name__}: "
-    return kind + " ".join(text.split())
-
-
-def _last_file(error: BaseException) -> str:
-    return traceback.extract_tb(error.__traceback__)[-1].filename
-
-
 @contextlib.contextmanager
-def _time_limit(path: str) -> Iterator[None]:
-    """Raises TimeoutError if a config file does not come to its end."""
-
-    def stop(*_: object) -> None:
-        raise TimeoutError(f"{path}: did not give a config within {CONFIG_SECONDS} s")
-
-    if not hasattr(signal, "SIGALRM"):  # not on every system
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(CONFIG_SECONDS)
+def _plain_warnings() -> Iterator[None]:
+    """Warnings are a line, without the place in our code."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *rest: f"warning: {message}\n"
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        warnings.formatwarning = before
+
+
+def import_file(path: Path) -> None:
+    """Runs a user's file, which may call `capsjax.models.register`."""
+    if not path.is_file():
+        raise UsageError(f"--import: no file {path}")
+    sys.path.append(str(path.absolute().parent))  # for what it imports itself
+    name = f"imported_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--import: {path} is not a file of Python (.py)")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="run a file of yours first, which registers networks; may be repeated",
+    )
+    parser.add_argument("--quiet", action="store_true", help="print errors and nothing else")
+    versions = ", ".join(f"{name} {version(name)}" for name in ("capsjax", "jax", "flax"))
+    parser.add_argument(
+        "--version", action="version", version=f"{versions}, Python {platform.python_version()}"
+    )
+
+
+def _split(argv: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The command line without --config.KEY=VALUE (or --config.KEY VALUE), and these by key."""
+    words, overrides = [], {}
+    rest = iter(argv)
+    for word in rest:
+        if found := OVERRIDE.fullmatch(word):
+            key, value = found.groups()
+            value = next(rest, None) if value is None else value
+            if value is None or OVERRIDE.fullmatch(value):
+                print(f"error: --config.{key} has no value", file=sys.stderr)
+                sys.exit(2)
+            overrides[key] = value
+        else:
+            words.append(word)
+    return words, overrides

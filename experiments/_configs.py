@@ -1,13 +1,19 @@
 """The files of configs/, which hold every recipe once."""
 
+import contextlib
 import inspect
 import runpy
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 import ml_collections
 
 from capsjax._names import nearest
 
+SECONDS = 60  # a config file takes a moment
 FOLDER = Path(__file__).parents[1] / "configs"
 
 
@@ -23,10 +29,75 @@ def load(name: str) -> ml_collections.ConfigDict:
       ValueError: there is no such file (the nearest is named), or the file has no such variant.
     """
     stem, colon, variant = name.partition(":")
-    known = files()
-    if stem not in known:
-        raise ValueError(f"no file configs/{stem}.py: {nearest(stem, known)}")
-    get_config = runpy.run_path(str(known[stem]))["get_config"]
-    if colon and not inspect.signature(get_config).parameters:
-        raise ValueError(f"configs/{stem}.py has no variants, got {name!r}")
-    return get_config(variant) if colon else get_config()
+    return read(f"{FOLDER / f'{stem}.py'}{colon}{variant}")
+
+
+def read(text: str) -> ml_collections.ConfigDict:
+    """The config of a file FILE or FILE:VARIANT, whose `get_config` makes it.
+
+    Raises:
+      ValueError: there is no such file (the nearest of configs/ is named), the file is not one of a
+        config, it has no such variant, or it fails: the line is named.
+    """
+    path, colon, variant = text.partition(":")
+    if not Path(path).is_file():
+        what = "not a file" if Path(path).exists() else "there is no such file"
+        raise ValueError(f"{path}: {what}: {nearest(Path(path).stem, files())}")
+    try:
+        with _time_limit(path):
+            get_config = runpy.run_path(path).get("get_config")
+            if get_config is None:
+                raise ValueError(
+                    f"{path} has no function get_config(), as the files of configs/ do"
+                )
+            if colon and not inspect.signature(get_config).parameters:
+                raise ValueError(f"{path} has no variants, got {variant!r}")
+            config = get_config(variant) if colon else get_config()
+    except Exception as error:
+        line = _line_of(error, path)
+        if line is None:
+            raise
+        raise ValueError(f"{path}:{line}: {_in_one_line(error)}") from error
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise ValueError(
+            f"{path}: get_config() must return an ml_collections.ConfigDict, such as "
+            f"capsjax.training.config.default(...), got {type(config).__name__}"
+        )
+    return config
+
+
+def _line_of(error: BaseException, path: str) -> int | None:
+    """The line of the config file that an error comes from; None if it comes from elsewhere."""
+    if isinstance(error, SyntaxError) and error.filename in (path, None):
+        return error.lineno or 1
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == path), None)
+
+
+def _in_one_line(error: BaseException) -> str:
+    """The first of the errors that led to `error`."""
+    while earlier := error.__cause__ or error.__context__:
+        error = earlier
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    kind = "" if isinstance(error, ValueError) and text else f"{type(error).__name__}: "
+    return kind + " ".join(text.split())
+
+
+@contextlib.contextmanager
+def _time_limit(path: str) -> Iterator[None]:
+    """Raises TimeoutError if a config file does not come to its end."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"did not give a config within {SECONDS} s")
+
+    alarm = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+    if not alarm:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -31,11 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--batch_size", type=int, default=128, help="default: 128")
     parser.add_argument("--step", action="store_true", help="time CapsNet's step too")
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    )
+    _cli.add_data_dir(parser)
     return parser
 
 

@@ -12,9 +12,9 @@ Memory, operations, collectives and the time to compile are facts. Cycles are th
 estimate, and what is made of them (milliseconds, images per second) are estimates too.
 """
 
+import argparse
 import json
 import resource
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,81 +22,105 @@ from typing import TYPE_CHECKING, Any
 
 import _cli
 from _compile import compilers
-from absl import app, flags, logging
-from ml_collections import config_flags
 
 if TYPE_CHECKING:
     from _compile.crosscompile import Compiled
 
 CPU_SECONDS_OF_EACH = 300
-
-CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "A file of configs/; --config.SECTION.KEY=VALUE changes one of its values."
-)
-TARGET = flags.DEFINE_string("target", None, "What to compile for, such as v5e:2x4 or h100.")
-EVALUATE = flags.DEFINE_bool(
-    "evaluate", False, "Also the program of experiments/evaluate.py, 128 images on each device."
-)
-LARGEST_BATCH = flags.DEFINE_bool(
-    "largest_batch",
-    False,
-    "Also find the largest batch whose training fits, to a sixteenth, compiling again and again.",
-)
-flags.DEFINE_alias("largest-batch", "largest_batch")
-OUTPUT = flags.DEFINE_string("output", None, "Write everything to this JSON file.")
-PROGRAM = flags.DEFINE_enum(
-    "program", None, ["training", "validation", "evaluation"], "Only this one of a run's programs."
-)
-CHIPS = flags.DEFINE_integer("chips", None, "Only so many of the target's devices, the first ones.")
-ROUTING = flags.DEFINE_enum(
-    "routing",
-    None,
-    ["uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large"],
-    "Not a run but a procedure at its size in experiments/benchmark.py routing, on one device.",
-)
-GRADIENT = flags.DEFINE_bool("gradient", False, "With --routing: forward and backward.")
-LIST = flags.DEFINE_bool(
-    "list", False, "Compile the whole list, and write docs/accelerators.md and docs/scaling.md."
-)
-GROUPS = flags.DEFINE_list(
-    "groups", ["routing", "networks", "scaling"], "With --list: which parts of it."
-)
-RESULTS = flags.DEFINE_string(
-    "results",
-    "runs/compiled",
-    "With --list: where records are kept until sources change, so that it can be interrupted.",
-)
-CPU_SECONDS = flags.DEFINE_integer(
-    "cpu_seconds",
-    None,
-    "End when compiling takes more CPU time; with --list, of each program, 300 by default.",
-)
-FETCH = flags.DEFINE_bool("fetch", False, "Fetch the compilers that are missing, and nothing else.")
+PROGRAMS = ("training", "validation", "evaluation")
+ROUTINGS = ("uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large")
+GROUPS = ("routing", "networks", "scaling")
 
 
-def main(argv: list[str]) -> None:
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    logging.set_verbosity(logging.ERROR)
-    try:
-        if FETCH.value:
-            compilers.fetch()
-            print(f"The compilers are in {compilers.folder()}.")
-        elif LIST.value:
-            run_list()
-        elif TARGET.value is None or (CONFIG.value is None) == (ROUTING.value is None):
-            raise ValueError(
-                "--target and either --config or --routing must be given (or --list, or --fetch)"
-            )
-        else:
-            if CPU_SECONDS.value:
-                resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS.value, CPU_SECONDS.value))
-            run(CONFIG.value, TARGET.value)
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _cli.add_config(parser, required=False)
+    parser.add_argument(
+        "--target", metavar="NAME", help="what to compile for, such as v5e:2x4 or h100"
+    )
+    parser.add_argument(
+        "--chips",
+        type=int,
+        metavar="N",
+        help="only so many of the target's devices, the first ones",
+    )
+    parser.add_argument("--program", choices=PROGRAMS, help="only this one of a run's programs")
+    parser.add_argument(
+        "--evaluate",
+        action="store_true",
+        help="also the program of experiments/evaluate.py, 128 images on each device",
+    )
+    parser.add_argument(
+        "--largest_batch",
+        "--largest-batch",
+        action="store_true",
+        help="also find the largest batch whose training fits, to a sixteenth, compiling again and "
+        "again",
+    )
+    parser.add_argument(
+        "--routing",
+        choices=ROUTINGS,
+        help="not a run but a procedure at its size in experiments/benchmark.py routing, on one "
+        "device",
+    )
+    parser.add_argument(
+        "--gradient", action="store_true", help="with --routing: forward and backward"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE.json", help="write everything to it")
+    parser.add_argument(
+        "--cpu_seconds",
+        type=int,
+        metavar="S",
+        help="end when compiling takes more CPU time; with --list, of each program; default: "
+        f"{CPU_SECONDS_OF_EACH}",
+    )
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="compile the whole list, and write docs/accelerators.md and docs/scaling.md",
+    )
+    parser.add_argument(
+        "--groups",
+        type=lambda text: text.split(","),
+        default=GROUPS,
+        metavar="GROUP,...",
+        help=f"with --list: which parts of it; default: {','.join(GROUPS)}",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("runs/compiled"),
+        metavar="DIR",
+        help="with --list: where records are kept until sources change, so that it can be "
+        "interrupted; default: runs/compiled",
+    )
+    parser.add_argument(
+        "--fetch", action="store_true", help="fetch the compilers that are missing, and no more"
+    )
+    return parser
 
 
-def run(config: Any, name: str) -> None:
+def main(args: argparse.Namespace) -> None:
+    """Fetches, compiles the list, or compiles what was asked for."""
+    if args.fetch:
+        compilers.fetch()
+        print(f"The compilers are in {compilers.folder()}.")
+    elif args.list:
+        run_list(args)
+    elif args.target is None or (args.config is None) == (args.routing is None):
+        raise _cli.UsageError(
+            "--target and either --config or --routing must be given (or --list, or --fetch)"
+        )
+    else:
+        if args.cpu_seconds:
+            resource.setrlimit(resource.RLIMIT_CPU, (args.cpu_seconds, args.cpu_seconds))
+        run(args)
+
+
+def run(args: argparse.Namespace) -> None:
     """Compiles, prints, writes.
 
     Raises:
@@ -110,11 +134,12 @@ def run(config: Any, name: str) -> None:
     from _compile.routing import procedure
 
     terminal = _cli.table_console()
-    target = targets.find(name)
-    devices = targets.devices(target)[: CHIPS.value]
+    config = None if args.config is None else _cli.config_of(args)
+    target = targets.find(args.target)
+    devices = targets.devices(target)[: args.chips]
     about = provenance()
     result: dict[str, Any] = {
-        "target": name,
+        "target": args.target,
         "devices": len(devices),
         "hosts": len({device.process_index for device in devices}),
         "commit": about["commit"],
@@ -125,24 +150,24 @@ def run(config: Any, name: str) -> None:
     # By name: what compiles a program, and the images that all devices do together in it.
     found: dict[str, tuple[Callable[[], Compiled], int]] = {}
     if config is None:
-        function, shapes, images = procedure(ROUTING.value, gradient=GRADIENT.value)
-        program = "forward+backward" if GRADIENT.value else "forward"
+        function, shapes, images = procedure(args.routing, gradient=args.gradient)
+        program = "forward+backward" if args.gradient else "forward"
         found[program] = partial(compile_for, target, function, *shapes), images
-        terminal.print(f"{ROUTING.value} routing for {devices[0].device_kind}")
+        terminal.print(f"{args.routing} routing for {devices[0].device_kind}")
     else:
         size = result["batch_size"] = config.training.batch_size
         result |= {"model": config.model.name, "data": config.data.name}
-        evaluate = EVALUATE.value or PROGRAM.value == "evaluation"
+        evaluate = args.evaluate or args.program == "evaluation"
         images_of = batch_sizes(config, devices)
         for program, lower in programs(config, devices, evaluate=evaluate).items():
-            if PROGRAM.value in (None, program):
+            if args.program in (None, program):
                 found[program] = partial(compile_lowered, target, lower), images_of[program]
         terminal.print(
             f"{config.model.name} on {config.data.name}, batch {size}, for {len(devices)} × "
             f"{devices[0].device_kind} ({result['hosts']} hosts)"
         )
     if not found:
-        raise ValueError(f"there is no {PROGRAM.value} program: nothing is held out to validate on")
+        raise ValueError(f"there is no {args.program} program: nothing is held out to validate on")
     too_large = []
     for program, (compile_program, images) in found.items():
         terminal.print(f"{program}: compiling …")
@@ -153,16 +178,16 @@ def run(config: Any, name: str) -> None:
             record = {"does_not_fit": str(error)}
             too_large.append(f"{program}: {error}")
         result["programs"][program] = record
-        _write(result)
-    if LARGEST_BATCH.value and config is not None:
+        _write(args, result)
+    if args.largest_batch and config is not None:
         result["largest_batch"] = largest_batch(config, target, devices, terminal)
         terminal.print(f"The largest batch that fits: {result['largest_batch']:,}")
-        _write(result)
+        _write(args, result)
     if too_large:
         raise ValueError("; ".join(too_large))
 
 
-def run_list() -> None:
+def run_list(args: argparse.Namespace) -> None:
     """Compiles the list, or what is left of it, and writes what it is shown in."""
     from _compile import catalogue, pages
 
@@ -171,13 +196,13 @@ def run_list() -> None:
     for platform in ("tpu", "gpu"):
         compilers.check(platform)
     known = {entry.group for entry in catalogue.entries()}
-    for group in GROUPS.value:
+    for group in args.groups:
         if group not in known:
             raise ValueError(f"--groups: unknown group {group!r}: {nearest(group, known)}")
-    chosen = [entry for entry in catalogue.entries() if entry.group in GROUPS.value]
+    chosen = [entry for entry in catalogue.entries() if entry.group in args.groups]
     records = []
     done = catalogue.compile_all(
-        chosen, Path(RESULTS.value), cpu_seconds=CPU_SECONDS.value or CPU_SECONDS_OF_EACH
+        chosen, args.results, cpu_seconds=args.cpu_seconds or CPU_SECONDS_OF_EACH
     )
     for number, (entry, record) in enumerate(done, start=1):
         records.append(record)
@@ -185,11 +210,11 @@ def run_list() -> None:
     pages.write(records)
 
 
-def _write(result: dict[str, Any]) -> None:
-    if OUTPUT.value:
-        Path(OUTPUT.value).write_text(json.dumps(result, indent=2) + "\n")
+def _write(args: argparse.Namespace, result: dict[str, Any]) -> None:
+    if args.output:
+        args.output.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
     compilers.enable()
-    app.run(main, flags_parser=_cli.parse_flags)
+    _cli.run(parser(), main)

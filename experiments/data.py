@@ -1,13 +1,15 @@
 """Shows a task: a sheet of its images with their classes, or a file of them for use elsewhere.
 
+  python experiments/data.py folder:flowers --out=flowers.png   # what is in a folder of yours
   python experiments/data.py multimnist --out=multimnist.png
   python experiments/data.py affnist_generated --option=max_shear=1 --option=keep_ink=no \\
       --export=affnist.npz --count=10000
 
 NAME is a generated task (mnist_translated, affnist_generated, multimnist, multimnist_a,
-multimnist_b, diverse_multimnist) or any data set. The file holds `images`, `labels` (integers, or
-rows of zeros and ones where an image shows several classes), `class_names`, and the parameters of
-every image: which source, moved how far, turned how much.
+multimnist_b, diverse_multimnist) or any data set. For a folder of image files it says which classes
+and sizes there are, and which files would not be read. The exported file holds `images`, `labels`
+(integers, or rows of zeros and ones where an image shows several classes), `class_names`, and the
+parameters of every image: which source, moved how far, turned how much.
 """
 
 import argparse
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import _cli
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from PIL import Image
 
     from capsjax.data.tasks import EvaluationSet, Task
@@ -25,6 +29,7 @@ COLUMNS, ROWS = 10, 6
 MARGIN = 4
 CAPTION = 12
 CELL = 80  # images are enlarged to about this many pixels
+MOST = 10  # sizes and files that are named
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,29 +60,35 @@ def parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="an option of the task, as in config.data; may be repeated",
     )
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    )
+    _cli.add_data_dir(parser)
     _cli.add_device_budget(parser)
     return parser
 
 
 def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
-    if not args.out and not args.export:
-        raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
+    of_files = args.name.startswith("folder:")
+    if not args.out and not args.export and not of_files:
+        raise _cli.UsageError(
+            "nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write"
+        )
     for name, path in (("--out", args.out), ("--export", args.export)):
         if path and path.is_dir():
             raise ValueError(f"{name}: {path} is a directory: name a file in it")
     from capsjax.data import tasks
 
+    chosen = options(args.name, args.option)
+    if of_files:
+        sizes = survey(args.name)
+        if not args.out and not args.export:
+            return
+        if len(sizes) > 1 and args.out and not chosen and not args.export:
+            chosen = {"size": CELL, "channels": 3}  # to draw them all the same
     task = tasks.create(
         args.name,
         data_dir=args.data_dir,
         device_budget_mb=args.device_budget_mb,
-        **options(args.name, args.option),
+        **chosen,
     )
     examples = training_set(task) if args.set == "train" else task.evaluation_set(args.set)
     if not len(examples):
@@ -92,6 +103,42 @@ def main(args: argparse.Namespace) -> None:
         args.export.parent.mkdir(parents=True, exist_ok=True)
         count = export(args.export, task, examples, args.count)
         print(f"Written to {args.export}: {count:,} of {len(examples):,} images.")
+
+
+def survey(name: str) -> "Counter[tuple[int, ...]]":
+    """Prints what is in the folder `name`; returns the sizes of its images."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from capsjax.data.folder import Folder
+    from capsjax.training.display import console
+
+    folder = Folder(Path(name.partition(":")[2]).expanduser())
+    found, terminal = folder.survey(), console()
+    table = Table("class", show_footer=True)
+    for split, counts in found.counts.items():
+        table.add_column(split, f"{sum(counts.values()):,}", justify="right")
+    for label in folder.class_names:
+        numbers = (f"{counts[label]:,}" for counts in found.counts.values())
+        table.add_row(escape(label), *numbers)
+    terminal.print(_cli.whole_names(table))
+    sizes = [f"{n:,} of {'×'.join(map(str, size))}" for size, n in found.sizes.most_common(MOST)]
+    more = f" and {len(found.sizes) - MOST} more sizes" if len(found.sizes) > MOST else ""
+    terminal.print(f"Height × width × channels: {', '.join(sizes)}{more}.")
+    if len(found.sizes) > 1:
+        terminal.print(
+            "They differ: train with --config.data.size=32 --config.data.channels=3, or other "
+            "numbers; --option=size=32 --option=channels=3 shows what comes out here."
+        )
+    for what, lines in (
+        ("cannot be read and are skipped", found.broken),
+        ("are not images and are ignored", [str(path) for path in found.strays]),
+    ):
+        if lines:
+            more = f"\n  and {len(lines) - MOST} more" if len(lines) > MOST else ""
+            some = "\n  ".join(lines[:MOST])
+            terminal.print(f"{len(lines)} files {what}:\n  {some}{more}", markup=False)
+    return found.sizes
 
 
 def options(name: str, texts: list[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
   python experiments/models.py
   python experiments/models.py --input=64x64x3 --classes=5
+  python experiments/models.py --operations
   python experiments/models.py gu2021_capsnet --input=28x28x1
 
 Without --input and --classes each network is shown at its paper's, with the count of parameters
@@ -41,6 +42,11 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--classes", type=int, metavar="N", help="number of classes; default: the paper's"
     )
+    parser.add_argument(
+        "--operations",
+        action="store_true",
+        help="for all networks: operations and the sizes of what they return too; takes a minute",
+    )
     return parser
 
 
@@ -55,9 +61,18 @@ def _shape(text: str) -> tuple[int, ...]:
 def main(args: argparse.Namespace) -> None:
     """Prints the table."""
     terminal = _cli.table_console()
-    show = partial(one, args.name) if args.name else everything
+    show = partial(one, args.name) if args.name else partial(everything, args.operations)
     for part in show(args.input, args.classes):
         terminal.print(part)
+
+
+def outline(name: str, input_shape: tuple[int, int, int], num_classes: int) -> "nnx.Module":
+    """The network's structure; raises ValueError as `capsjax.models.create`."""
+    from flax import nnx
+
+    from capsjax import models
+
+    return nnx.eval_shape(lambda: models.create(name, input_shape, num_classes, rngs=nnx.Rngs(0)))
 
 
 class Described(NamedTuple):
@@ -79,9 +94,7 @@ def describe(name: str, input_shape: tuple[int, int, int], num_classes: int) -> 
     import jax.numpy as jnp
     from flax import nnx
 
-    from capsjax import models
-
-    model = nnx.eval_shape(lambda: models.create(name, input_shape, num_classes, rngs=nnx.Rngs(0)))
+    model = outline(name, input_shape, num_classes)
     model.eval()
     graphdef, state = nnx.split(model)
     images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
@@ -105,42 +118,44 @@ def count(model: "nnx.Module") -> int:
 
 
 def everything(
-    input_shape: tuple[int, int, int] | None, num_classes: int | None
+    operations: bool, input_shape: tuple[int, int, int] | None, num_classes: int | None
 ) -> Iterator[Table | str]:
     """A row for each name, and a line for each network that cannot have this input."""
     from capsjax import models
 
-    table = Table()
-    table.add_column("network", no_wrap=True)
-    table.add_column("input")
-    for title in ("classes", "parameters", "published", "operations"):
+    table = Table("network", "input")
+    for title in ("classes", "parameters", "published"):
         table.add_column(title, justify="right")
-    table.add_column("class poses")
-    table.add_column("reconstruction")
+    if operations:
+        table.add_column("operations", justify="right")
+        table.add_column("class poses")
+        table.add_column("reconstruction")
     misfits = []
     for name in models.names():
         published = models.lookup(name)
         shape, classes = sizes(published, input_shape, num_classes)
+        as_published = (shape, classes) == (published.input_shape, published.num_classes)
         try:
-            described = describe(name, shape, classes)
+            table.add_row(
+                name,
+                _times(shape),
+                str(classes),
+                f"{count(outline(name, shape, classes)):,}",
+                (as_published and published.parameters) or "–",
+                *(_costs(name, shape, classes) if operations else ()),
+            )
         except ValueError as error:
             misfits.append(escape(f"{name}: {error}"))
-            continue
-        output = described.output
-        as_published = (shape, classes) == (published.input_shape, published.num_classes)
-        table.add_row(
-            name,
-            _times(shape),
-            str(classes),
-            f"{count(described.model):,}",
-            (as_published and published.parameters) or "–",
-            _operations(described.operations),
-            _times(output.poses.shape[1:]) if output.poses is not None else "–",
-            _times(output.reconstruction.shape[1:]) if output.reconstruction is not None else "–",
-        )
     if table.row_count:
-        yield table
+        yield _cli.whole_names(table)
     yield from misfits
+
+
+def _costs(name: str, shape: tuple[int, int, int], classes: int) -> Iterator[str]:
+    described = describe(name, shape, classes)
+    yield _operations(described.operations)
+    for made in (described.output.poses, described.output.reconstruction):
+        yield "–" if made is None else _times(made.shape[1:])
 
 
 def one(

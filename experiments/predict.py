@@ -1,24 +1,43 @@
 """Classifies image files with a trained network, or writes the network as a file of its own.
 
-  python experiments/predict.py --checkpoint=runs/mnist --image=seven.png three.jpg
-  python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.jaxexport
+  python experiments/predict.py --checkpoint=runs/mnist seven.png three.jpg
+  python experiments/predict.py --checkpoint=runs/mnist my_digits 'scans/*.png' --output=all.html
+  python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.jax_export
 
-Images are made grey or coloured and scaled as the network needs, keeping their proportions, and
-what was done is said. Digits of MNIST are light on dark: for ink on paper, add --invert. The
-exported file holds the parameters and needs JAX alone, see docs/evaluation.md.
+Files, folders (all images in them) and patterns are taken. Images are made grey or coloured and
+scaled as those that the network was trained on, keeping their proportions, and what was done is
+said. A file that cannot be read is skipped and listed at the end; the exit status is then 1.
+Digits of MNIST are light on dark: for ink on paper, add --invert. --output writes JSON, CSV or a
+page of pictures, by its ending. The exported file holds the parameters and needs JAX alone, see
+docs/evaluation.md.
 """
 
 import argparse
-from typing import TYPE_CHECKING
+import csv
+import glob
+import io
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import _cli
 from rich.markup import escape
-from rich.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from capsjax.data.images import Fitted
+    from capsjax.training.checkpoints import Checkpoint
 
 BAR_WIDTH = 20
+TABLES = 5  # more images than this have a line each
+AT_ONCE = 128
+OUTPUTS = (".json", ".csv", ".html")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,11 +46,14 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
+        "images", nargs="*", metavar="IMAGE", help="files, folders or patterns to classify"
+    )
+    parser.add_argument(
         "--checkpoint", required=True, metavar="DIR", help="--workdir of experiments/train.py"
     )
     _cli.add_which(parser)
     parser.add_argument(
-        "--image", nargs="+", type=_cli.path, default=[], metavar="FILE", help="images to classify"
+        "--image", nargs="+", default=[], metavar="IMAGE", help="the same, as an option"
     )
     parser.add_argument(
         "--invert", action="store_true", help="turn images into their negatives first"
@@ -40,22 +62,48 @@ def parser() -> argparse.ArgumentParser:
         "--top", type=int, default=3, metavar="N", help="classes to show per image; default: 3"
     )
     parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write all results: a file that ends in .json, .csv or .html",
+    )
+    parser.add_argument(
         "--export", type=_cli.path, metavar="FILE", help="write the network with jax.export"
     )
     return parser
 
 
+class Prediction(NamedTuple):
+    """What the network says of an image.
+
+    Attributes:
+      file: the image.
+      fitted: what the network was shown.
+      scores: of all classes.
+      looks_inverted: whether its edge is light and the network recognises its negative better.
+    """
+
+    file: Path
+    fitted: "Fitted"
+    scores: "np.ndarray"
+    looks_inverted: bool
+
+    def best(self, top: int) -> list[int]:
+        """The classes with the highest scores, the highest first."""
+        return (-self.scores).argsort(kind="stable")[:top].tolist()
+
+
 def main(args: argparse.Namespace) -> None:
     """Classifies and exports."""
-    if not args.image and not args.export:
-        raise ValueError("nothing to do: give --image=FILE to classify or --export=FILE to write")
+    patterns = [*args.images, *args.image]
+    if not patterns and not args.export:
+        raise _cli.UsageError("nothing to do: name images to classify or --export=FILE to write")
     if args.top < 1:
-        raise ValueError(f"--top must be at least 1, got {args.top}")
+        raise _cli.UsageError(f"--top must be at least 1, got {args.top}")
+    if args.output and args.output.suffix not in OUTPUTS:
+        raise _cli.UsageError(f"--output must end in {', '.join(OUTPUTS)}, got {args.output}")
     import jax
-    import numpy as np
-    from flax import nnx
 
-    from capsjax.data import read_image
     from capsjax.evaluation import export
     from capsjax.training import checkpoints
     from capsjax.training.display import console
@@ -65,12 +113,13 @@ def main(args: argparse.Namespace) -> None:
     terminal = console()
     checkpoint = checkpoints.read(args.checkpoint, args.which)
     task = checkpoint.config.task
-    if args.image:
-        fitted = [fit(read_image(f), task.input_shape, invert=args.invert) for f in args.image]
-        images = np.stack([image for image, _ in fitted])
-        scores = nnx.jit(lambda model, x: model(x).scores)(checkpoint.model, images)
-        for file, (_, steps), row in zip(args.image, fitted, np.asarray(scores), strict=True):
-            terminal.print(_table(f"{file} ({steps})", row, task.class_names, args.top))
+    broken: dict[str, str] = {}
+    if patterns:
+        predictions = classify(checkpoint, files(patterns, broken), broken, invert=args.invert)
+        show(terminal, predictions, task.class_names, args.top)
+        if args.output:
+            write(args.output, checkpoint, predictions, broken, args.top)
+            terminal.print(f"Written to {args.output}.", markup=False)
     if args.export:
         args.export.parent.mkdir(parents=True, exist_ok=True)
         args.export.write_bytes(export.export_scores(checkpoint.model, task.input_shape))
@@ -78,52 +127,152 @@ def main(args: argparse.Namespace) -> None:
             f"Written to {args.export}, for {', '.join(export.PLATFORMS)}; jax {jax.__version__}.",
             markup=False,
         )
+    if broken:
+        lines = [f"{len(broken)} could not be read:", *broken.values()]
+        print("\n  ".join(lines), file=sys.stderr)
+        sys.exit(1)
 
 
-def fit(
-    image: "np.ndarray", shape: tuple[int, int, int], *, invert: bool
-) -> tuple["np.ndarray", str]:
-    """A uint8 image [h, w, 1 or 3] as the network takes it, and in words what was done.
+def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
+    """The files that are meant, each once; what is not there goes to `broken`."""
+    from capsjax.data.images import is_image_name
 
-    Proportions are kept: missing areas at two sides are black, as in shifted training images.
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        path = Path(pattern).expanduser()
+        named = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
+        images = [
+            file
+            for one in named
+            for file in (sorted(filter(is_image_name, one.rglob("*"))) if one.is_dir() else [one])
+        ]
+        if not images:
+            what = "no images in it" if named else "no such file"
+            broken[pattern] = f"{pattern}: {what}"
+        found |= dict.fromkeys(images)
+    return list(found)
 
-    Raises:
-      ValueError: the network takes neither grey nor colour images.
-    """
+
+def classify(
+    checkpoint: "Checkpoint", files: Sequence[Path], broken: dict[str, str], *, invert: bool
+) -> list[Prediction]:
+    """What the network says of all files that can be read; the others go to `broken`."""
     import numpy as np
-    from PIL import Image, ImageOps
+    from flax import nnx
 
-    height, width, channels = shape
-    if channels not in (1, 3):
-        raise ValueError(
-            f"the network takes images of {channels} channels; files give 1 (grey) or 3 (colour)"
+    from capsjax.data.images import read_fitted
+    from capsjax.evaluation.scoring import fitting
+
+    wanted = fitting(checkpoint.config).check()
+    network = nnx.jit(lambda model, images: model(images).scores)
+
+    def scores(images: Sequence["Fitted"]) -> "np.ndarray":
+        # Where there are several batches all are of one size, so that one program does.
+        size = min(AT_ONCE, len(files))
+        batch = np.zeros((size, *checkpoint.config.task.input_shape), np.uint8)
+        batch[: len(images)] = [image.pixels for image in images]
+        return np.asarray(network(checkpoint.model, batch))[: len(images)]
+
+    def read(files: Sequence[Path]) -> Iterator[tuple[Path, "Fitted"]]:
+        for file in files:
+            try:
+                yield file, read_fitted(file, wanted, invert=invert)
+            except (ValueError, OSError) as error:
+                broken[str(file)] = str(error) if str(file) in str(error) else f"{file}: {error}"
+
+    predictions = []
+    readable = read(files)
+    while batch := list(itertools.islice(readable, AT_ONCE)):
+        found = scores([fitted for _, fitted in batch])
+        light = [i for i, (_, fitted) in enumerate(batch) if fitted.edge > 0.5]
+        negatives = [read_fitted(batch[i][0], wanted, invert=not invert) for i in light]
+        better = np.zeros(len(batch), bool)
+        if light:
+            better[light] = scores(negatives).max(-1) > found[light].max(-1)
+        predictions += [
+            Prediction(file, fitted, row, bool(inverted))
+            for (file, fitted), row, inverted in zip(batch, found, better, strict=True)
+        ]
+    return predictions
+
+
+def show(
+    terminal: "Console", predictions: Sequence[Prediction], names: tuple[str, ...], top: int
+) -> None:
+    """Tables of a few images, a line for each of many, and which look inverted."""
+    from rich.table import Table
+
+    if len(predictions) <= TABLES:
+        for prediction in predictions:
+            terminal.print(_table(prediction, names, top))
+    else:
+        table = Table("image", "classes and scores")
+        for prediction in predictions:
+            said = (f"{names[i]} {prediction.scores[i]:.3f}" for i in prediction.best(top))
+            table.add_row(escape(str(prediction.file)), escape(", ".join(said)))
+        terminal.print(_cli.whole_names(table))
+    if inverted := [str(p.file) for p in predictions if p.looks_inverted]:
+        more = f" and {len(inverted) - TABLES} more" if len(inverted) > TABLES else ""
+        terminal.print(
+            f"Dark on light, and better recognised as a negative: {', '.join(inverted[:TABLES])}"
+            f"{more}. Try --invert.",
+            markup=False,
         )
-    picture = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    mode, steps = ("L", "grey") if channels == 1 else ("RGB", "RGB"), []
-    if picture.mode != mode[0]:
-        picture = picture.convert(mode[0])
-        steps.append(f"made {mode[1]}")
-    if invert:
-        picture = ImageOps.invert(picture)
-        steps.append("inverted")
-    if picture.size != (width, height):
-        before = picture.size
-        inside = ImageOps.contain(picture, (width, height))
-        picture = ImageOps.pad(picture, (width, height))
-        steps.append(f"{before[0]}×{before[1]} scaled to {inside.width}×{inside.height}")
-        if inside.size != (width, height):
-            steps.append(f"padded to {width}×{height}")
-    return np.asarray(picture).reshape(shape), ", ".join(steps) or "as it is"
 
 
-def _table(title: str, scores: "np.ndarray", names: tuple[str, ...], top: int) -> Table:
-    table = Table("class", title=escape(title), title_justify="left")
+def _table(prediction: Prediction, names: tuple[str, ...], top: int) -> "Table":
+    from rich.table import Table
+
+    done = ", ".join(prediction.fitted.steps) or "as it is"
+    table = Table("class", title=escape(f"{prediction.file} ({done})"), title_justify="left")
     table.add_column("score", justify="right")
     table.add_column("", min_width=BAR_WIDTH)
-    for i in (-scores).argsort(kind="stable")[:top]:
-        bar = "█" * round(BAR_WIDTH * min(max(float(scores[i]), 0.0), 1.0))
-        table.add_row(escape(names[i]), f"{scores[i]:.3f}", bar)
+    for i in prediction.best(top):
+        score = float(prediction.scores[i])
+        bar = "█" * round(BAR_WIDTH * min(max(score, 0.0), 1.0))
+        table.add_row(escape(names[i]), f"{score:.3f}", bar)
     return table
+
+
+def write(
+    path: Path,
+    checkpoint: "Checkpoint",
+    predictions: Sequence[Prediction],
+    broken: dict[str, str],
+    top: int,
+) -> None:
+    """Everything that is known, in the format of the file's ending."""
+    names = checkpoint.config.task.class_names
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".html":
+        from _report.gallery import gallery
+
+        text = gallery(checkpoint, predictions, list(broken.values()), top)
+    elif path.suffix == ".json":
+        images = [
+            {
+                "file": str(p.file),
+                "class": names[p.best(1)[0]],
+                "scores": dict(zip(names, map(float, p.scores), strict=True)),
+                "done": list(p.fitted.steps),
+                "looks_inverted": p.looks_inverted,
+            }
+            for p in predictions
+        ]
+        about = {"model": checkpoint.config.model.name, "step": checkpoint.step}
+        results = about | {"images": images, "not_read": broken}
+        text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
+    else:
+        buffer = io.StringIO()
+        table = csv.writer(buffer, lineterminator="\n")
+        table.writerow(["file", "class", "looks_inverted", "error", *names])
+        for p in predictions:
+            scores = [f"{score:.6g}" for score in p.scores]
+            table.writerow([p.file, names[p.best(1)[0]], p.looks_inverted, "", *scores])
+        for file, error in broken.items():
+            table.writerow([file, "", "", error, *[""] * len(names)])
+        text = buffer.getvalue()
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ best of several runs counts. The parts need not add up to the step: XLA may over
 
 import argparse
 import resource
-import runpy
 import time
 from functools import partial
 
@@ -20,9 +19,9 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", required=True, help="a file of configs/ with a CapsNet")
+    _cli.add_config(parser)
     parser.add_argument("--batch_size", type=int, help="default: the config's")
-    parser.add_argument("--data_dir", help="prepared TFDS directory")
+    _cli.add_data_dir(parser)
     parser.add_argument("--repeats", type=int, default=5, help="runs of each part; default: 5")
     return parser
 
@@ -41,7 +40,7 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.training.setup import build
     from capsjax.training.step import DeviceSource
 
-    config = runpy.run_path(args.config)["get_config"]()
+    config = _cli.config_of(args)
     batch_size = args.batch_size or config.training.batch_size
     config.training.batch_size = batch_size
     task = tasks.create(**config.data, data_dir=args.data_dir)

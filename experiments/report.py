@@ -3,6 +3,7 @@
   python experiments/report.py runs/mnist
   python experiments/report.py --results=runs/reproduce   # all that reproduce.py computed
   python experiments/report.py --results=runs/reproduce/small --pages=docs/results
+  python experiments/report.py runs/demo --poses=docs/poses.png   # for README.md
   python experiments/report.py --check   # what docs/ says and its results do not, any more
 
 The page is a single HTML file without scripts or links to anything outside: it can be mailed,
@@ -43,6 +44,17 @@ def parser() -> argparse.ArgumentParser:
         help="list what docs/papers, docs/results and README say that the experiments and the "
         "numbers on the results pages do not, such as results of an older recipe",
     )
+    parser.add_argument(
+        "--readme",
+        action="store_true",
+        help="bring the table of results in README.md up to date with docs/results",
+    )
+    parser.add_argument(
+        "--poses",
+        type=Path,
+        metavar="FILE.png",
+        help="draw elements of the class capsules' poses moved, instead of the page of a run",
+    )
     _cli.add_which(parser)
     _cli.add_data(parser)
     parser.add_argument(
@@ -64,10 +76,17 @@ def main(args: argparse.Namespace) -> None:
             raise ValueError("these do not hold any more:\n  " + "\n  ".join(lines))
         print("The pages say what the experiments and the results say.")
         return
+    if args.readme:
+        from _report.readme import update
+
+        update(Path(__file__).parents[1])
+        return
     if (args.run is None) == (args.results is None):
-        raise ValueError("name a run's directory, or --results=DIR, or --check")
+        raise _cli.UsageError("name a run's directory, or --results=DIR, or --check, or --readme")
     if args.pages is not None and (args.results is None or args.output is not None):
-        raise ValueError("--pages goes with --results, and not with --output")
+        raise _cli.UsageError("--pages goes with --results, and not with --output")
+    if args.poses is not None and args.run is None:
+        raise _cli.UsageError("--poses goes with a run's directory")
     if args.run is not None:
         of_run(args)
     else:
@@ -129,13 +148,23 @@ def of_run(args: argparse.Namespace) -> None:
     results = Results(
         checkpoint, history, dataset, scores, summaries.summarize(scores, dataset.labels)
     )
-    train = train_command(checkpoint.config, args.run)
+    if args.poses is not None:
+        from _report.moved import picture
+        from _report.results import examples
+
+        args.poses.parent.mkdir(parents=True, exist_ok=True)
+        picture(results, examples(results)).save(args.poses, optimize=True)
+        terminal.print(f"Written to {args.poses}.", markup=False)
+        return
+    imports = [f"--import={file}" for file in args.imports]
+    train = train_command(checkpoint.config, args.run, imports)
     commands = [
         train or f"# No file of configs/ fits; the values are in {args.run}/config.json.",
         shlex.join(
             [
                 "python",
                 "experiments/report.py",
+                *imports,
                 str(args.run),
                 f"--which={checkpoint.step}",
                 f"--dataset={dataset.name}",

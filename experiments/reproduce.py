@@ -184,7 +184,7 @@ def _list(where: "Where") -> None:
         sources = ", ".join(sorted({source_of(config) for config in configs}))
         table.add_row(name, experiment.title, sources, *map(str, numbers))
         left += [f"{name}: {line}" for line in comparison.left]
-    _cli.table_console().print(table)
+    _cli.table_console().print(_cli.whole_names(table))
     print(
         f"Verdicts: of what lies in {where.folder}; docs/results/index.md has those of the pages."
     )

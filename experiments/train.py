@@ -4,8 +4,10 @@
   python experiments/train.py --config=configs/digits.py --workdir=runs/digits \\
       --config.training.epochs=3 --config.model.width=0.125
 
-Any value of the config can be set this way; an unknown key is an error. The work directory gets
-config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits.
+Any value of the config can be set this way; an unknown key is an error. With another name
+(--config.optimizer.name=sgd) the options are those of that name. The work directory gets
+config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits. More
+--config.training.epochs extend a run.
 
 --config.seeds=5 trains seed, seed + 1, … in one call, each in its own WORKDIR/seed_N.
 
@@ -16,95 +18,125 @@ On several hosts the same command runs on each, with one work directory that all
       --process_id=0   # and 1 on the other
 """
 
+import argparse
+import shlex
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import _cli
-from absl import app, flags, logging
-from ml_collections import config_flags
 
-CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "A file of configs/; --config.SECTION.KEY=VALUE changes one of its values."
-)
-WORKDIR = flags.DEFINE_string(
-    "workdir",
-    None,
-    "Directory of the run: new, or one of the same config, which is resumed. A local path or an "
-    "address such as gs://bucket/run.",
-)
-DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's."
-)
-DEVICE_BUDGET_MB = flags.DEFINE_float(
-    "device_budget_mb",
-    2048.0,
-    "Images of a split that take more than this many MB when decoded stay on the host or in their "
-    "files and are fed to the devices in batches. The examples are the same.",
-)
-DISTRIBUTED = flags.DEFINE_bool(
-    "distributed",
-    False,
-    "One of several hosts, which JAX finds by itself (Cloud TPU, SLURM, Open MPI, Kubernetes).",
-)
-COORDINATOR_ADDRESS = flags.DEFINE_string(
-    "coordinator_address", None, "One of several hosts anywhere: HOST:PORT of process 0."
-)
-NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "With it: how many there are.")
-PROCESS_ID = flags.DEFINE_integer("process_id", None, "With it: which this is, from 0.")
-STALL_SECONDS = flags.DEFINE_float(
-    "stall_seconds", 600.0, "End with an error when nothing happens for this long; 0: never."
-)
-SNAPSHOT_EVERY = flags.DEFINE_integer(
-    "snapshot_every",
-    1,
-    "Epochs between images beside their reconstructions, and entropies of the couplings, for "
-    "TensorBoard; 0: none.",
-)
-PROFILE = flags.DEFINE_string(
-    "profile", None, "START:STOP: trace these steps (STOP not included) into WORKDIR/profile."
-)
-MEMORY_PROFILE = flags.DEFINE_integer(
-    "memory_profile",
-    None,
-    "After this many steps, what is on the devices: WORKDIR/memory.prof, for pprof.",
-)
-HEARTBEAT_SECONDS = flags.DEFINE_float(
-    "heartbeat_seconds",
-    60.0,
-    "Of several hosts one that is silent for this long is taken for dead, and the others end.",
-)
+if TYPE_CHECKING:
+    from capsjax.training.history import History
 
 
-def main(argv: list[str]) -> None:
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    # Orbax reports each of its steps otherwise, and with stacks the errors that it raises too.
-    logging.set_verbosity(logging.FATAL)
-    # After the flags are read: JAX takes seconds to import, --help should not.
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _cli.add_config(parser)
+    parser.add_argument(
+        "--workdir",
+        required=True,
+        metavar="DIR",
+        help="directory of the run: new, or one of the same config, which is resumed; a local path "
+        "or an address such as gs://bucket/run",
+    )
+    _cli.add_data_dir(parser)
+    _cli.add_device_budget(parser)
+    parser.add_argument(
+        "--snapshot_every",
+        type=int,
+        default=1,
+        metavar="EPOCHS",
+        help="between images beside their reconstructions, and entropies of the couplings, for "
+        "TensorBoard; default: 1; 0: none",
+    )
+    parser.add_argument(
+        "--stall_seconds",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="end with an error when nothing happens for this long; default: 600; 0: never",
+    )
+    parser.add_argument(
+        "--profile",
+        type=_start_stop,
+        metavar="START:STOP",
+        help="trace these steps (STOP not included) into WORKDIR/profile",
+    )
+    parser.add_argument(
+        "--memory_profile",
+        type=int,
+        metavar="STEP",
+        help="what is on the devices after this many steps: WORKDIR/memory.prof, for pprof",
+    )
+    parser.add_argument(
+        "--tracker",
+        default="",
+        metavar="NAME[:PROJECT]",
+        help="send the metrics to wandb, trackio or mlflow too, where installed",
+    )
+    hosts = parser.add_argument_group("several hosts")
+    hosts.add_argument(
+        "--distributed",
+        action="store_true",
+        help="JAX finds the hosts by itself (Cloud TPU, SLURM, Open MPI, Kubernetes)",
+    )
+    hosts.add_argument(
+        "--coordinator_address", metavar="HOST:PORT", help="of process 0, for hosts anywhere"
+    )
+    hosts.add_argument("--num_processes", type=int, metavar="N", help="with it: how many there are")
+    hosts.add_argument("--process_id", type=int, metavar="I", help="with it: which this is, from 0")
+    hosts.add_argument(
+        "--heartbeat_seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="a host that is silent for this long is taken for dead, and the others end; "
+        "default: 60",
+    )
+    return parser
+
+
+def main(args: argparse.Namespace) -> None:
+    """Trains, and says what came out."""
     import jax
+    from absl import logging
 
+    # With stacks Orbax reports the errors that it raises too.
+    logging.set_verbosity(logging.FATAL)
     from capsjax.training import config as configs
     from capsjax.training import loop, parallel, process, seeds, setup
+    from capsjax.training.display import console
 
-    address = (COORDINATOR_ADDRESS.value, NUM_PROCESSES.value, PROCESS_ID.value)
+    config = _cli.config_of(args)
+    configs.check(config)
+    address = (args.coordinator_address, args.num_processes, args.process_id)
     threading.excepthook = process.say_in_one_line
     setup.cache_programs()
     try:
-        if DISTRIBUTED.value or address != (None, None, None):
-            parallel.connect(*address, heartbeat_seconds=HEARTBEAT_SECONDS.value)
+        if args.distributed or address != (None, None, None):
+            parallel.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
         options = {
-            "data_dir": DATA_DIR.value,
-            "device_budget_mb": DEVICE_BUDGET_MB.value,
+            "data_dir": args.data_dir,
+            "device_budget_mb": args.device_budget_mb,
             "monitoring": loop.Monitoring(
-                stall_seconds=STALL_SECONDS.value,
-                snapshot_every=SNAPSHOT_EVERY.value,
-                profile=_start_stop(PROFILE.value),
-                memory_profile=MEMORY_PROFILE.value,
+                stall_seconds=args.stall_seconds,
+                snapshot_every=args.snapshot_every,
+                profile=args.profile,
+                memory_profile=args.memory_profile,
+                tracker=args.tracker,
             ),
         }
-        configs.check(CONFIG.value)
-        train = loop.train if CONFIG.value.seeds == 1 else seeds.train_seeds
-        train(CONFIG.value, WORKDIR.value, **options)
+        if config.seeds == 1:
+            result = loop.train(config, args.workdir, **options)
+            _say_end(args, result.history, config.training.epochs)
+        else:
+            runs = seeds.train_seeds(config, args.workdir, **options).results
+            following = _next(args, [f"{args.workdir}/seed_{seed}" for seed in runs])
+            console().print(f"Next: {following}", markup=False)
     except process.Interrupted as stop:
         if parallel.is_first_host():
             print(f"{stop}. The same command resumes from there.")
@@ -113,15 +145,34 @@ def main(argv: list[str]) -> None:
         process.fail(str(error), hosts=jax.process_count())
 
 
-def _start_stop(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
+def _say_end(args: argparse.Namespace, history: "History", epochs: int) -> None:
+    """One line that says what came out and what comes next."""
+    from capsjax.training.display import console
+
+    records = [r for r in history.records if r["split"] == "validation"]
+    came_out = f"Trained for {epochs} epochs"
+    if records:
+        best = max(records, key=lambda record: (record["accuracy"], record["step"]))
+        came_out = (
+            f"Validation accuracy {records[-1]['accuracy']:.2%}; best {best['accuracy']:.2%}, of "
+            f"epoch {best['epoch']} of {epochs}"
+        )
+    following = _next(args, [args.workdir])
+    console().print(f"{came_out}: {args.workdir}. Next: {following}", markup=False)
+
+
+def _next(args: argparse.Namespace, runs: list[str]) -> str:
+    imports = [f"--import={file}" for file in args.imports]
+    checkpoint = [f"--checkpoint={runs[0]}"] if len(runs) == 1 else ["--checkpoint", *runs]
+    return shlex.join(["python", "experiments/evaluate.py", *imports, *checkpoint])
+
+
+def _start_stop(text: str) -> tuple[int, int]:
     start, _, stop = text.partition(":")
     if not (start.isdecimal() and stop.isdecimal()):
-        raise ValueError(f"--profile must be START:STOP, two numbers of steps, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be START:STOP, two numbers of steps, got {text!r}")
     return int(start), int(stop)
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "workdir"])
-    app.run(main, flags_parser=_cli.parse_flags)
+    _cli.run(parser(), main)

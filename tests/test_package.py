@@ -17,6 +17,7 @@ PACKAGE = ROOT / "capsjax"
 # What each room may import of the others (docs/architecture.md).
 MAY_IMPORT = {
     "_cache": set(),
+    "_extras": set(),
     "_files": set(),
     "_lazy": set(),
     "_names": set(),
@@ -26,10 +27,11 @@ MAY_IMPORT = {
     "routing": {"functional"},
     "layers": {"functional", "routing"},
     "models": {"_names", "functional", "routing", "layers"},
-    "data": {"_cache", "_files", "_lazy", "_names", "functional"},
+    "data": {"_cache", "_extras", "_files", "_lazy", "_names", "functional"},
     "evaluation": {"_lazy", "functional", "layers", "models", "data"},
     "training": {
         "_cache",
+        "_extras",
         "_files",
         "_lazy",
         "_names",
@@ -43,6 +45,7 @@ MAY_IMPORT = {
         "evaluation",
     },
     "analysis": {
+        "_extras",
         "_lazy",
         "_names",
         "functional",

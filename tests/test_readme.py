@@ -1,27 +1,185 @@
-"""The README's examples run."""
+"""The README's snippets run as they stand, and what it shows is up to date."""
 
+import configparser
+import importlib
 import re
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
-import jax.numpy as jnp
+import _cli
+import jax
+import numpy as np
+import pytest
+from PIL import Image
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+from capsjax.data import load
+from capsjax.training import config as configs
+from capsjax.training import loop
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+# Too long, or needs what is not here: only their arguments are tried.
+LONG = (
+    "reproduce.py gu2021/table2",
+    "compile.py",
+    "configs/pictures.py",
+    "configs/sabour2017_mnist.py",
+    "report.py --results",
+)
 
 
-def test_python_examples(tiny_run):
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    restore, routing = blocks
-    namespace = {"images": jnp.zeros((2, 8, 8, 1))}
-    exec(restore.replace("runs/demo", str(tiny_run)), namespace)
-    assert namespace["scores"].shape == (2, 10)
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    """The words of each line of the shell, without comments."""
+    text = "".join(blocks("sh")).replace("\\\n", " ")
+    return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def scripts() -> list[list[str]]:
+    return [words[1:] for words in commands() if words[0] == "python"]
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A directory with a run of the demo's data in runs/demo, and a user's images in my_images.
+
+    The network is narrower and was trained for one epoch, of fewer images.
+    """
+    directory = tmp_path_factory.mktemp("readme")
+    config = configs.default("sabour2017_capsnet", "digits")
+    config.model.width = 1 / 32
+    config.training.epochs = 1
+    config.data.train_fraction = 0.1
+    loop.train(config, directory / "runs/demo", devices=jax.devices()[:1])
+    digits = load("digits", "test")
+    for name in ("experiments", "configs"):
+        (directory / name).symlink_to(ROOT / name)
+    for i in range(60):
+        for folder in (directory / "my_digits", directory / f"my_images/{'ab'[i % 2]}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(digits.images[i, ..., 0]).save(folder / f"{i}.png")
+    return directory
+
+
+def test_python(elsewhere, monkeypatch):
+    monkeypatch.chdir(elsewhere)
+    restore, routing = blocks("python")
+    namespace = {}
+    exec(restore, namespace)
+    assert namespace["scores"].shape == (359, 10)
     exec(routing, namespace)
     assert namespace["routed"].poses.shape == (32, 10, 16)
     assert namespace["routed"].coupling.shape == (32, 1152, 10)
 
 
+def is_long(words: list[str]) -> bool:
+    return any(part in " ".join(words) for part in LONG)
+
+
+@pytest.mark.parametrize("words", scripts(), ids=" ".join)
+def test_arguments(words):
+    """Scripts take them, and configs the values that are changed in them."""
+    script, *arguments = words
+    module = importlib.import_module(Path(script).stem)
+    seen = []
+    _cli.run(module.parser(), seen.append, arguments)
+    (args,) = seen
+    if getattr(args, "config", None):
+        config = _cli.config_of(args)
+        flat = configs.flatten(config)
+        assert all(str(flat[key]) == text for key, text in args.overrides.items())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(w, marks=[pytest.mark.slow] if "train.py" in w[0] else [], id=" ".join(w))
+        for w in scripts()
+        if not is_long(w)
+    ],
+)
+def test_commands(elsewhere, monkeypatch, words):
+    """Each is run, in this process; training is narrower and of one epoch."""
+    monkeypatch.chdir(elsewhere)
+    script, *arguments = words
+    if "train.py" in script:
+        arguments += ["--config.model.width=0.03125", "--config.training.epochs=1"]
+    module = importlib.import_module(Path(script).stem)
+    _cli.run(module.parser(), module.main, arguments)
+    for file in re.findall(r"--(?:out|output|export)=(\S+)", " ".join(words)):
+        assert (elsewhere / file).stat().st_size
+
+
+def test_other_commands():
+    """`make` has the targets, and setup.cfg the extras."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    seen = set()
+    for program, *words in commands():
+        seen.add(program)
+        if program == "make":
+            subprocess.run(["make", "--dry-run", *words], cwd=ROOT, check=True, capture_output=True)
+        elif program == "pip":
+            install, what = words
+            assert install == "install"
+            extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", what)[1]
+            assert set(extras.split(",") if extras else ()) <= set(config["options.extras_require"])
+    assert seen == {"make", "pip", "python", "export"}
+
+
+def test_the_table_is_that_of_the_results():
+    """`python experiments/report.py --readme` writes it."""
+    from _report import readme
+
+    begin, _, rest = README.partition(readme.BEGIN)
+    assert begin
+    assert rest.partition(readme.END)[0].strip() == readme.table(ROOT)
+    assert len(readme.SHOWN) == 5
+
+
+def test_the_table_is_written(tmp_path):
+    from _report import readme
+
+    shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
+    (tmp_path / "README.md").write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
+    page = tmp_path / "docs" / "results" / "choi2019_table3.md"
+    page.write_text(page.read_text().replace("| MNIST | 0.938 |", "| MNIST | 0.123 |", 1))
+    readme.update(tmp_path)
+    written = (tmp_path / "README.md").read_text()
+    assert "| 0.123 | 0.880 |" in written
+    assert "old" not in written
+    assert written.startswith("before\n")
+    assert written.endswith("\nafter\n")
+    page.write_text(page.read_text().replace("rotation+", "turn+"))
+    with pytest.raises(ValueError, match=r"choi2019_table3\.md: no row 'MNIST'"):
+        readme.update(tmp_path)
+
+
+def test_the_picture_is_what_the_command_draws(elsewhere, monkeypatch):
+    """Of the demo's network, which is trained for longer: the same rows of the same size."""
+    import report
+
+    monkeypatch.chdir(elsewhere)
+    assert "report.py runs/demo --poses=docs/poses.png" in README
+    _cli.run(report.parser(), report.main, ["runs/demo", "--poses=poses.png"])
+    ours = np.asarray(Image.open(elsewhere / "poses.png"))
+    there = np.asarray(Image.open(ROOT / "docs/poses.png"))
+    assert ours.shape[1:] == there.shape[1:]
+    # The images at the left are test images; where the row is of the same class they are equal.
+    assert there.shape == (5 * 50 + 2, 12 * 50 + 8, 3)
+    digits = load("digits", "test").images
+    shown = there[2:50, 2:50].mean(-1)
+    enlarged = [np.asarray(Image.fromarray(d[..., 0]).resize((48, 48), 3)) for d in digits]
+    assert min(np.abs(shown - image).mean() for image in enlarged) < 2
+
+
 def test_links_and_commands_point_to_files():
-    root = Path(__file__).parents[1]
     linked = re.findall(r"\]\((?!https?:)([^)]+)\)", README)
     named = re.findall(r"(?:experiments|configs)/\w+\.py", README)
-    missing = [path for path in linked + named if not (root / path).exists()]
+    missing = [path for path in linked + named if not (ROOT / path).exists()]
     assert not missing

@@ -9,6 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Num
 from scipy.spatial import cKDTree
 
+from capsjax._extras import extra
 from capsjax._names import nearest
 from capsjax.evaluation.batches import in_batches, outline
 
@@ -60,7 +61,8 @@ def embed(
       ValueError: `perplexity` is not below the number of points (or, from scikit-learn, a number
         is not finite).
     """
-    from sklearn.manifold import TSNE  # takes a second to import
+    with extra("data"):  # takes a second to import
+        from sklearn.manifold import TSNE
 
     if not 0 < perplexity < len(representations):
         raise ValueError(

@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float, UInt8
 
+from capsjax._extras import extra
 from capsjax.data.dataset import Examples
 from capsjax.data.splits import stratified_holdout
 
@@ -24,7 +25,8 @@ class Digits:
         return f"bicubic, margin {MARGIN}, held out {TEST_FRACTION} by seed {SPLIT_SEED}"
 
     def read(self, split: str) -> Examples:
-        from sklearn.datasets import load_digits
+        with extra("data"):
+            from sklearn.datasets import load_digits
 
         digits = load_digits()
         train, test = stratified_holdout(digits.target, TEST_FRACTION, SPLIT_SEED)
@@ -42,7 +44,8 @@ def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
     The ink reaches the edges of the 8×8 images; the black margin keeps it on the canvas when
     training shifts images by up to `MARGIN` pixels.
     """
-    from PIL import Image
+    with extra("data"):
+        from PIL import Image
 
     grey = np.round(image * (255 / 16)).astype(np.uint8)
     inside = SIZE - 2 * MARGIN

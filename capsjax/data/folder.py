@@ -1,28 +1,59 @@
 """`folder:PATH`: a user's images, one subfolder per class."""
 
 import hashlib
+import warnings
+from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import UInt8
 
 from capsjax.data.dataset import Examples, checked
-from capsjax.data.images import read_image
+from capsjax.data.images import AS_IT_IS, Fitting, is_image_name, read_fitted, read_image
 from capsjax.data.progress import track
 from capsjax.data.splits import stratified_holdout
 
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0
+LISTED = 10  # broken files in a warning
+
+
+class Survey(NamedTuple):
+    """What is in a folder.
+
+    Attributes:
+      counts: images that can be read, by split and class.
+      sizes: how many have each (height, width, channels).
+      broken: what is wrong with the files that cannot be read.
+      strays: files beside the images, which are ignored.
+    """
+
+    counts: dict[str, dict[str, int]]
+    sizes: Counter[tuple[int, ...]]
+    broken: list[str]
+    strays: list[Path]
 
 
 class Folder:
     """PATH/CLASS/IMAGE, split by fixed seed, or PATH/SPLIT/CLASS/IMAGE if there is PATH/train.
 
-    Classes are the subfolders in sorted order (of `train`, where there are splits). Hidden files
-    and files beside the class folders are left alone; every other file must be an image.
+    Classes are the subfolders in sorted order (of `train`, where there are splits). Hidden files,
+    and files without the ending of an image, are ignored; images that cannot be read are skipped
+    with a warning that lists them.
+
+    Attributes:
+      where: it is, and what its images are made, for messages and the cache.
+      splits: their names.
+      class_names: in the order of the labels.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, fitting: Fitting = AS_IT_IS) -> None:
         """Lists the files.
+
+        Args:
+          path: of the directory.
+          fitting: what the images are made.
 
         Raises:
           FileNotFoundError: no such directory.
@@ -33,8 +64,11 @@ class Folder:
             raise FileNotFoundError(
                 f"name: no directory {path}; expected folder:PATH with one subfolder per class"
             )
+        self._path, self._fitting = path, fitting.check()
         self.where = str(path.resolve())
-        self._path = path
+        if fitting != AS_IT_IS:
+            self.where += f" as {fitting.height}×{fitting.width}×{fitting.channels} {fitting.fit}"
+        self._strays: list[Path] = []
         if (path / "train").is_dir() and _subfolders(path / "train"):
             self.class_names = _class_names(path / "train")
             self._files = {split.name: self._list(split) for split in _subfolders(path)}
@@ -44,8 +78,8 @@ class Folder:
         self.splits = tuple(self._files)
 
     def fingerprint(self, split: str) -> str:
-        """A hash of the split's file names, sizes and times."""
-        digest = hashlib.sha256(repr(self.class_names).encode())
+        """A hash of the split's file names, sizes and times, and of what images are made."""
+        digest = hashlib.sha256(repr((self.class_names, *self._fitting)).encode())
         for file, _ in self._files[split]:
             stat = file.stat()
             name = file.relative_to(self._path).as_posix()
@@ -56,29 +90,70 @@ class Folder:
         """Decodes a split.
 
         Raises:
-          ValueError: a file is not a readable image, or differs in size from the first.
+          ValueError: a class has no image that can be read, or the images are not of one size.
         """
-        files = [file for file, _ in self._files[split]]
+        files = self._files[split]
+        where = f"{self.where}, split {split!r}"
         if not files:
-            raise ValueError(
-                f"{self.where}, split {split!r}: no images in it; give each class two or more"
-            )
-        first = read_image(files[0])
-        images = np.empty((len(files), *first.shape), np.uint8)
-        for i, file in enumerate(track(files, f"decoding {self._path.name}", len(files))):
-            image = read_image(file)
-            if image.shape != first.shape:
+            raise ValueError(f"{where}: no images in it; give each class two or more")
+        images: list[UInt8[np.ndarray, "h w c"]] = []
+        labels: list[int] = []
+        broken: list[str] = []
+        first = files[0][0]
+        for file, label in track(files, f"decoding {self._path.name}", len(files)):
+            try:
+                image = self._decode(file)
+            except ValueError as error:
+                broken.append(str(error))
+                continue
+            if images and image.shape != images[0].shape:
                 raise ValueError(
-                    f"{file}: has [H, W, C] = {list(image.shape)} and {files[0]} has "
-                    f"{list(first.shape)}; expected images of one size and kind: convert them"
+                    f"{file}: has [H, W, C] = {list(image.shape)} and {first} has "
+                    f"{list(images[0].shape)}. Say what to make of all: --config.data.size=32 "
+                    "--config.data.channels=3 (or 1, for grey), and --config.data.fit=crop to "
+                    "crop where pad would be black"
                 )
-            images[i] = image
-        labels = np.array([label for _, label in self._files[split]])
-        return checked(images, labels, self.class_names, f"{self.where}, split {split!r}")
+            if not images:
+                first = file
+            images.append(image)
+            labels.append(label)
+        for label in sorted({label for _, label in files} - set(labels)):
+            raise ValueError(
+                f"{where}: of class {self.class_names[label]} no image can be read: {broken[0]}"
+            )
+        if broken:
+            some = "\n  ".join(broken[:LISTED])
+            more = f"\n  and {len(broken) - LISTED} more" if len(broken) > LISTED else ""
+            warnings.warn(
+                f"{where}: {len(broken)} of {len(files)} images are skipped:\n  {some}{more}",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        return checked(np.stack(images), np.array(labels), self.class_names, where)
+
+    def survey(self) -> Survey:
+        """What is in the folder; reads every image."""
+        counts, broken = {}, []
+        sizes: Counter[tuple[int, ...]] = Counter()
+        for split, files in self._files.items():
+            counts[split] = dict.fromkeys(self.class_names, 0)
+            for file, label in track(files, f"reading {self._path.name}", len(files)):
+                try:
+                    sizes[read_fitted(file, AS_IT_IS).pixels.shape] += 1
+                except ValueError as error:
+                    broken.append(str(error))
+                    continue
+                counts[split][self.class_names[label]] += 1
+        return Survey(counts, sizes, broken, self._strays)
+
+    def _decode(self, file: Path) -> UInt8[np.ndarray, "h w c"]:
+        as_it_is = self._fitting.height == self._fitting.channels == 0
+        return read_image(file) if as_it_is else read_fitted(file, self._fitting).pixels
 
     def _list(self, root: Path) -> list[tuple[Path, int]]:
-        """All (file, label) under `root`, in sorted order."""
+        """All (file, label) under `root`, in sorted order; what is no image goes to the strays."""
         listed = []
+        self._strays += _visible_files(root)
         for folder in _subfolders(root):
             if folder.name not in self.class_names:
                 raise ValueError(
@@ -90,12 +165,14 @@ class Folder:
                     f"{folder}: has the folder {_subfolders(folder)[0].name!r} inside; expected "
                     "only images in a class folder"
                 )
-            files = [f for f in sorted(folder.iterdir()) if not f.name.startswith(".")]
-            if not files:
+            files = _visible_files(folder)
+            images = [f for f in files if is_image_name(f)]
+            self._strays += [f for f in files if not is_image_name(f)]
+            if not images:
                 raise ValueError(
                     f"{folder}: class folder without images; add some or remove the folder"
                 )
-            listed += [(file, self.class_names.index(folder.name)) for file in files]
+            listed += [(file, self.class_names.index(folder.name)) for file in images]
         return listed
 
     @staticmethod
@@ -103,6 +180,10 @@ class Folder:
         labels = np.array([label for _, label in files])
         train, test = stratified_holdout(labels, TEST_FRACTION, SPLIT_SEED)
         return {"train": [files[i] for i in train], "test": [files[i] for i in test]}
+
+
+def _visible_files(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
 
 
 def _subfolders(path: Path) -> list[Path]:

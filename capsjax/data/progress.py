@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from capsjax._extras import extra
+
 T = TypeVar("T")
 
 
@@ -12,9 +14,10 @@ def track(items: Iterable[T], description: str, total: int) -> Iterator[T]:
     if not sys.stderr.isatty():
         yield from items
         return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import track as rich_track
+    with extra("train"):
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import track as rich_track
 
     console = Console(stderr=True)
     yield from rich_track(items, escape(description), total, console=console, transient=True)

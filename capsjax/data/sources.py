@@ -11,6 +11,7 @@ from capsjax.data.cache import cached
 from capsjax.data.dataset import Dataset, Examples
 from capsjax.data.digits import Digits
 from capsjax.data.folder import Folder
+from capsjax.data.images import AS_IT_IS, Fitting
 from capsjax.data.lazy_images import exceeds, within
 from capsjax.data.npz import Npz
 from capsjax.data.tfds_download import download
@@ -46,6 +47,7 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     *,
     device_budget_mb: float | None = None,
+    fitting: Fitting = AS_IT_IS,
 ) -> Dataset:
     """Loads one split of an image classification set into memory.
 
@@ -65,6 +67,7 @@ def load(
       device_budget_mb: images that take more than this many MB (of 2**20 bytes) when decoded come
         as `capsjax.data.lazy_images.LazyImages`, which is fed to a device in batches. Those of a
         TFDS set stay in their files, and only the labels are read. None: no limit.
+      fitting: what the images of a "folder:PATH" are made, if not left as they are.
 
     Returns:
       A `Dataset` of images uint8 [N, H, W, C] and labels int32 [N].
@@ -75,7 +78,7 @@ def load(
       ValueError: unknown name or split, or a set that is not image classification, is empty or
         damaged, has images of different sizes or labels out of range.
     """
-    source = _open(name, data_dir)
+    source = _open(name, data_dir, fitting)
     if split not in source.splits:
         raise ValueError(
             f"split: {name!r} has no split {split!r}; expected one of {', '.join(source.splits)}"
@@ -102,7 +105,9 @@ def _read(source: Source, split: str, device_budget_mb: float | None) -> Example
     return cached(key, fingerprint, build)
 
 
-def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
+def _open(name: str, data_dir: str | os.PathLike[str] | None, fitting: Fitting) -> Source:
+    if fitting != AS_IT_IS and not name.startswith("folder:"):
+        raise ValueError(f"fitting: only images of a folder:PATH are made to fit, not {name!r}")
     kind, _, path = name.partition(":")
     if kind in ("folder", "npz", "affnist") and not path:
         raise ValueError(f"name: {name!r} has no path, expected {kind}:PATH")
@@ -111,7 +116,7 @@ def _open(name: str, data_dir: str | os.PathLike[str] | None) -> Source:
     if name == "blobs":
         return Blobs()
     if kind == "folder":
-        return Folder(Path(path).expanduser())
+        return Folder(Path(path).expanduser(), fitting)
     if kind == "npz":
         return Npz(Path(path).expanduser())
     if kind == "affnist":

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from capsjax._extras import extra
 from capsjax.data.dataset import Examples, checked
 from capsjax.data.lazy_images import LazyImages
 from capsjax.data.progress import track
@@ -205,7 +206,8 @@ def _reading(where: str) -> Iterator[None]:
 
 
 def _open(directory: str, split: str, where: str) -> _Records:
-    import tensorflow_datasets as tfds
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
     builder = tfds.builder_from_directory(directory)
     image_key, label_key = _image_and_label_keys(builder.info, directory)
@@ -257,7 +259,8 @@ def _in_order(source: Any) -> Iterator[dict[str, Any]]:
 
 def _image_and_label_keys(info, where: str) -> tuple[str, str]:
     """The keys that the set names as input and label, or its only image and only class label."""
-    import tensorflow_datasets as tfds
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
     features = info.features if isinstance(info.features, tfds.features.FeaturesDict) else {}
     images = [k for k, f in features.items() if isinstance(f, tfds.features.Image)]

@@ -5,6 +5,7 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
+from capsjax._extras import extra
 from capsjax.data.tfds import prepared_names
 
 
@@ -33,7 +34,8 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> No
             'install what prepares it, pip install "capsjax[prepare]", and load it again with '
             f"a network: it is then downloaded into {directories[0]}"
         )
-    import tensorflow_datasets as tfds
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
     # A format that can be read without TensorFlow.
     builder = tfds.builder(name, data_dir=directories[0], file_format="array_record")
@@ -56,7 +58,8 @@ def _unknown(name: str, candidates: Sequence[str]) -> str:
 def _tfds_names() -> list[str]:
     if not _installed("tensorflow_datasets"):
         return []
-    import tensorflow_datasets as tfds
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
     return tfds.list_builders(with_community_datasets=False)
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, UInt8
 
 from capsjax.data import load, tasks
 from capsjax.data.accuracy import Rule, top
+from capsjax.data.images import AS_IT_IS, Fitting
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB, Images
 from capsjax.data.tasks import EvaluationSet, NumberedExamples
 from capsjax.evaluation.batches import in_batches, lower, outline
@@ -53,6 +54,8 @@ def evaluation_data(
 ) -> EvaluationData:
     """The split of a data set, unchanged, or the evaluation set of a generated task.
 
+    Images of a "folder:PATH" are made to fit the network, as those that it was trained on.
+
     Args:
       config: of the network.
       name: of the set or task; None for the one that the network was trained on.
@@ -65,13 +68,26 @@ def evaluation_data(
     """
     name = name or config.data.name
     if name not in tasks.generated():
-        dataset = load(name, split, data_dir, device_budget_mb=device_budget_mb)
+        dataset = load(
+            name, split, data_dir, device_budget_mb=device_budget_mb, fitting=fitting(config, name)
+        )
         examples = tasks.as_it_is(dataset)
         return EvaluationData(name, split, dataset.class_names, examples, top(1), False)
     own = dict(config.data) if name == config.data.name else {"name": name}
     task = tasks.create(**own, data_dir=data_dir, device_budget_mb=device_budget_mb)
     examples = task.evaluation_set(split)
     return EvaluationData(name, split, task.class_names, examples, task.rule, task.multi_label)
+
+
+def fitting(config: ml_collections.ConfigDict, name: str = "folder:") -> Fitting:
+    """What the network of `config` needs the images of the data set `name` to be made.
+
+    Proportions are kept as in training, by padding where that was on no folder.
+    """
+    if not name.startswith("folder:"):
+        return AS_IT_IS
+    height, width, channels = config.task.input_shape
+    return Fitting(height, width, channels, config.data.get("fit", "pad"))
 
 
 def score(

@@ -10,6 +10,7 @@ from capsjax.layers.backbones import (
 )
 from capsjax.layers.capsule_activation import CapsuleActivation
 from capsjax.layers.conv_capsules import ConvCapsules
+from capsjax.layers.conv_decoder import ConvDecoder
 from capsjax.layers.convolution import conv2d, convolve
 from capsjax.layers.decoder import Decoder, reconstruct
 from capsjax.layers.dense import DenseCapsules
@@ -30,6 +31,7 @@ __all__ = [
     "AttentionFullCapsules",
     "CapsuleActivation",
     "ConvCapsules",
+    "ConvDecoder",
     "ConvNorm",
     "Decoder",
     "DenseCapsules",

@@ -1,7 +1,7 @@
 """Reconstructing an image from class poses."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import jax
@@ -52,19 +52,27 @@ class Decoder(nnx.Module):
             each of two overlapping digits, there are as many reconstructions. None: the poses of
             all classes are seen ("normal").
         """
-        if mask is None:
-            mask = jnp.ones(poses.shape[:-1], poses.dtype)
-        for _ in range(mask.ndim - 2):
-            poses = poses[:, None]
-        x = mask_poses(poses, mask)
+        x = masked_poses(poses, mask)
+        targets = x.shape[:-1]
         for layer in self.layers[:-1]:
             x = nnx.relu(layer(x))
         pixels = nnx.sigmoid(self.layers[-1](x))
-        return pixels.reshape(*mask.shape[:-1], *self.image_shape)
+        return pixels.reshape(*targets, *self.image_shape)
+
+
+def masked_poses(
+    poses: Float[Array, "n classes d"], mask: Float[Array, "n *targets classes"] | None
+) -> Float[Array, "n *targets seen"]:
+    """What a decoder sees of `poses`, all of them without a mask; see `Decoder`."""
+    if mask is None:
+        mask = jnp.ones(poses.shape[:-1], poses.dtype)
+    for _ in range(mask.ndim - 2):
+        poses = poses[:, None]
+    return mask_poses(poses, mask)
 
 
 def reconstruct(
-    decoder: Decoder | None,
+    decoder: Callable[..., Float[Array, "n *targets h w c"]] | None,
     poses: Float[Array, "n classes d"],
     scores: Float[Array, "n classes"],
     mask: Float[Array, "n *targets classes"] | None,

@@ -16,6 +16,7 @@ from capsjax.models import (
     convnets,
     decoder_convnets,
     lin2018,
+    pictures,
     sabour2017_cnn,
     tsai2020,
     tsai2020_cnn,
@@ -50,6 +51,7 @@ _PUBLISHED: dict[str, Network] = {
     **tsai2020_dynamic.NETWORKS,
     **tsai2020_em.NETWORKS,
     **tsai2020_cnn.NETWORKS,
+    **pictures.NETWORKS,
 }
 _REGISTERED: dict[str, Network] = {}
 
@@ -109,7 +111,8 @@ def lookup(name: str) -> Network:
     if name not in names():
         raise ValueError(
             f"unknown model {name!r}: {nearest(name, names())}. "
-            "Add a network of your own with capsjax.models.register(...)"
+            "A network of your own is known after capsjax.models.register(...), which scripts do "
+            "with --import=FILE.py"
         )
     return _REGISTERED.get(name) or _PUBLISHED[name]
 

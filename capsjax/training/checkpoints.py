@@ -8,6 +8,7 @@ metrics history and the circumstances, JSON). Nothing else is needed to resume o
 
 import hashlib
 import json
+import logging
 import os
 import uuid
 import warnings
@@ -187,8 +188,7 @@ def latest_step(workdir: epath.Path) -> int | None:
     directory = workdir / "checkpoints"
     if not directory.is_dir():
         return None
-    options = ocp.CheckpointManagerOptions(read_only=True)
-    with ocp.CheckpointManager(directory, options=options) as manager:
+    with _opened(directory) as manager:
         return manager.latest_step()
 
 
@@ -207,6 +207,27 @@ def check_names(directory: epath.Path) -> None:
             raise ValueError(
                 f"{path} is {what} and not a checkpoint of this run: remove it. Nothing was changed"
             )
+
+
+@contextmanager
+def _opened(directory: epath.Path) -> Iterator[ocp.CheckpointManager]:
+    """The manager of a directory in which nothing is to be changed."""
+    # Orbax warns of each option that read_only changes, and in any case that it was given.
+    logger = logging.getLogger("absl")
+    logger.addFilter(_is_no_notice)
+    try:
+        options = ocp.CheckpointManagerOptions(
+            read_only=True, save_interval_steps=0, create=False, cleanup_tmp_directories=False
+        )
+        manager = ocp.CheckpointManager(directory, options=options)
+    finally:
+        logger.removeFilter(_is_no_notice)
+    with manager:
+        yield manager
+
+
+def _is_no_notice(record: logging.LogRecord) -> bool:
+    return "read only" not in record.getMessage()
 
 
 def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -258,8 +279,7 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
             )
         raise FileNotFoundError(f"{path} {what}: expected the --workdir of experiments/train.py")
     check_names(directory)
-    options = ocp.CheckpointManagerOptions(read_only=True)
-    with ocp.CheckpointManager(directory, options=options) as manager:
+    with _opened(directory) as manager:
         steps = manager.all_steps()
         if not steps:
             raise FileNotFoundError(f"{directory} holds no finished checkpoint")

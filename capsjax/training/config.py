@@ -1,6 +1,7 @@
 """The configuration of a run: one nested `ConfigDict`, complete enough to restore a checkpoint."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import ml_collections
@@ -13,6 +14,13 @@ from capsjax.training import optimizers
 KEY_VERSION = 2
 _HOW = "begin with capsjax.training.config.default(model, data) and change what differs"
 _WITH_DEFAULTS = ("loss.", "optimizer.", "schedule.")
+# The sections whose options depend on the name in them.
+OPTIONS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "model": models.options,
+    "data": tasks.options,
+    "optimizer": optimizers.optimizer_options,
+    "schedule": optimizers.schedule_options,
+}
 
 
 def default(model: str, data: str) -> ml_collections.ConfigDict:
@@ -165,3 +173,25 @@ def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) 
         for key in sorted(a.keys() | b.keys())
         if a.get(key, missing) != b.get(key, missing)
     ]
+
+
+def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
+    """The differences because of which a run of `old` cannot go on with `new`.
+
+    More epochs extend a run: no schedule depends on their number. An option that came after a
+    config was written had its default then.
+    """
+    extended = old.copy_and_resolve_references()
+    extended.training.epochs = max(old.training.epochs, new.training.epochs)
+    return differences(_complete(extended), _complete(new))
+
+
+def _complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """With the defaults of the options that are missing in its sections."""
+    complete = config.copy_and_resolve_references()
+    with complete.unlocked():
+        for section, options in OPTIONS.items():
+            for key, value in options(config[section].name).items():
+                if key not in complete[section]:
+                    complete[section][key] = value
+    return complete

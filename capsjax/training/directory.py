@@ -137,7 +137,7 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
         raise ValueError(
             f"{file} cannot be read ({error}): the run is damaged. Nothing was changed"
         ) from error
-    lines = configs.differences(old, config)
+    lines = configs.conflicts(old, config)
     if old.key_version < config.key_version:
         lines = [line for line in lines if not line.startswith("key_version:")]
     if lines:
@@ -146,4 +146,9 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
             "remove this one to start afresh. It was made with → you asked for:\n  "
             + "\n  ".join(lines)
         )
-    return old.key_version
+    key_version = old.key_version
+    extended = config.copy_and_resolve_references()
+    extended.key_version = key_version
+    if configs.differences(old, extended):
+        _files.write_atomically(file, json.dumps(configs.to_json(extended), indent=2) + "\n")
+    return key_version

@@ -9,16 +9,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import rich.progress
 from etils import epath
-from rich.console import Console
-from tensorboardX import SummaryWriter
 
 from capsjax import _files
+from capsjax._extras import extra
 from capsjax.training.history import History
 from capsjax.training.output import LenientOutput
 from capsjax.training.parallel import is_first_host
 from capsjax.training.snapshots import Snapshot
+from capsjax.training.tracking import Tracking
+
+with extra("train"):
+    import rich.progress
+    from rich.console import Console
 
 SECONDS_BETWEEN_LINES = 60
 # An object of a store cannot be appended to, so files are uploaded whole and not at each dispatch.
@@ -33,12 +36,30 @@ def console() -> Console:
 
 
 class Display:
-    """A line per epoch; below it a progress bar, or where there is no terminal a line a minute."""
+    """A line per epoch; below it a progress bar, or where there is no terminal a line a minute.
 
-    def __init__(self, console: Console, *, first: int, total: int, batch_size: int):
-        self._console = console
-        self._first, self._total, self._batch_size = first, total, batch_size
-        self._began = time.monotonic()
+    Args:
+      console: where to print.
+      first, total: the step that the run is at, and its last.
+      batch_size: images per step.
+      steps_per_epoch: to know what ends of epochs are still to come.
+      label: what each line begins with, such as the seed where there are several.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        first: int,
+        total: int,
+        batch_size: int,
+        steps_per_epoch: int,
+        label: str = "",
+    ):
+        self._console, self._label = console, label
+        self._total, self._batch_size, self._per_epoch = total, batch_size, steps_per_epoch
+        # Without compilation, which is part of nothing that is still to come.
+        self._steps, self._seconds, self._ends = 0, 0.0, list[float]()
         self._bar = rich.progress.Progress(
             # All of it fits 80 columns.
             rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
@@ -58,20 +79,17 @@ class Display:
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
 
-    def restart_clock(self) -> None:
-        """Starts timing the steps; called after compilation."""
-        self._began = time.monotonic()
-
-    def update(self, step: int, loss: float, accuracy: float) -> None:
-        """Shows the numbers of the last step of a dispatch."""
-        text = f"loss {loss:.4f}  accuracy {accuracy:.1%}  {self._speed(step):,.0f} images/s"
+    def update(self, step: int, count: int, seconds: float, loss: float, accuracy: float) -> None:
+        """After each dispatch of `count` steps: the numbers of its last step."""
+        self._steps, self._seconds = self._steps + count, self._seconds + seconds
+        text = f"loss {loss:.4f}  accuracy {accuracy:.1%}  {self._speed():,.0f} images/s"
         self._bar.update(self._task, completed=step, description=text, left=self._left(step))
         # A log should show that the run is alive in the middle of a long epoch too.
         if self._bar.disable and time.monotonic() - self._printed > SECONDS_BETWEEN_LINES:
             self._print(f"step {step}/{self._total}  {text}  {self._left(step)} left")
 
     def _print(self, line: str) -> None:
-        self._console.print(line)
+        self._console.print(self._label + line, markup=False)
         self._printed = time.monotonic()
 
     def epoch(
@@ -80,35 +98,43 @@ class Display:
         epoch: int,
         train: dict[str, float],
         validation: float | None,
+        seconds: float,
     ) -> None:
-        """Prints the line of an epoch that has ended."""
+        """At the end of an epoch, which took `seconds` to validate and show."""
+        self._ends.append(seconds)
         held_out = "" if validation is None else f"  validation {validation:.2%}"
         self._print(
             f"epoch {epoch:3d}  step {step}/{self._total}  loss {train['loss']:.4f}  "
-            f"accuracy {train['accuracy']:.2%}{held_out}  {self._speed(step):,.0f} images/s  "
+            f"accuracy {train['accuracy']:.2%}{held_out}  {self._speed():,.0f} images/s  "
             f"{self._left(step)} left"
         )
 
-    def _speed(self, step: int) -> float:
-        return (step - self._first) * self._batch_size / (time.monotonic() - self._began)
+    def _speed(self) -> float:
+        return self._steps * self._batch_size / self._seconds
 
     def _left(self, step: int) -> timedelta:
-        seconds = (self._total - step) * self._batch_size / self._speed(step)
+        steps = self._total - step
+        seconds = steps * self._seconds / self._steps
+        if self._ends[1:]:  # the first one compiles
+            seconds += -(-steps // self._per_epoch) * min(self._ends[1:])
         return timedelta(seconds=round(seconds))
 
 
 class Writer:
-    """Keeps metrics.jsonl and TensorBoard's events equal to a growing history; host 0 alone writes.
+    """Keeps metrics.jsonl, TensorBoard's events and a tracker equal to a growing history.
+
+    Host 0 alone writes.
 
     A local `workdir` is written to directly. For an object store the files grow in a temporary
     directory and are uploaded every minute and at the end: what a crash loses of them is in the
     checkpoint's history, from which they are rewritten.
     """
 
-    def __init__(self, workdir: epath.Path, history: History):
+    def __init__(self, workdir: epath.Path, history: History, tracking: Tracking | None = None):
         self._active = is_first_host()
         if not self._active:
             return
+        self._tracking = tracking
         self._history, self._written = history, len(history.records)
         self._workdir, self._closing = workdir, contextlib.ExitStack()
         if _files.is_local(workdir):
@@ -121,9 +147,14 @@ class Writer:
             self._file = self._closing.enter_context(new.open("x"))
             self._file.writelines(json.dumps(record) + "\n" for record in history.records)
             self._file.flush()
+        with extra("train"):
+            from tensorboardX import SummaryWriter
+
         last = history.records[-1]["step"] if history.records else 0
         self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
         self._closing.callback(self._events.close)
+        if tracking is not None:
+            self._closing.enter_context(tracking)
         self._uploaded = time.monotonic()
 
     def __enter__(self) -> "Writer":
@@ -139,8 +170,12 @@ class Writer:
             return
         for record in self._history.records[self._written :]:
             self._file.write(json.dumps(record) + "\n")
-            for name in record.keys() - {"step", "epoch", "split", "steps"}:
-                self._events.add_scalar(f"{record['split']}/{name}", record[name], record["step"])
+            names = record.keys() - {"step", "epoch", "split", "steps"}
+            values = {f"{record['split']}/{name}": record[name] for name in sorted(names)}
+            for tag, value in values.items():
+                self._events.add_scalar(tag, value, record["step"])
+            if self._tracking is not None:
+                self._tracking.log(record["step"], values)
         self._file.flush()
         self._written = len(self._history.records)
         if time.monotonic() - self._uploaded > SECONDS_BETWEEN_UPLOADS:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
+from capsjax._extras import extra
 from capsjax.data.lazy_images import LazyImages
 from capsjax.data.tasks import Task
 from capsjax.training.parallel import Devices, divide, of_this_process, replicate
@@ -101,7 +102,8 @@ def _chunks(
         shares = [batch.reshape(num_local, -1, *batch.shape[1:]) for batch in batches]
         return divide(np.stack(shares, axis=1), devices)
 
-    import grain
+    with extra("data"):
+        import grain
 
     with _of_this_host():
         size = read(first).nbytes

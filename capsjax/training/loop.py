@@ -17,7 +17,15 @@ from capsjax import _files
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
-from capsjax.training import checkpoints, divergence, feed, finetuning, parallel, snapshots
+from capsjax.training import (
+    checkpoints,
+    divergence,
+    feed,
+    finetuning,
+    parallel,
+    snapshots,
+    tracking,
+)
 from capsjax.training import config as configs
 from capsjax.training.circumstances import describe
 from capsjax.training.display import Display, console
@@ -53,6 +61,7 @@ class Monitoring:
       snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
       profile: (START, STOP), steps to trace into the run's profile/.
       memory_profile: after this many steps, what is on the devices is written to memory.prof.
+      tracker: a service to send the metrics to, see `capsjax.training.tracking`; "" for none.
 
     Raises:
       ValueError: a value is out of range.
@@ -62,9 +71,12 @@ class Monitoring:
     snapshot_every: int = 0
     profile: tuple[int, int] | None = None
     memory_profile: int | None = None
+    tracker: str = ""
 
     def __post_init__(self) -> None:
         Deadline(self.stall_seconds)
+        if self.tracker:
+            tracking.check(self.tracker)
         if self.snapshot_every < 0:
             raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {self.snapshot_every}")
 
@@ -267,14 +279,21 @@ class _Loop:
         self.state = parallel.replicate(state, devices)
         self._key = parallel.replicate(key, devices)
         self._display = resources.enter_context(
-            Display(console(), first=first, total=last, batch_size=batches.batch_size)
+            Display(
+                console(),
+                first=first,
+                total=last,
+                batch_size=batches.batch_size,
+                steps_per_epoch=batches.per_epoch,
+                label=f"seed {run.config.seed}  " if training.config.seeds > 1 else "",
+            )
         )
         self._signals = resources.enter_context(catch_signals())
         self._source_at = resources.enter_context(
             feed.source_images(task, batches, key, devices, first, last)
         )
         resources.enter_context(profiler)
-        resources.enter_context(run.writer())
+        resources.enter_context(run.writer(monitoring.tracker))
 
     def run_to_the_end(self) -> int:
         """Dispatches until the run is finished or a host is signalled; returns the signal, or 0."""
@@ -305,7 +324,6 @@ class _Loop:
             self._dispatch(self.state, source, self._key, np.int32(0))
         )
         parallel.agree(0, 0)  # all hosts have compiled
-        self._display.restart_clock()
 
     def _advance(self, count: int) -> int:
         """Does at most `count` steps, up to the end of the epoch or chunk; returns how many."""
@@ -316,13 +334,14 @@ class _Loop:
         count = min(count, min(epoch * batches.per_epoch, end) - run.step)
         self.state, record = self._dispatch(self.state, source, self._key, np.int32(count))
         metrics = {name: np.asarray(values)[:count] for name, values in record.items()}
-        speed = count * batches.batch_size / (time.monotonic() - began)
+        seconds = time.monotonic() - began
+        speed = count * batches.batch_size / seconds
         try:
             run.add_steps(metrics, epoch=epoch, images_per_second=speed)
         except Diverged as error:
             raise self._explained(error, source) from None
         last = {name: float(values[-1]) for name, values in metrics.items()}
-        self._display.update(run.step, last["loss"], last["accuracy"])
+        self._display.update(run.step, count, seconds, last["loss"], last["accuracy"])
         return count
 
     def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
@@ -332,13 +351,14 @@ class _Loop:
         return self._run.diverged(error, divergence.describe(found))
 
     def _end_epoch(self, epoch: int) -> None:
-        run = self._run
+        run, began = self._run, time.monotonic()
         accuracy = self._validate(self.state)
         run.end_epoch(epoch, accuracy)
-        self._display.epoch(run.step, epoch, run.history.epoch_means(epoch), accuracy)
         if self._take_snapshot is not None and epoch % self._snapshot_every == 0:
             self._deadline.suspend()  # it compiles
             run.add_snapshot(self._take_snapshot(self.state))
+        means, seconds = run.history.epoch_means(epoch), time.monotonic() - began
+        self._display.epoch(run.step, epoch, means, accuracy, seconds)
         self._deadline.restart()
         run.save(self.state)
 

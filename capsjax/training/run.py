@@ -13,6 +13,7 @@ from capsjax.training.history import Diverged, History, Record
 from capsjax.training.parallel import is_first_host
 from capsjax.training.snapshots import Snapshot
 from capsjax.training.state import TrainState
+from capsjax.training.tracking import Tracking
 
 
 class Run:
@@ -65,9 +66,10 @@ class Run:
         self.step = int(state.step)
         return state
 
-    def writer(self) -> Writer:
+    def writer(self, tracker: str = "") -> Writer:
         """The writer of the logs: a context manager, open while steps are done."""
-        self._writer = Writer(self.directory, self.history)
+        tracking = Tracking(tracker, self.directory, self.config) if tracker else None
+        self._writer = Writer(self.directory, self.history, tracking)
         return self._writer
 
     @property

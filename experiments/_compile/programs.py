@@ -36,10 +36,10 @@ PUBLISHED = {
 Lower = Callable[[], jax.stages.Lowered]
 
 
-def blank(name: str, split: str) -> Dataset:
+def blank(name: str, split: str, **options: Any) -> Dataset:
     """A data set with the shapes of `name` and nothing in its images; others are loaded."""
     if name not in PUBLISHED:
-        return load(name, split, device_budget_mb=DEVICE_BUDGET_MB)
+        return load(name, split, device_budget_mb=DEVICE_BUDGET_MB, **options)
     num_train, num_test, shape, num_classes = PUBLISHED[name]
     number = {"train": num_train, "test": num_test}[split]
     labels = np.arange(number, dtype=np.int32) % num_classes

@@ -1,31 +1,47 @@
 """The command that trains a run's network again."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import _configs
 import ml_collections
 
-from capsjax.training.config import flatten
+from capsjax.training.config import OPTIONS, flatten
+from capsjax.training.overrides import override
+
+NAMES = tuple(f"{section}.name" for section in OPTIONS)
 
 
-def train_command(config: ml_collections.ConfigDict, workdir: Path) -> str | None:
+def train_command(
+    config: ml_collections.ConfigDict, workdir: Path, imports: Sequence[str] = ()
+) -> str | None:
     """experiments/train.py with the nearest file of configs/ and what differs from it.
 
     A run knows its config and not the file it came from. None: no file has the same keys, as
     after an update.
+
+    Args:
+      config: of the run.
+      workdir: its directory.
+      imports: the words --import=FILE.py with which its network is known.
     """
     wanted = _without_task(config)
     found: list[tuple[str, dict[str, Any]]] = []
     for name in _configs.files():
-        values = _without_task(_configs.load(name))
+        base = _configs.load(name)
+        before = flatten(base)
+        names = {k: wanted[k] for k in NAMES if before[k] != wanted[k]}
+        values = _without_task(override(base, names))
         if values.keys() == wanted.keys():
-            found.append((f"{name}.py", {k: v for k, v in wanted.items() if values[k] != v}))
+            changes = names | {k: v for k, v in wanted.items() if values[k] != v}
+            found.append((f"{name}.py", changes))
     if not found:
         return None
     name, changes = min(found, key=lambda candidate: len(candidate[1]))
     words = ["python", "experiments/train.py", f"--config=configs/{name}", f"--workdir={workdir}"]
+    words += imports
     return shlex.join([*words, *(f"--config.{key}={value}" for key, value in changes.items())])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from _report.html import section
-from _report.pictures import png, strip
+from _report.pictures import picture, strip
 from _report.results import Examples, Results
 from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
 
@@ -44,8 +44,8 @@ def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c
     arrow = "" if results.right[index] else f"<figcaption>→ {escape(predicted)}</figcaption>"
     return (
         '<figure class="pair">'
-        f'<img src="{png(image)}" alt="{escape(f"Image {index}, class {true}")}">'
-        f'<img src="{png(reconstruction)}" '
+        f'<img src="{picture(image)}" alt="{escape(f"Image {index}, class {true}")}">'
+        f'<img src="{picture(reconstruction)}" '
         f'alt="{escape(f"Its reconstruction from the capsule of class {predicted}")}">'
         f"{arrow}</figure>"
     )
@@ -100,7 +100,8 @@ def _perturbed(
         for e, row in enumerate(moved)
     )
     return (
-        f'<figure><figcaption><img src="{png(image)}" alt="{escape(f"An image of class {name}")}">'
+        f'<figure><figcaption><img src="{picture(image)}" '
+        f'alt="{escape(f"An image of class {name}")}">'
         f'Class {escape(name)}</figcaption><table><thead><tr><td></td><th><div class="ends">'
         f"<span>{_signed(offsets[0])}</span><span>0</span><span>{_signed(offsets[-1])}</span></div>"
         f"</th></tr></thead><tbody>{rows}</tbody></table></figure>"

@@ -5,7 +5,7 @@ from html import escape
 import numpy as np
 
 from _report.html import section
-from _report.pictures import png
+from _report.pictures import picture
 from _report.results import Results
 
 MAX_MISTAKES = 12
@@ -48,7 +48,7 @@ def _card(results: Results, index: int, scale: float) -> str:
     )
     alt = escape(f"Image {index}, class {names[true]}, taken for {names[predicted]}")
     return (
-        f'<figure><img src="{png(results.dataset.images[index])}" alt="{alt}"><figcaption>'
+        f'<figure><img src="{picture(results.dataset.images[index])}" alt="{alt}"><figcaption>'
         f"<b>{escape(names[true])}</b> taken for <b>{escape(names[predicted])}</b> "
         f'<small>image {index}</small></figcaption><ol class="bars">{bars}</ol></figure>'
     )

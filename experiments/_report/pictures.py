@@ -7,13 +7,16 @@ import numpy as np
 from jaxtyping import Num
 from PIL import Image
 
+IN_STRIPS = 64  # pixels, the highest
+PHOTOGRAPH = 48
+
 
 def data_uri(contents: bytes, kind: str) -> str:
     """A file as an address, `kind` being its MIME type."""
     return f"data:{kind};base64,{base64.b64encode(contents).decode()}"
 
 
-def png(image: Num[np.ndarray, "h w c"]) -> str:
+def picture(image: Num[np.ndarray, "h w c"]) -> str:
     """An image, uint8 or floats in [0, 1], as a data URI.
 
     One channel is shown grey, three in colour; other numbers of channels side by side in grey.
@@ -24,6 +27,8 @@ def png(image: Num[np.ndarray, "h w c"]) -> str:
 def strip(images: Num[np.ndarray, "k h w c"], gap: int = 2) -> str:
     """Images of one kind in a row, the page showing through between them, as one data URI."""
     pictures = [_picture(image) for image in images]
+    for picture in pictures:
+        picture.thumbnail((IN_STRIPS, IN_STRIPS))
     width, height = pictures[0].size
     row = Image.new(
         "LA" if pictures[0].mode == "L" else "RGBA", ((width + gap) * len(images), height)
@@ -43,5 +48,9 @@ def _picture(image: Num[np.ndarray, "h w c"]) -> Image.Image:
 
 def _encode(picture: Image.Image) -> str:
     buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
-    return data_uri(buffer.getvalue(), "image/png")
+    # Losing nothing takes little room for digits, and much for photographs.
+    if picture.height < PHOTOGRAPH:
+        picture.save(buffer, "PNG", optimize=True)
+        return data_uri(buffer.getvalue(), "image/png")
+    picture.save(buffer, "WEBP", quality=80)
+    return data_uri(buffer.getvalue(), "image/webp")

@@ -2,8 +2,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import capsjax.data
+from capsjax.data import tasks
+from capsjax.data.folder import Folder
+from capsjax.data.images import Fitting, read_fitted
 from tests.data.small_datasets import CLASSES, random_images, write_image
 
 
@@ -93,6 +97,8 @@ def test_unfit_folders_are_named(tmp_path):
         write_image(root / f"dog/{k}.png", image)
     with pytest.raises(ValueError, match=r"dog/\d.png: has \[H, W, C\] = \[6, 6, 1\] and .*ant"):
         load()
+    with pytest.raises(ValueError, match=r"--config\.data\.size=32 --config\.data\.channels=3"):
+        load()
 
 
 def test_class_that_train_does_not_have(tmp_path):
@@ -106,3 +112,105 @@ def test_too_few_images_for_a_test_split(tmp_path):
     write_classes(tmp_path / "set", 1)
     with pytest.raises(ValueError, match="no images in it; give each class two or more"):
         capsjax.data.load(f"folder:{tmp_path}/set", "test")
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """As they come from a camera, a scanner and the net: four of each of two classes."""
+    root = tmp_path / "pictures"
+    for name in ("dark", "light"):
+        (root / name).mkdir(parents=True)
+        level = 40 if name == "dark" else 200
+        Image.new("L", (20, 10), level).save(root / name / "grey.png")
+        Image.new("RGB", (9, 30), (level,) * 3).save(root / name / "colour.JPG")
+        Image.new("I;16", (8, 8), level * 256).save(root / name / "scan.png")
+        Image.new("RGBA", (8, 8), (level, level, level, 255)).save(root / name / "alpha.png")
+    return root
+
+
+def prepared(root, *, size=8, channels=1, fit="pad", split="train"):
+    task = tasks.create(f"folder:{root}", size=size, channels=channels, fit=fit, max_shift=0)
+    return task.evaluation_set(split)
+
+
+def test_mixed_sizes_and_kinds_are_made_one(pictures):
+    for channels in (1, 3):
+        for split, count in (("train", 4), ("validation", 2), ("test", 2)):
+            rendered = tasks.render(prepared(pictures, channels=channels, split=split))
+            assert rendered.images.shape == (count, 8, 8, channels)
+            means = rendered.images[:, 3:5, 3:5].mean((1, 2, 3))
+            expected = np.where(rendered.labels[:, 0] == 1, 40, 200)
+            np.testing.assert_allclose(means, expected, atol=1)
+
+
+def test_proportions_are_kept(tmp_path):
+    """A wide image, white at the left and right, grey in the middle."""
+    wide = np.full((10, 20), 100, np.uint8)
+    wide[:, :5] = wide[:, 15:] = 255
+    for name in ("a", "b"):
+        for k in range(2):
+            write_image(tmp_path / "set" / name / f"{k}.png", wide[..., None])
+    name = f"folder:{tmp_path / 'set'}"
+    padded = capsjax.data.load(name, "train", fitting=Fitting(10, 10, 1)).images[0, ..., 0]
+    assert padded[:2].max() == padded[8:].max() == 0
+    assert padded[5, 0] > 200
+    cropped = capsjax.data.load(name, "train", fitting=Fitting(10, 10, 1, "crop")).images[0]
+    assert set(cropped.ravel()) == {100}
+
+
+def test_broken_files_are_skipped_and_listed_and_strays_ignored(pictures):
+    (pictures / "dark/broken.png").write_bytes((pictures / "dark/grey.png").read_bytes()[:40])
+    (pictures / "dark/notes.txt").write_text("no image")
+    (pictures / "dark/Thumbs.db").write_bytes(b"no image")
+    # Which split it falls into does not matter.
+    with pytest.warns(RuntimeWarning, match=r"1 of \d images are skipped:\n  .*broken\.png: not"):
+        counts = [len(prepared(pictures, split=s)) for s in ("train", "validation", "test")]
+    assert sum(counts) == 8
+    found = Folder(pictures).survey()
+    assert sum(found.counts["train"].values()) + sum(found.counts["test"].values()) == 8
+    assert found.sizes[8, 8, 1] == found.sizes[8, 8, 3] == 2
+    assert len(found.broken) == 1
+    assert {path.name for path in found.strays} == {"notes.txt", "Thumbs.db"}
+
+
+def test_orientation_is_obeyed_before_cropping(tmp_path):
+    image = np.zeros((8, 16, 1), np.uint8)
+    image[:, :8] = 255  # the left half; turned a quarter clockwise, the upper one
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for k in range(2):
+            Image.fromarray(image[..., 0]).save(tmp_path / name / f"{k}.png", exif=exif)
+    pixels = capsjax.data.load(f"folder:{tmp_path}", "train", fitting=Fitting(16, 16, 1)).images[0]
+    assert pixels[:7, 4:12].min() == 255
+    assert pixels[9:].max() == 0
+
+
+def test_transparent_pixels_are_drawn_on_white(tmp_path):
+    Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(tmp_path / "x.png")
+    fitted = read_fitted(tmp_path / "x.png", Fitting(channels=1))
+    assert fitted.pixels.shape == (4, 4, 1)
+    assert fitted.pixels.min() == 255
+    assert fitted.edge == 1.0
+    assert list(fitted.steps) == ["drawn on white", "made grey"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": -1}, "size must be ≥ 0"),
+        ({"channels": 2}, r"channels must be 1 \(grey\), 3 \(colour\) or 0"),
+        ({"fit": "stretch"}, "fit must be pad or crop, got 'stretch'"),
+    ],
+)
+def test_what_images_cannot_be_made(pictures, options, message):
+    with pytest.raises(ValueError, match=message):
+        prepared(pictures, **options)
+
+
+def test_only_image_files_are_made_to_fit(npz):
+    with pytest.raises(ValueError, match="only images of a folder:PATH are made to fit"):
+        capsjax.data.load(f"npz:{npz}", "train", fitting=Fitting(8, 8, 1))
+    assert "size" in tasks.options("folder:x")
+    assert "size" not in tasks.options("digits")

@@ -34,6 +34,7 @@ VARIANTS = {
     ],
     "gu2021_mnist": ["gu2021_convnet_r", "gu2021_convnet_cr", "gu2021_convnet_cr_sf"],
     "gu2021_multimnist": ["gu2021_convnet_fc_lk"],
+    "pictures": ["96"],
     "sabour2017_affnist": ["cnn"],
     "sabour2017_mnist": ["cnn"],
     "sabour2017_multimnist": ["cnn"],

@@ -1,3 +1,5 @@
+import re
+
 import data
 import numpy as np
 import pytest
@@ -59,6 +61,24 @@ def test_as_a_user_runs_it(script, tmp_path):
     done = script("data.py", "digits", f"--out={tmp_path / 'digits.png'}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"Written to {tmp_path / 'digits.png'}: digits, test."
+
+
+def test_what_is_in_a_folder(tmp_path, capsys):
+    for name, side in (("ant", 6), ("bee", 9)):
+        (tmp_path / name).mkdir()
+        for k in range(3):
+            Image.new("L", (side, 6)).save(tmp_path / name / f"{k}.png")
+    (tmp_path / "ant/0.png").write_text("no image")
+    (tmp_path / "bee/notes.txt").write_text("no image")
+    run(f"folder:{tmp_path}", f"--out={tmp_path / 'sheet.png'}", "--set=train")
+    text = capsys.readouterr().out
+    assert re.search(r"ant +│ +[12] +│ +[01] │", text)
+    assert "3 of 6×9×1, 2 of 6×6×1." in text
+    assert "--config.data.size=32" in text
+    assert "1 files cannot be read and are skipped:\n" in text
+    assert f"{tmp_path}/ant/0.png: not an image" in text
+    assert f"1 files are not images and are ignored:\n  {tmp_path}/bee/notes.txt" in text
+    assert Image.open(tmp_path / "sheet.png").width > 800
 
 
 @pytest.mark.parametrize(

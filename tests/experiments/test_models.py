@@ -4,8 +4,10 @@ from dataclasses import dataclass
 import models as script_models
 import pytest
 from flax import nnx
+from rich.console import Console
 
 from capsjax import models
+from capsjax.training import display
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,25 @@ def test_as_a_user_runs_it(script):
 
 @pytest.mark.usefixtures("few")
 def test_all_with_published_counts(capsys):
-    text = shown(capsys)
+    text = shown(capsys, "--operations")
     assert re.search(r"sabour2017_capsnet │ 28×28×1 │ +10 │ +8,215,568 │ 8,215,568 │", text)
     assert re.search(r"gu2021_convnet_avg │ 40×40×1 │ +10 │ +5,332,234 │ +5\.3M │", text)
 
 
+def test_names_are_whole_on_a_narrow_terminal(capsys, monkeypatch):
+    """Every name, in a table that takes seconds."""
+    monkeypatch.setattr(display, "console", lambda: Console(width=80, force_terminal=True))
+    text = shown(capsys)
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in text.splitlines()]
+    assert max(map(len, lines)) == 80
+    assert {name for name in models.names() if any(name in line for line in lines)} == set(
+        models.names()
+    )
+
+
 @pytest.mark.usefixtures("few")
 def test_at_another_input_nothing_is_published(capsys):
-    text = shown(capsys, "--input=32x32x3", "--classes=4")
+    text = shown(capsys, "--input=32x32x3", "--classes=4", "--operations")
     assert re.search(r"sabour2017_capsnet │ 32×32×3 │ +4 │ [ \d,]+ │ +– │.*│ 4×16 ", text)
 
 

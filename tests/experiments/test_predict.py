@@ -1,14 +1,19 @@
+import csv
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import predict
 import pytest
+from flax import nnx
 from PIL import Image
 
 from capsjax import restore
 from capsjax.data import load
+from capsjax.data.images import Fitting, read_fitted
 
 
 @pytest.fixture
@@ -44,28 +49,125 @@ def test_several_files_and_what_was_done_to_them(finished_run, image, tmp_path, 
     assert "(made grey, inverted, 40×20 scaled to 8×4, padded to 8×8)" in output
 
 
-def test_fit_leaves_what_fits_alone():
+def fit(pixels, path, fitting, **options):
+    pixels = np.asarray(pixels, np.uint8)
+    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(path)
+    fitted = read_fitted(path, fitting, **options)
+    return fitted.pixels, ", ".join(fitted.steps)
+
+
+def test_fitting_leaves_what_fits_alone(tmp_path):
     image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    fitted, steps = predict.fit(image, (4, 4, 3), invert=False)
+    fitted, steps = fit(image, tmp_path / "x.png", Fitting(4, 4, 3))
     np.testing.assert_array_equal(fitted, image)
-    assert steps == "as it is"
+    assert steps == ""
 
 
-def test_fit_keeps_proportions_and_pads_with_black():
-    fitted, steps = predict.fit(np.full((2, 4, 1), 200, np.uint8), (8, 8, 3), invert=False)
+def test_fitting_keeps_proportions_and_pads_with_black(tmp_path):
+    fitted, steps = fit(np.full((2, 4, 1), 200), tmp_path / "x.png", Fitting(8, 8, 3))
     np.testing.assert_array_equal(fitted[2:6], 200)
     np.testing.assert_array_equal(fitted[[0, 1, 6, 7]], 0)
     assert steps == "made RGB, 4×2 scaled to 8×4, padded to 8×8"
 
 
-def test_fit_inverts_before_it_pads():
-    fitted, _ = predict.fit(np.full((4, 2, 1), 255, np.uint8), (4, 4, 1), invert=True)
+def test_fitting_inverts_before_it_pads(tmp_path):
+    fitted, _ = fit(np.full((4, 2, 1), 255), tmp_path / "x.png", Fitting(4, 4, 1), invert=True)
     np.testing.assert_array_equal(fitted, 0)
 
 
-def test_fit_refuses_other_channels():
-    with pytest.raises(ValueError, match="images of 2 channels"):
-        predict.fit(np.zeros((4, 4, 1), np.uint8), (4, 4, 2), invert=False)
+@pytest.fixture
+def scans(npz, tmp_path):
+    """A folder of eight test images, two of them inverted, and a broken one below."""
+    folder = tmp_path / "scans"
+    (folder / "below").mkdir(parents=True)
+    for i, pixels in enumerate(load(f"npz:{npz}", "test").images[:8, ..., 0]):
+        Image.fromarray(255 - pixels if i in (2, 5) else pixels).save(folder / f"{i}.png")
+    (folder / "below/broken.png").write_text("no image")
+    (folder / "notes.txt").write_text("no image")
+    return folder
+
+
+def classify(tmp_path, finished_run, *arguments):
+    """The results as JSON, and the status it ended with."""
+    file = tmp_path / "new/results.json"
+    try:
+        run(f"--checkpoint={finished_run}", f"--output={file}", *arguments)
+        status = 0
+    except SystemExit as stop:
+        status = stop.code
+    return json.loads(file.read_text()), status
+
+
+def test_folders_and_patterns_past_broken_files(finished_run, scans, npz, tmp_path, capsys):
+    results, status = classify(tmp_path, finished_run, scans)
+    assert status == 1
+    output = capsys.readouterr()
+    assert "1 could not be read:\n  " in output.err
+    assert f"{scans}/below/broken.png: not an image" in output.err
+    assert [image["file"] for image in results["images"]] == [
+        str(scans / f"{i}.png") for i in range(8)
+    ]
+    assert list(results["not_read"]) == [f"{scans}/below/broken.png"]
+    model, config = restore(finished_run)
+    images = load(f"npz:{npz}", "test").images[:8].copy()
+    images[[2, 5]] = 255 - images[[2, 5]]
+    scores = [list(image["scores"].values()) for image in results["images"]]
+    expected = np.asarray(model(images).scores)
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    assert [image["class"] for image in results["images"]] == [
+        config.task.class_names[k] for k in expected.argmax(-1)
+    ]
+    assert output.out.count("scans/") >= 8
+
+    by_pattern, status = classify(tmp_path, finished_run, scans / "[0-3].png", scans / "1.png")
+    assert status == 0
+    assert by_pattern["images"] == results["images"][:4]
+    _, status = classify(tmp_path, finished_run, scans / "0.png", scans / "*.gif")
+    assert status == 1
+    assert "*.gif: no such file" in capsys.readouterr().err
+
+
+def test_what_looks_inverted_is_said(finished_run, scans, tmp_path, capsys, monkeypatch):
+    """A light edge, and the negative has the higher score."""
+    monkeypatch.setattr(nnx, "jit", lambda function: dark_network)
+    results, _ = classify(tmp_path, finished_run, scans)
+    assert [i for i, x in enumerate(results["images"]) if x["looks_inverted"]] == [2, 5]
+    assert f"{scans}/2.png, {scans}/5.png. Try --invert." in capsys.readouterr().out
+    results, _ = classify(tmp_path, finished_run, scans, "--invert")
+    assert not any(x["looks_inverted"] for i, x in enumerate(results["images"]) if i in (2, 5))
+
+
+def dark_network(model, images):
+    """Scores higher the darker an image is."""
+    darkness = 1 - images.mean((1, 2, 3), keepdims=True).reshape(-1, 1) / 255
+    return darkness * np.linspace(0.1, 1, 10)
+
+
+def test_more_images_than_go_at_once(finished_run, scans, tmp_path, monkeypatch):
+    together, _ = classify(tmp_path, finished_run, scans)
+    monkeypatch.setattr(predict, "AT_ONCE", 3)
+    by_threes, _ = classify(tmp_path, finished_run, scans)
+    for a, b in zip(together["images"], by_threes["images"], strict=True):
+        assert a.keys() == b.keys()
+        np.testing.assert_allclose(*(list(x["scores"].values()) for x in (a, b)), atol=1e-6)
+
+
+def test_csv_and_a_page(finished_run, scans, tmp_path):
+    for name in ("results.csv", "results.html"):
+        with pytest.raises(SystemExit):
+            run(f"--checkpoint={finished_run}", f"--output={tmp_path / name}", scans)
+    with (tmp_path / "results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [Path(row["file"]).name for row in rows] == [f"{i}.png" for i in range(8)] + [
+        "broken.png"
+    ]
+    assert "not an image" in rows[-1]["error"]
+    assert float(rows[0][rows[0]["class"]]) == max(float(rows[0][str(k)]) for k in range(10))
+    page = (tmp_path / "results.html").read_text()
+    assert page.count('<img src="data:image/') == 8
+    assert "7.png" in page
+    assert "broken.png: not an image" in page
+    assert "<script" not in page
 
 
 RUN_EXPORTED = """
@@ -97,8 +199,9 @@ def test_the_exported_network_needs_jax_alone(finished_run, npz, tmp_path):
     ("arguments", "message"),
     [
         ([], "error: nothing to do"),
-        (["--image=missing.png"], "error: missing.png: No such file"),
+        (["missing.png"], "missing.png: no such file"),
         (["--image", __file__], "not an image"),
+        (["x.png", "--output=x.txt"], "--output must end in .json, .csv, .html"),
         (["--image=x.png", "--top=0"], "--top must be at least 1"),
         (["--export=/dev/null/net"], "error: /dev/null: "),
     ],

@@ -8,7 +8,17 @@ import sys
 import time
 from pathlib import Path
 
+import _cli
+import evaluate
+import models as script_models
+import predict
 import pytest
+import report
+import train
+from PIL import Image
+
+from capsjax import models
+from capsjax.data import load
 
 ROOT = Path(__file__).parents[2]
 TINY = ["--config.model.width=0.03125", "--config.training.epochs=2"]
@@ -66,22 +76,135 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--config.training.epoch=3"], 'Did you mean "epochs"'),
-        (["--config.trainin.epochs=3"], 'Did you mean "training"'),
-        (["--config.data.name=mnits"], "mnist"),
-        (["--config.training.batch_size=0"], "batch_size must be a positive multiple"),
-        (["surplus"], "unexpected arguments: surplus"),
+        (
+            ["--config.training.epoch=3"],
+            "error: config.training has no key 'epoch': did you mean 'epochs'?",
+        ),
+        (["--config.model.widht=3"], "config.model has no key 'widht': did you mean 'width'?"),
+        (["--config.optimizer.name=sgd", "--config.optimizer.b1=1"], "no key 'b1'"),
+        (["--profile=3"], "must be START:STOP, two numbers of steps, got '3'"),
+        (["surplus"], "unrecognized arguments: surplus"),
     ],
 )
-def test_user_mistakes_are_one_message(tmp_path, arguments, message):
-    done = run("--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *arguments)
-    assert done.returncode == 1
-    assert message in done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
+def test_a_wrong_command_line_ends_with_2(tmp_path, capsys, arguments, message):
+    argv = ["--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *arguments]
+    with pytest.raises(SystemExit) as stop:
+        _cli.run(train.parser(), train.main, argv)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "\\" not in error
     assert not (tmp_path / "run").exists()
 
 
-def test_help_says_how():
-    done = run("--help")
-    assert "--workdir" in done.stdout
-    assert "configs/sabour2017_mnist.py" in done.stdout
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--config.data.name=mnits", "mnist"),
+        ("--config.training.batch_size=0", "batch_size must be a positive multiple"),
+    ],
+)
+def test_values_that_do_not_fit_are_one_message(fails, tmp_path, argument, message):
+    arguments = "--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", argument
+    assert message in fails(train, *arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def quick(npz, *arguments):
+    _cli.run(train.parser(), train.main, [f"--config=tests/quick.py:{npz}", *arguments])
+
+
+def test_a_finished_run_is_extended(npz, tmp_path, capsys):
+    """To the bits of a run that was as long from the start."""
+    workdir = f"--workdir={tmp_path / 'run'}"
+    quick(npz, workdir, "--config.training.epochs=1")
+    assert "step 7/7" in capsys.readouterr().out
+    quick(npz, workdir, "--config.training.epochs=3")
+    output = capsys.readouterr().out
+    assert "resuming at step 7" in output
+    assert "step 21/21" in output
+    quick(npz, f"--workdir={tmp_path / 'whole'}", "--config.training.epochs=3")
+    extended, whole = (tmp_path / name for name in ("run", "whole"))
+    for file in ("config.json", "metrics.jsonl"):
+        assert (extended / file).read_text() == (whole / file).read_text()
+    with pytest.raises(SystemExit) as stop:
+        quick(npz, workdir, "--config.training.epochs=2")
+    assert "training.epochs: 3 → 2" in str(stop.value.code)
+
+
+def test_the_last_line_says_what_came_out_and_what_is_next(npz, tmp_path, capsys):
+    quick(npz, f"--workdir={tmp_path / 'run'}")
+    last = capsys.readouterr().out.splitlines()[-1]
+    run = re.escape(str(tmp_path / "run"))
+    assert re.fullmatch(
+        r"Validation accuracy \d+\.\d\d%; best \d+\.\d\d%, of epoch [12] of 2: "
+        rf"{run}\. Next: python experiments/evaluate\.py --checkpoint={run}",
+        last,
+    )
+
+
+def test_several_seeds_are_named_on_every_line(npz, tmp_path, capsys):
+    quick(npz, f"--workdir={tmp_path / 'run'}", "--config.seeds=2", "--config.seed=4")
+    output = capsys.readouterr().out
+    epochs = [line.partition("  step")[0] for line in output.splitlines() if "epoch " in line]
+    assert epochs == [f"seed {seed}  epoch   {epoch}" for seed in (4, 5) for epoch in (1, 2)]
+    assert output.splitlines()[-1] == (
+        "Next: python experiments/evaluate.py --checkpoint "
+        f"{tmp_path / 'run'}/seed_4 {tmp_path / 'run'}/seed_5"
+    )
+
+
+MINE = """
+from dataclasses import dataclass
+from flax import nnx
+from capsjax import models
+
+@dataclass(frozen=True)
+class MineConfig:
+    scale: float = 1.0
+
+class Mine(models.Model):
+    def __init__(self, input_shape, num_classes, config, *, rngs):
+        self.inputs = models.model.Inputs(input_shape)
+        size = input_shape[0] * input_shape[1] * input_shape[2]
+        self.classes = nnx.Linear(size, num_classes, rngs=rngs)
+
+    def forward(self, images, *, mask, keys, capture):
+        scores = self.classes(images.reshape(images.shape[0], -1))
+        return models.Output(scores, score_kind=models.ScoreKind.LOGITS)
+
+models.register("mine", Mine, MineConfig())
+"""
+
+
+def test_a_network_of_ones_own_works_in_every_script(npz, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(models, "_REGISTERED", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "mine.py").write_text(MINE)
+    mine, run = f"--import={tmp_path / 'mine.py'}", tmp_path / "run"
+    quick(npz, f"--workdir={run}", mine, "--config.model.name=mine")
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"{mine} --checkpoint={run}")
+    digit = tmp_path / "digit.png"
+    Image.fromarray(load(f"npz:{npz}", "test").images[0, ..., 0]).save(digit)
+    for script, arguments in (
+        (evaluate, [f"--checkpoint={run}"]),
+        (predict, [f"--checkpoint={run}", f"--image={digit}", f"--export={tmp_path / 'net'}"]),
+        (report, [str(run)]),
+        (script_models, ["mine", "--input=8x8x1"]),
+    ):
+        models._REGISTERED.clear()
+        with pytest.raises(SystemExit) as stop:
+            _cli.run(script.parser(), script.main, arguments)
+        assert "unknown model 'mine'" in str(stop.value.code)
+        assert "--import=FILE.py" in str(stop.value.code)
+        _cli.run(script.parser(), script.main, [*arguments, mine])
+    assert mine in (run / "report.html").read_text()
+
+
+def test_help_says_how(capsys):
+    with pytest.raises(SystemExit) as stop:
+        _cli.run(train.parser(), train.main, ["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "--workdir" in text
+    assert "configs/sabour2017_mnist.py" in text

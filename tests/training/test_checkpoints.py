@@ -1,4 +1,7 @@
+import os
 import shutil
+import subprocess
+import sys
 
 import chex
 import jax
@@ -100,3 +103,16 @@ def test_a_network_that_is_not_registered_is_named(run, monkeypatch):
 
     with pytest.raises(ValueError, match=r"^unknown model .*: register it$"):
         checkpoints.read(run[0])
+
+
+def test_restoring_says_nothing(tiny_run):
+    """As in a notebook or a program of one's own, where Orbax's warnings would be printed."""
+    program = f"import capsjax; capsjax.restore({str(tiny_run)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"XLA_FLAGS": ""},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

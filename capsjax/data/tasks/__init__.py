@@ -8,7 +8,7 @@ from typing import Any
 from capsjax._names import check_options
 from capsjax.data.sources import load
 from capsjax.data.tasks.affnist import AffNIST, Translated
-from capsjax.data.tasks.classification import Classification
+from capsjax.data.tasks.classification import Classification, OwnImages
 from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
 from capsjax.data.tasks.rendering import Rendered, render, spread
 from capsjax.data.tasks.source_splits import Reader, as_it_is, fixed_set
@@ -95,4 +95,5 @@ def create(
 
 
 def _family(name: str) -> Family:
-    return _GENERATED.get(name, Classification())
+    set_of = OwnImages() if name.startswith("folder:") else Classification()
+    return _GENERATED.get(name, set_of)

@@ -1,8 +1,10 @@
 """Classifying the images of a data set."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from capsjax.data.accuracy import top
+from capsjax.data.images import AS_IT_IS, Fitting
 from capsjax.data.tasks.single import Moved
 from capsjax.data.tasks.source_splits import Reader, fixed_set, read_splits
 from capsjax.data.tasks.task import Task
@@ -50,3 +52,23 @@ class Classification:
             rule=top(1),
             tests={"test": lambda: fixed_set(splits.test(), as_it_is)},
         )
+
+
+@dataclass(frozen=True)
+class OwnImages(Classification):
+    """The image files of a "folder:PATH", made to fit if they differ.
+
+    Attributes:
+      size: height and width in pixels; 0 where all images have one size.
+      channels: 1 (grey) or 3 (colour); 0 where all images are of one kind.
+      fit: see `capsjax.data.images.Fitting`.
+    """
+
+    size: int = 0
+    channels: int = 0
+    fit: str = "pad"
+
+    def build(self, name: str, read: Reader) -> Task:
+        """The task on the folder `name`."""
+        fitting = Fitting(self.size, self.size, self.channels, self.fit).check()
+        return super().build(name, partial(read, fitting=fitting) if fitting != AS_IT_IS else read)

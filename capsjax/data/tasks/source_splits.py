@@ -10,8 +10,9 @@ from capsjax.data.splits import stratified_holdout
 from capsjax.data.tasks.single import Moved
 from capsjax.data.tasks.task import EvaluationSet, NumberedExamples, Recipe, Source, take
 
-# Takes the names of a data set and of a split: `capsjax.data.load` with its options filled in.
-Reader = Callable[[str, str], Dataset]
+# Takes the names of a data set and of a split, and `fitting` for a folder whose images are made to
+# fit: `capsjax.data.load` with its other options filled in.
+Reader = Callable[..., Dataset]
 
 
 class Splits(NamedTuple):

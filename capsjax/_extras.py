@@ -1,0 +1,24 @@
+"""Packages that only a part of the library needs: setup.cfg has them as extras."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around imports: what is not installed is an error that says which extra brings it.
+
+    Args:
+      name: of the extra in setup.cfg.
+
+    Raises:
+      ModuleNotFoundError: in place of Python's own, with the command that installs it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{error.name} is not installed: pip install 'capsjax[{name}]', or in a clone "
+            f"pip install '.[{name}]'",
+            name=error.name,
+        ) from error

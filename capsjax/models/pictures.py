@@ -1,0 +1,124 @@
+"""A CapsNet for larger colour images. It is of no paper: CapsNet's capsules between convolutions.
+
+In CapsNet (Sabour et al. 2017) the capsules grow with the pixels, and the decoder's last layer
+with their number times 1024. Here convolutions of stride 2 lead to a grid of at most 8×8, whatever
+the image, and back from the class capsules to an image.
+"""
+
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+from jax import lax
+
+from capsjax.functional import safe_norm
+from capsjax.layers import ConvDecoder, ConvNorm, DenseCapsules, PrimaryCapsules, reconstruct
+from capsjax.layers.bound import bound
+from capsjax.models.config import Normalization, positive, scaled
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
+from capsjax.routing import dynamic_routing
+
+GRID = 8  # rows or columns, at most
+
+
+@dataclass(frozen=True)
+class PictureCapsNetConfig(Normalization):
+    """Sizes of a PictureCapsNet.
+
+    Attributes:
+      features: channels of the first convolution, and of the decoder's last; doubled with each
+        halving of the image, up to four times as many.
+      primary_channels: capsules per position of the grid.
+      primary_pose: their size.
+      class_pose: size of the class capsules.
+      num_iterations: of dynamic routing.
+    """
+
+    features: int = positive(32)
+    primary_channels: int = positive(16)
+    primary_pose: int = positive(8)
+    class_pose: int = positive(16)
+    num_iterations: int = positive(3)
+
+
+class PictureCapsNet(Model):
+    """Convolutions, primary capsules, class capsules by dynamic routing, a convolutional decoder.
+
+    The convolutions are 3×3 with stride 2, batch normalisation and ReLU.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: PictureCapsNetConfig = PictureCapsNetConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        height, width, channels = input_shape
+        halvings = 1
+        while max(height, width) > GRID * 2**halvings:
+            halvings += 1
+        features = [scaled(config.features * min(2**i, 4), config.width) for i in range(halvings)]
+        primary_channels = scaled(config.primary_channels, config.width)
+        rows, columns = (-(-side // 2**halvings) for side in (height, width))
+        self.inputs = Inputs(input_shape, config.mean, config.std)
+        self.num_classes = num_classes
+        self.conditional = True
+        self.convs = nnx.List(
+            [
+                ConvNorm(n, m, 3, strides=2, padding=1, rngs=rngs)
+                for n, m in zip([channels, *features], features, strict=False)
+            ]
+        )
+        self.primary = PrimaryCapsules(
+            features[-1],
+            primary_channels,
+            config.primary_pose,
+            kernel_size=3,
+            strides=1,
+            padding="SAME",
+            rngs=rngs,
+        )
+        self.classes = DenseCapsules(
+            rows * columns * primary_channels,
+            config.primary_pose,
+            num_classes,
+            config.class_pose,
+            routing=bound(dynamic_routing, num_iterations=config.num_iterations),
+            rngs=rngs,
+        )
+        self.decoder = ConvDecoder(
+            num_classes,
+            config.class_pose,
+            input_shape,
+            features=[features[-1], *reversed(features)],
+            rngs=rngs,
+        )
+
+    def forward(
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
+    ) -> Output:
+        """See `Model`; captures "convs", "primary" and "classes"."""
+        x = images
+        for conv in self.convs:
+            x = jax.nn.relu(conv(x))
+        primary = self.primary(x)
+        routed = self.classes(lax.collapse(primary, 1, -1))
+        lengths = safe_norm(routed.poses)
+        reconstruction = reconstruct(
+            self.decoder, routed.poses, lengths, mask, conditional=self.conditional
+        )
+        return Output(
+            lengths,
+            routed.poses,
+            reconstruction,
+            routed={"classes": routed},
+            features={"convs": x, "primary": primary, "classes": routed.poses},
+        )
+
+
+NETWORKS = {
+    "picture_capsnet_64": Network(PictureCapsNet, PictureCapsNetConfig(), (64, 64, 3)),
+    "picture_capsnet_96": Network(PictureCapsNet, PictureCapsNetConfig(), (96, 96, 3)),
+}

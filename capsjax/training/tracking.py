@@ -1,0 +1,182 @@
+"""Metrics of a run at Weights & Biases, trackio or MLflow, beside TensorBoard.
+
+A tracker is a class with three methods, see `Tracker`; one of your own is known after
+`TRACKERS["mine"] = Mine`. All calls come from a thread of their own, so that a tracker that fails
+or hangs never stops training.
+"""
+
+import importlib.util
+import json
+import queue
+import threading
+import uuid
+import warnings
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import ml_collections
+from etils import epath
+
+from capsjax import _files
+from capsjax._names import lookup
+from capsjax.training import config as configs
+
+FILE = "tracker.json"  # how each tracker calls this run, to go on with it
+PROJECT = "capsjax"
+CLOSE_SECONDS = 30.0
+
+
+class Tracker(Protocol):
+    """One run at a service."""
+
+    def start(self, project: str, name: str, config: Mapping[str, Any], run_id: str | None) -> str:
+        """Begins a run, or goes on with that of `run_id`; returns the run's id."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Adds the metrics of a step; on resuming, some steps come a second time."""
+
+    def finish(self) -> None:
+        """Returns when all is sent."""
+
+
+class WandB:
+    """Weights & Biases."""
+
+    def start(self, project: str, name: str, config: Mapping[str, Any], run_id: str | None) -> str:
+        import wandb
+
+        self._run = wandb.init(
+            project=project,
+            name=name,
+            config=dict(config),
+            id=run_id,
+            resume="never" if run_id is None else "allow",
+        )
+        return self._run.id
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def finish(self) -> None:
+        self._run.finish()
+
+
+class Trackio:
+    """Hugging Face's trackio; it knows runs by their names."""
+
+    def start(self, project: str, name: str, config: Mapping[str, Any], run_id: str | None) -> str:
+        import trackio
+
+        # Two runs of one name would be one.
+        name = run_id or f"{name}-{uuid.uuid4().hex[:6]}"
+        self._run = trackio.init(project=project, name=name, config=dict(config), resume="allow")
+        return self._run.name
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def finish(self) -> None:
+        self._run.finish()
+
+
+class MLflow:
+    """MLflow, at MLFLOW_TRACKING_URI."""
+
+    def start(self, project: str, name: str, config: Mapping[str, Any], run_id: str | None) -> str:
+        import mlflow
+
+        self._client = mlflow.MlflowClient()
+        if run_id is not None:
+            self._client.update_run(run_id, status="RUNNING")
+            self._id = run_id
+            return run_id
+        found = self._client.get_experiment_by_name(project)
+        experiment = found.experiment_id if found else self._client.create_experiment(project)
+        self._id = self._client.create_run(experiment, run_name=name).info.run_id
+        for key, value in config.items():
+            self._client.log_param(self._id, key, value)
+        return self._id
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        for key, value in values.items():
+            self._client.log_metric(self._id, key, value, step=step)
+
+    def finish(self) -> None:
+        self._client.set_terminated(self._id)
+
+
+TRACKERS: dict[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio, "mlflow": MLflow}
+_PACKAGES = ("wandb", "trackio", "mlflow")
+
+
+def check(text: str) -> None:
+    """Raises ValueError unless `text` is NAME or NAME:PROJECT of a tracker that is installed."""
+    name = text.partition(":")[0]
+    lookup("tracker", name, TRACKERS)
+    if name in _PACKAGES and importlib.util.find_spec(name) is None:
+        raise ValueError(f"tracker: {name} is not installed: pip install {name}")
+
+
+class Tracking:
+    """What a run sends to a tracker, in a thread; its problems are warnings.
+
+    A context manager: leaving it waits for what is under way, at most CLOSE_SECONDS.
+
+    Args:
+      text: NAME or NAME:PROJECT, see `check`.
+      directory: of the run; the file tracker.json in it holds the id to resume by.
+      config: of the run.
+    """
+
+    def __init__(self, text: str, directory: epath.Path, config: ml_collections.ConfigDict):
+        self._name, _, project = text.partition(":")
+        self._project, self._directory = project or PROJECT, directory
+        self._config = configs.flatten(config)
+        self._waiting: queue.SimpleQueue[tuple[int, dict[str, float]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._send, name="tracker", daemon=True)
+
+    def __enter__(self) -> "Tracking":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._waiting.put(None)
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            self._warn(f"it did not finish within {CLOSE_SECONDS:.0f} seconds")
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Sends the metrics of a step; returns at once."""
+        self._waiting.put((step, dict(values)))
+
+    def _send(self) -> None:
+        try:
+            tracker = TRACKERS[self._name]()
+            ids = self._ids()
+            found = tracker.start(
+                self._project, self._run_name(), self._config, ids.get(self._name)
+            )
+            text = json.dumps(ids | {self._name: found}, indent=2) + "\n"
+            _files.write_atomically(self._directory / FILE, text)
+            while (item := self._waiting.get()) is not None:
+                tracker.log(*item)
+            tracker.finish()
+        except BaseException as error:
+            self._warn(f"{type(error).__name__}: {error}")
+
+    def _ids(self) -> dict[str, str]:
+        file = self._directory / FILE
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    def _run_name(self) -> str:
+        """The directory's name, with that above it for one of several seeds."""
+        path = self._directory
+        return f"{path.parent.name}/{path.name}" if path.name.startswith("seed_") else path.name
+
+    def _warn(self, what: str) -> None:
+        warnings.warn(
+            f"tracker {self._name}: {what}. Training goes on without it; metrics.jsonl and "
+            "TensorBoard have everything",
+            RuntimeWarning,
+            stacklevel=2,
+        )

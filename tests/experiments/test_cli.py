@@ -1,0 +1,114 @@
+"""What all scripts have in common."""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import _cli
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted(
+    file.name for file in (ROOT / "experiments").glob("*.py") if not file.name.startswith("_")
+)
+
+
+def parser():
+    parser = argparse.ArgumentParser(prog="script")
+    _cli.add_config(parser, required=False)
+    return parser
+
+
+def run(main, *argv):
+    with pytest.raises(SystemExit) as stop:
+        _cli.run(parser(), main, argv)
+    return stop.value.code
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_version_and_a_wrong_option(script):
+    """One process that imports no JAX: all of this takes no seconds."""
+    program = """
+import runpy, sys
+for arguments in (["--help"], ["--version"], ["--nonsense"]):
+    sys.argv[1:] = arguments
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as stop:
+        print(arguments[0], "ends with", stop.code)
+print("jax" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.argv = ['experiments/{script}']\n{program}"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'experiments'}{os.pathsep}{ROOT}"},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert "--help ends with 0" in done.stdout
+    assert "--version ends with 0" in done.stdout
+    assert "--nonsense ends with 2" in done.stdout
+    assert done.stdout.splitlines()[-1] == "False"
+    for option in ("--quiet", "--version", "--import"):
+        assert option in done.stdout
+    assert "capsjax 0." in done.stdout
+    assert "Python 3." in done.stdout
+
+
+def test_values_of_the_config_are_taken_out():
+    seen = []
+    argv = ["--config.a.b=1=2", "--config=f.py", "--config.c", "x y"]
+    _cli.run(parser(), seen.append, argv)
+    (args,) = seen
+    assert args.config == "f.py"
+    assert args.overrides == {"a.b": "1=2", "c": "x y"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--config.a=1"], "--config.a: there is no --config=FILE to change"),
+        (["--config=f.py", "--config.a"], "--config.a has no value"),
+        (["--config=f.py", "--config.a", "--config.b=1"], "--config.a has no value"),
+        (["surplus"], "unrecognized arguments: surplus"),
+        (["--import=none.py"], "--import: no file none.py"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(capsys, argv, message):
+    assert run(print, *argv) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_config_that_is_not_there(capsys):
+    assert run(_cli.config_of, "--config=configs/digit.py") == 2
+    assert "no file configs/digit.py: did you mean 'digits'" in capsys.readouterr().err
+
+
+def test_quiet(capsys):
+    _cli.run(parser(), lambda args: print("words"), ["--quiet"])
+    assert capsys.readouterr().out == ""
+    _cli.run(parser(), lambda args: print("words"), [])
+    assert capsys.readouterr().out == "words\n"
+
+
+def test_what_is_not_installed_is_named():
+    def main(args):
+        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+    assert run(main) == "error: matplotlib is not installed: pip install '.[experiments]'"
+
+
+def test_a_file_of_ones_own_is_run_first(tmp_path):
+    (tmp_path / "beside.py").write_text("value = 3\n")
+    (tmp_path / "mine.py").write_text("import os, beside\nos.environ['MINE'] = str(beside.value)\n")
+    seen = []
+    try:
+        argv = [f"--import={tmp_path / 'mine.py'}"]
+        _cli.run(parser(), lambda args: seen.append(os.environ["MINE"]), argv)
+    finally:
+        os.environ.pop("MINE", None)
+        sys.path.remove(str(tmp_path))
+    assert seen == ["3"]
