@@ -102,7 +102,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Trains, and says what came out."""
-    import jax
     from absl import logging
 
     # With stacks Orbax reports the errors that it raises too.
@@ -141,8 +140,8 @@ def main(args: argparse.Namespace) -> None:
         if parallel.is_first_host():
             print(f"{stop}. The same command resumes from there.")
         sys.exit(128 + stop.signum)
-    except (ValueError, OSError, ArithmeticError) as error:
-        process.fail(str(error), hosts=jax.process_count())
+    except ArithmeticError as error:
+        sys.exit(f"error: {error}")
 
 
 def _say_end(args: argparse.Namespace, history: "History", epochs: int) -> None:
@@ -175,4 +174,13 @@ def _start_stop(text: str) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    _cli.run(parser(), main)
+    try:
+        _cli.run(parser(), main)
+    except SystemExit as end:
+        if not isinstance(end.code, str):
+            raise
+        import jax
+
+        from capsjax.training import process
+
+        process.fail(end.code.removeprefix("error: "), hosts=jax.process_count())
