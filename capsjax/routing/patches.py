@@ -82,7 +82,7 @@ def _every(x: Array, stride: int, axis: int) -> list[Array]:
     """The parts of `x` at every stride-th place of an axis, whose length is a multiple of it."""
     if stride == 1:
         return [x]
-    x = x.reshape(*x.shape[:axis], -1, stride, *x.shape[axis + 1 :])
+    x = x.reshape(*x.shape[:axis], x.shape[axis] // stride, stride, *x.shape[axis + 1 :])
     return [jnp.squeeze(part, axis + 1) for part in lax.split(x, (1,) * stride, axis + 1)]
 
 

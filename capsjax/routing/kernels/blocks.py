@@ -39,12 +39,19 @@ def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, len
     positions = next(iter(operands.values())).shape[0]
     blocks = jax.tree.map(lambda x: _split(x, length), operands)
     if wrt in KERNELS:
-        zero = jax.eval_shape(f, jax.tree.map(lambda x: x[0], blocks))
+        zero = jax.eval_shape(f, jax.tree.map(_first, blocks))
         return lax.scan(
             lambda total, block: (total + f(block), None), jnp.zeros_like(zero), blocks
         )[0]
     out = lax.map(f, blocks)
     return out.reshape(out.shape[0] * out.shape[1], *out.shape[2:])[:positions]
+
+
+def _first(blocks: Array) -> Array | jax.ShapeDtypeStruct:
+    """The first block, or what stands for it where there is none."""
+    if not blocks.shape[0]:
+        return jax.ShapeDtypeStruct(blocks.shape[1:], blocks.dtype)
+    return blocks[0]
 
 
 def _split(x: Array, length: int) -> Array:
