@@ -84,7 +84,9 @@ def test_a_wrong_command_line_ends_with_2(capsys, argv, message):
 
 def test_a_config_that_is_not_there(capsys):
     assert run(_cli.config_of, "--config=configs/digit.py") == 2
-    assert "no file configs/digit.py: did you mean 'digits'" in capsys.readouterr().err
+    assert (
+        "configs/digit.py: there is no such file: did you mean 'digits'" in capsys.readouterr().err
+    )
 
 
 def test_quiet(capsys):

@@ -165,7 +165,7 @@ def test_other_input_sizes():
         ({"input_shape": (16, 28, 1)}, "smallest is 17×17"),
         ({"input_shape": (28, 28)}, "height, width, channels"),
         ({"num_classes": 1}, "num_classes must be at least 2"),
-        ({"width": 0}, "width must be positive"),
+        ({"width": 0}, "width must be at least"),
         ({"num_iterations": 0}, "num_iterations must be positive"),
         ({"decoder_features": (8, 0)}, "decoder_features must be positive"),
         ({"routing": "dynamc"}, "routing must be one of dynamic, uniform, got 'dynamc'"),
