@@ -316,7 +316,7 @@ def _check_same(
     directory: epath.Path, trained: ml_collections.ConfigDict, config: ml_collections.ConfigDict
 ) -> None:
     """Raises ValueError if a checkpoint was not trained with `config`."""
-    lines = configs.differences(trained, config)
+    lines = configs.conflicts(trained, config)
     # The folder of the run that it began with may have moved; it is not read again.
     lines = [line for line in lines if not line.startswith("init_from:")]
     if lines:

@@ -31,7 +31,7 @@ def header(results: Results, versions: dict[str, str]) -> str:
         "Parameters": f"{num_parameters(params):,}",
         "Trained on": config.data.name,
         "Images": "×".join(map(str, config.task.input_shape)),
-        "Checkpoint": f"step {checkpoint.step:,} of {last['step']:,}{held_out}",
+        "Checkpoint": f"step {checkpoint.step:,}{held_out}",
         "Epochs": f"{last['epoch']} of {config.training.epochs}",
         "Seed": str(config.seed),
         "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
