@@ -95,13 +95,16 @@ def test_arguments(words):
         assert all(str(flat[key]) == text for key, text in args.overrides.items())
 
 
+def marks(words):
+    """Training is slow; an export is for batches of any size."""
+    if "train.py" in words[0]:
+        return [pytest.mark.slow]
+    return [pytest.mark.symbolic_sizes] if "--export" in " ".join(words) else []
+
+
 @pytest.mark.parametrize(
     "words",
-    [
-        pytest.param(w, marks=[pytest.mark.slow] if "train.py" in w[0] else [], id=" ".join(w))
-        for w in scripts()
-        if not is_long(w)
-    ],
+    [pytest.param(w, marks=marks(w), id=" ".join(w)) for w in scripts() if not is_long(w)],
 )
 def test_commands(elsewhere, monkeypatch, words):
     """Each is run, in this process; training is narrower and of one epoch."""

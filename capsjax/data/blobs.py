@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from capsjax._extras import extra
 from capsjax.data.dataset import Examples
 from capsjax.data.splits import stratified_holdout
 
@@ -28,7 +29,8 @@ class Blobs:
         """A cache would not be faster."""
 
     def read(self, split: str) -> Examples:
-        from sklearn.datasets import make_blobs
+        with extra("data"):
+            from sklearn.datasets import make_blobs
 
         points, labels = make_blobs(
             NUM_POINTS, centers=CENTRES, cluster_std=DEVIATION, random_state=SEED

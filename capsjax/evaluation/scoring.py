@@ -158,7 +158,7 @@ class _Gathered:
     """Each example's source images, read when they are indexed."""
 
     images: Images
-    chosen: Int[np.ndarray, "n k"]
+    chosen: Int[np.ndarray, "examples k"]
 
     def __len__(self) -> int:
         return len(self.chosen)

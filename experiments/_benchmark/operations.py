@@ -59,6 +59,8 @@ def _of(equation: Any) -> Operations:
         if any(body):
             raise ValueError("a loop whose length depends on data cannot be counted")
         return body
+    if not equation.outvars:  # a call whose results nobody uses
+        return Operations()
     out = equation.outvars[0].aval
     if name == "dot_general":
         (contracted, _), _ = parameters["dimension_numbers"]

@@ -37,6 +37,7 @@ from capsjax.data.tasks import Task
 from capsjax.data.tasks.classification import Classification
 from capsjax.evaluation.batches import check_batch_size
 from capsjax.training.checkpoints import Checkpoints
+from capsjax.training.circumstances import describe
 from capsjax.training.display import Writer
 from capsjax.training.history import History
 from capsjax.training.parallel import divide, on_devices, replicate
@@ -186,7 +187,7 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
                 step += count
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             began = time.perf_counter()
-            saver.save(state, setup.config, history)
+            saver.save(state, setup.config, history, describe(setup.devices))
             save_seconds = time.perf_counter() - began
             saver.wait()
             written_seconds = time.perf_counter() - began

@@ -184,6 +184,7 @@ assert not any(name.partition(".")[0] in ("capsjax", "flax") for name in sys.mod
 """
 
 
+@pytest.mark.symbolic_sizes
 def test_the_exported_network_needs_jax_alone(finished_run, npz, tmp_path):
     exported, images, scores = (tmp_path / name for name in ("net", "images.npy", "scores.npy"))
     run(f"--checkpoint={finished_run}", f"--export={exported}")
