@@ -166,7 +166,7 @@ def test_the_table_is_written(tmp_path):
 
 
 def test_the_picture_is_what_the_command_draws(elsewhere, monkeypatch):
-    """Of the demo's network, which is trained for longer: the same rows of the same size."""
+    """The demo's network is trained for longer: its picture has the same rows of the same size."""
     import report
 
     monkeypatch.chdir(elsewhere)

@@ -118,5 +118,5 @@ def _member(archive: NpzFile, key: str, where: str) -> np.ndarray:
             "strings, not of objects: convert and write it again"
         ) from error
     if not isinstance(array, np.ndarray):
-        raise ValueError(f"{where}: {key!r} is no array; write one with np.savez")
+        raise ValueError(f"{where}: {key!r} is not an array; write one with np.savez")
     return array

@@ -181,7 +181,7 @@ def _finished(directories: Sequence[Path], images: int, data_dir: str | None) ->
 
 
 def _directory(where: Where, config: ml_collections.ConfigDict) -> Path:
-    """That of the same training, though the library has gained options since, or a new one."""
+    """The directory of the same training, even if the library has gained options, or a new one."""
     folder, name = where.folder / "runs", run_name(config)
     for file in sorted(folder.glob(name.replace(key_of(config), "*") + "/config.json")):
         recorded = file.with_name("time.json")
@@ -233,7 +233,7 @@ def _made_with(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 @functools.cache
 def commit() -> str:
-    """Of this code."""
+    """The commit of this code."""
     command = ["git", "describe", "--always", "--dirty"]
     done = subprocess.run(
         command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False

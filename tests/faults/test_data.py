@@ -79,7 +79,7 @@ ARCHIVES = {
     "flipped": (_flipped(), "cannot read"),
     "encrypted": (_encrypted(), "encrypted"),
     "unknown compression": (_unknown_compression(), "compression"),
-    "no arrays": (_members(images=b"text", labels=b"text"), "'labels' is no array|cannot read"),
+    "no arrays": (_members(images=b"text", labels=b"text"), "'labels' is not an array|cannot read"),
     "empty": (_members(), "no images and labels among its arrays"),
     "713 TiB": (_of_713_tib(), "cannot read 'images'"),
     "too few names": (_with_names("a"), "out of range, expected 0 to 0 for 1 classes"),

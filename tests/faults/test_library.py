@@ -193,7 +193,7 @@ def test_rngs_are_nnx_rngs(make, rngs):
 
 
 def _one_name_per_family():
-    """Of each family of networks one; the others differ in their sizes."""
+    """One name of each family of networks; the others differ in their sizes."""
     families = {}
     for name in models.names():
         families.setdefault(type(models.lookup(name).config), name)

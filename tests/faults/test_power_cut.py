@@ -83,7 +83,7 @@ def test_the_disk_loses_what_was_not_synced(disk):
 
 
 def _bits(directory):
-    """Of the last checkpoint, and of the log."""
+    """The bits of the last checkpoint and of the log."""
     restored = checkpoints.read(directory, "latest")
     leaves = [np.asarray(x).tobytes() for x in jax.tree.leaves(nnx.state(restored.model))]
     return restored.step, leaves, restored.history.to_json()
