@@ -104,19 +104,21 @@ def main(args: argparse.Namespace) -> None:
     """Trains, and says what came out."""
     from absl import logging
 
-    # With stacks Orbax reports the errors that it raises too.
-    logging.set_verbosity(logging.FATAL)
+    address = (args.coordinator_address, args.num_processes, args.process_id)
+    several_hosts = args.distributed or address != (None, None, None)
+    # Orbax reports the errors that it raises too, with stacks. With several hosts it may be stuck
+    # before it raises one, and its report is all that says why.
+    logging.set_verbosity(logging.ERROR if several_hosts else logging.FATAL)
     from capsjax.training import config as configs
     from capsjax.training import loop, parallel, process, seeds, setup
     from capsjax.training.display import console
 
     config = _cli.config_of(args)
     configs.check(config)
-    address = (args.coordinator_address, args.num_processes, args.process_id)
     threading.excepthook = process.say_in_one_line
     setup.cache_programs()
     try:
-        if args.distributed or address != (None, None, None):
+        if several_hosts:
             parallel.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
         options = {
             "data_dir": args.data_dir,
