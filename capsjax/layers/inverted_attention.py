@@ -32,6 +32,7 @@ from capsjax.routing.votes import as_votes, shape_of
 Schedule = Literal["concurrent", "sequential", "fixed_point"]
 
 _TOLERANCE = 1e-4  # of fixed points, relative; a narrow type's own precision where that is coarser
+_EPSILON = 1e-5  # of LayerNorm in the released code's framework
 
 
 def inverted_attention_init(
@@ -246,7 +247,7 @@ class InvertedAttentionStack(nnx.Module):
 def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """LayerNorm of poses, with the ε of the released code's framework."""
     check_rngs(rngs)
-    return nnx.LayerNorm(pose_size, epsilon=1e-5, rngs=rngs)
+    return nnx.LayerNorm(pose_size, epsilon=_EPSILON, rngs=rngs)
 
 
 class GridPoseNorm(nnx.LayerNorm):
@@ -258,7 +259,8 @@ class GridPoseNorm(nnx.LayerNorm):
     """
 
     def __init__(self, pose_size: int, *, rngs: nnx.Rngs):
-        super().__init__(pose_size, epsilon=1e-5, rngs=rngs)
+        check_rngs(rngs)
+        super().__init__(pose_size, epsilon=_EPSILON, rngs=rngs)
 
     def __call__(self, x: Float[Array, "n H W C D"], **_: Any) -> Float[Array, "n H W C D"]:
         """The normalised poses."""

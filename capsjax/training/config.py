@@ -76,8 +76,7 @@ def check(config: ml_collections.ConfigDict) -> None:
     """
     if not isinstance(config, ml_collections.ConfigDict):
         raise ValueError(
-            f"a config must be an ml_collections.ConfigDict, got {type(config).__name__}: begin "
-            "with capsjax.training.config.default(model, data) and change what differs"
+            f"a config must be an ml_collections.ConfigDict, got {type(config).__name__}: {_HOW}"
         )
     for section in ("model", "data"):
         if not isinstance(config.get(section), ml_collections.ConfigDict):
@@ -86,13 +85,10 @@ def check(config: ml_collections.ConfigDict) -> None:
             raise ValueError(f"the config has no {section}.name, a string: {_HOW}")
     expected = default(config.model.name, config.data.name)
     with expected.unlocked():
-        for section, options in (
-            ("optimizer", optimizers.optimizer_options),
-            ("schedule", optimizers.schedule_options),
-        ):
+        for section in ("optimizer", "schedule"):
             given = config.get(section)
             if isinstance(given, ml_collections.ConfigDict) and "name" in given:
-                expected[section] = options(given.name)
+                expected[section] = OPTIONS[section](given.name)
     for key, value in expected.items():
         if isinstance(value, ml_collections.ConfigDict) != isinstance(
             config.get(key), ml_collections.ConfigDict

@@ -127,7 +127,7 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
     file = workdir / CONFIG
     if not file.exists():
         workdir.mkdir(parents=True, exist_ok=True)
-        _files.write_atomically(file, json.dumps(configs.to_json(config), indent=2) + "\n")
+        _write(file, config)
         return config.key_version
     try:
         old = configs.from_json(json.loads(file.read_text()))
@@ -146,9 +146,12 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
             "remove this one to start afresh. It was made with → you asked for:\n  "
             + "\n  ".join(lines)
         )
-    key_version = old.key_version
     extended = config.copy_and_resolve_references()
-    extended.key_version = key_version
+    extended.key_version = old.key_version
     if configs.differences(old, extended):
-        _files.write_atomically(file, json.dumps(configs.to_json(extended), indent=2) + "\n")
-    return key_version
+        _write(file, extended)
+    return old.key_version
+
+
+def _write(file: epath.Path, config: ml_collections.ConfigDict) -> None:
+    _files.write_atomically(file, json.dumps(configs.to_json(config), indent=2) + "\n")
