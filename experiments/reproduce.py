@@ -88,8 +88,8 @@ def main(args: argparse.Namespace) -> None:
         raise ValueError("name what to reproduce, or all; --list shows the names")
     chosen = {name: _variants(name, args) for name in names}
     where.remember()
-    # Compiling takes longer than all else there.
-    jax.config.update("jax_disable_most_optimizations", where.scale == "smoke")
+    if where.scale == "smoke":  # compiling takes longer than all else there
+        jax.config.update("jax_disable_most_optimizations", True)
     # Runs that differ in their seed alone share their programs.
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(where.folder / "compiled"))

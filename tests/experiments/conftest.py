@@ -6,11 +6,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 ROOT = Path(__file__).parents[2]
 # Python does the same for the folder of a script that it runs.
 sys.path.insert(0, str(ROOT / "experiments"))
+
+
+@pytest.fixture(autouse=True)
+def settings_of_jax():
+    """What a script's `main` sets in this process ends with its test: it changes later bits."""
+    names = ("jax_disable_most_optimizations", "jax_compilation_cache_dir")
+    before = {name: jax.config.values[name] for name in names}
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 @pytest.fixture
