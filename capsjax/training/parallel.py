@@ -7,6 +7,7 @@ checkpoint of one device is a checkpoint of any number of devices.
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from flax import nnx
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from capsjax.training import process
 from capsjax.training.step import DEVICES
 
 T = TypeVar("T")
@@ -139,9 +141,11 @@ def connect(
       heartbeat_seconds: JAX takes a host that is silent for this long for dead, and ends the
         others with a message that names it.
 
+    When others do not come within `CONNECT_SECONDS` this process is ended with a message: JAX's
+    own call cannot be interrupted.
+
     Raises:
-      OSError: process 0 does not answer. (Of others that do not come JAX itself tells, and ends the
-        process.)
+      OSError: process 0 does not answer.
       ValueError: the arguments are incomplete or out of range, or nothing was detected.
     """
     given = {
@@ -174,13 +178,25 @@ def connect(
     # JAX's own handler of SIGTERM would swallow signals that arrive before the loop listens; the
     # loop itself agrees on where to stop, at the end of a dispatch.
     jax.config.update("jax_enable_preemption_service", False)
+    expected = "processes" if num_processes is None else f"{num_processes} processes"
+    give_up = threading.Timer(
+        CONNECT_SECONDS,
+        process.fail,
+        (
+            f"not all {expected} of the run came within {CONNECT_SECONDS} s: start those that are "
+            "missing, each with a process_id of its own",
+        ),
+    )
+    give_up.daemon = True
+    give_up.start()
     try:
         jax.distributed.initialize(
             coordinator_address=coordinator_address,
             num_processes=num_processes,
             process_id=process_id,
             heartbeat_timeout_seconds=round(heartbeat_seconds),
-            initialization_timeout=CONNECT_SECONDS,
+            # Later than `give_up`: JAX would end the process with a stack of C++.
+            initialization_timeout=CONNECT_SECONDS + 60,
             shutdown_timeout_seconds=SHUTDOWN_SECONDS,
         )
     except ValueError as error:
@@ -188,6 +204,8 @@ def connect(
             f"the other processes of the run cannot be found ({error}): give "
             "coordinator_address=HOST:PORT of process 0, num_processes and process_id"
         ) from error
+    finally:
+        give_up.cancel()
 
 
 def _wait_for(address: str) -> None:

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from tests.faults.commands import assert_told, finish, quick, run, start
+from tests.faults.commands import Done, assert_told, finish, quick, run, start
+from tests.training.several_hosts import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -163,9 +164,7 @@ def test_ports(npz, tmp_path, port):
 
 
 def test_a_host_with_another_config_ends_all(npz, tmp_path):
-    from tests.training.several_hosts import _free_port
-
-    address = f"--coordinator_address=127.0.0.1:{_free_port()}"
+    address = f"--coordinator_address=127.0.0.1:{free_port()}"
     processes = [
         start(
             *("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", address),
@@ -179,14 +178,45 @@ def test_a_host_with_another_config_ends_all(npz, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_hosts_that_do_not_come_are_not_waited_for_ever(tmp_path):
+@pytest.mark.parametrize(
+    ("port", "process_id", "message"),
+    [
+        (1, 1, "process 0 did not answer at 127.0.0.1:1 within 5 s"),
+        (None, 0, "error: not all 2 processes of the run came within 5 s"),
+    ],
+    ids=["the first", "the second"],
+)
+def test_hosts_that_do_not_come_are_not_waited_for_ever(port, process_id, message):
     program = (
-        "from capsjax.training import parallel\n"
+        "from capsjax.training import parallel, process\n"
         "parallel.CONNECT_SECONDS = 5\n"
-        "try:\n    parallel.connect('127.0.0.1:1', 2, 1)\n"
-        "except OSError as error:\n    print(error)\n"
+        f"try:\n    parallel.connect('127.0.0.1:{port or free_port()}', 2, {process_id})\n"
+        "except OSError as error:\n    process.fail(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
-    assert "process 0 did not answer at 127.0.0.1:1 within 5 s" in done.stdout, done.stderr
+    assert_told(Done(done.returncode, done.stdout, done.stderr), message)
+
+
+def test_two_processes_with_one_id():
+    address = f"'127.0.0.1:{free_port()}'"
+    program = (
+        "from capsjax.training import parallel\n"
+        "parallel.CONNECT_SECONDS = 15\n"
+        f"parallel.connect({address}, 3, NUMBER)\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program.replace("NUMBER", str(number))],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in (0, 1, 1)
+    ]
+    first, *both = (process.communicate(timeout=120)[1] for process in processes)
+    assert all(process.returncode for process in processes)
+    assert "each with a process_id of its own" in first
+    # JAX ends the one that came first, in its own words.
+    assert any("newer incarnation" in error for error in both)
+    assert any("each with a process_id of its own" in error for error in both)

@@ -21,7 +21,7 @@ def start(workdir, npz, *arguments, num_hosts=2, devices=2, log=None, coordinato
         f"--workdir={workdir}",
         *arguments,
     ]
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "PYTHONUNBUFFERED": "1",
@@ -45,7 +45,7 @@ def start(workdir, npz, *arguments, num_hosts=2, devices=2, log=None, coordinato
     return processes
 
 
-def _free_port():
+def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
