@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # A second environment, for the newest versions of everything: the newest JAX needs a newer Python.
-LATEST_PYTHON ?= $(shell for p in python3.13 python3.12 ~/.pyenv/versions/3.1[23].*/bin/python3; do \
+LATEST_PYTHON ?= $(shell for p in python3.13 python3.12 \
+  ~/.pyenv/versions/3.13.*/bin/python3 ~/.pyenv/versions/3.12.*/bin/python3; do \
   $$p --version >/dev/null 2>&1 && echo $$p && break; done)
 LATEST := .venv-latest
 # The tests of one file share what they train and compile, so they stay in one worker.

@@ -97,6 +97,7 @@ def _install(wheels: Iterable[str], target: Path) -> None:
 def enable() -> None:
     """Lets JAX, which must not have been imported yet, find those compilers that are there.
 
+    One of another version is left out: it would end the process with a fault. `check` tells of it.
     The process computes on the CPU, and takes no device even where there is one.
 
     Raises:
@@ -124,11 +125,19 @@ def enable() -> None:
     }
     # A program from the cache would say nothing of how it was made.
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
-    library = folder() / "tpu/libtpu/libtpu.so"
-    if library.exists():
-        os.environ["TPU_LIBRARY_PATH"] = str(library)
-    # A namespace in which JAX looks for plugins.
-    sys.path.append(str(folder() / "gpu"))
+    if _fits("tpu"):
+        os.environ["TPU_LIBRARY_PATH"] = str(folder() / "tpu/libtpu/libtpu.so")
+    if _fits("gpu"):
+        # A namespace in which JAX looks for plugins.
+        sys.path.append(str(folder() / "gpu"))
+
+
+def _fits(platform: str) -> bool:
+    try:
+        check(platform)
+    except ValueError:
+        return False
+    return True
 
 
 def enabled() -> bool:

@@ -1,6 +1,8 @@
 """What needs no compiler of an accelerator; tests/accelerators has the rest."""
 
 import json
+import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -9,6 +11,8 @@ import pytest
 from _compile import bundles, catalogue, compilers, crosscompile, hlo, largest, pages, targets
 from _compile.catalogue import Entry
 from rich.console import Console
+
+from tests.experiments.conftest import ROOT
 
 # A loop of 3 trips around one of 5, as libtpu writes the final instructions of a kernel.
 BUNDLES = """
@@ -137,11 +141,34 @@ def test_missing_compilers_are_named_with_the_command(tmp_path, monkeypatch):
     for platform, name in (("tpu", "libtpu"), ("gpu", "jax-cuda12-plugin")):
         with pytest.raises(ValueError, match=f"missing .{name}.*compile.py --fetch` gets it"):
             compilers.check(platform)
-        info = tmp_path / platform / f"{name.replace('-', '_')}-0.0.1.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.1\n")
+        _write_wheel(tmp_path / platform, name)
         with pytest.raises(ValueError, match=f"has {name} 0.0.1, but jax .* needs .*replaces it"):
             compilers.check(platform)
+
+
+def _write_wheel(folder, name):
+    info = folder / f"{name.replace('-', '_')}-0.0.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.1\n")
+
+
+def test_compilers_of_another_version_are_not_loaded(tmp_path):
+    """A plugin made for another jaxlib ends the process with a fault when JAX finds it."""
+    info = tmp_path / "gpu/jax_cuda12_plugin-0.0.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: jax-cuda12-plugin\nVersion: 0.0.1\n"
+    )
+    program = "from _compile import compilers; import sys; compilers.enable(); print(sys.path)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT / "experiments",
+        env=os.environ | {"CAPSJAX_COMPILERS": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(tmp_path) not in done.stdout
 
 
 def test_a_version_of_jax_that_has_no_compiler_is_named(monkeypatch):

@@ -121,7 +121,10 @@ def test_folders_and_patterns_past_broken_files(finished_run, scans, npz, tmp_pa
 
     by_pattern, status = classify(tmp_path, finished_run, scans / "[0-3].png", scans / "1.png")
     assert status == 0
-    assert by_pattern["images"] == results["images"][:4]
+    for found, before in zip(by_pattern["images"], results["images"][:4], strict=True):
+        # A batch of another size is another program.
+        assert found.pop("scores") == pytest.approx(before.pop("scores"), abs=1e-5)
+        assert found == before
     _, status = classify(tmp_path, finished_run, scans / "0.png", scans / "*.gif")
     assert status == 1
     assert "*.gif: no such file" in capsys.readouterr().err
