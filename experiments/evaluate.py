@@ -24,6 +24,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
+    from flax import nnx
 
     from capsjax.evaluation.scoring import EvaluationData
     from capsjax.evaluation.summaries import MultiLabelSummary, Summary
@@ -60,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
-    from capsjax.evaluation import ensemble, scoring, summaries
+    from capsjax.evaluation import ensemble, summaries
     from capsjax.training import checkpoints
     from capsjax.training.display import console
     from capsjax.training.setup import cache_programs
@@ -71,20 +72,16 @@ def main(args: argparse.Namespace) -> None:
     model = ensemble.join([m.model for m in members], [m.config for m in members])
     checkpoint = members[0]._replace(model=model)
     data, scores = score(checkpoint, args, terminal)
-    labels = data.examples.labels()
     for path, member in zip(args.checkpoint, members, strict=True):
         terminal.print(
             f"{member.config.model.name} of {path}, step {member.step}", end=", ", markup=False
         )
-    terminal.print(f"on {len(labels):,} images: {data.name}, split {data.split}.", markup=False)
-    summary: MultiLabelSummary | Summary
-    if data.multi_label:
-        logits = scoring.gives_logits(model, data.image_shape)
-        summary = summaries.summarize_multi_label(data.rule, scores, labels, logits=logits)
+    terminal.print(f"on {len(scores):,} images: {data.name}, split {data.split}.", markup=False)
+    summary = summarize(model, data, scores)
+    if isinstance(summary, summaries.MultiLabelSummary):
         terminal.print(_per_present_class(summary, data.class_names))
         results = multi_label_to_json(summary, data.class_names)
     else:
-        summary = summaries.summarize(scores, labels.argmax(-1))
         terminal.print(_per_class(summary, data.class_names))
         terminal.print(_confusion(summary, data.class_names))
         results = to_json(summary, data.class_names)
@@ -127,6 +124,19 @@ def score(
             progress=lambda done: bar.update(task, completed=done),
         )
     return data, scores
+
+
+def summarize(
+    model: "nnx.Module", data: "EvaluationData", scores: "np.ndarray"
+) -> "Summary | MultiLabelSummary":
+    """The results of `score`, by the rule of the task."""
+    from capsjax.evaluation import scoring, summaries
+
+    labels = data.examples.labels()
+    if data.multi_label:
+        logits = scoring.gives_logits(model, data.image_shape)
+        return summaries.summarize_multi_label(data.rule, scores, labels, logits=logits)
+    return summaries.summarize(scores, labels.argmax(-1))
 
 
 def default_file_name(data: "EvaluationData", kind: str = "evaluation") -> str:

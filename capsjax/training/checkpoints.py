@@ -26,8 +26,9 @@ from flax import nnx
 from orbax.checkpoint import checkpoint_managers
 
 from capsjax import _files, models
+from capsjax.models import paths
 from capsjax.training import config as configs
-from capsjax.training import parallel
+from capsjax.training import parallel, release
 from capsjax.training.circumstances import Circumstances
 from capsjax.training.history import History
 from capsjax.training.state import TrainState, split
@@ -251,12 +252,13 @@ def restore(
     """The trained network of a run and its config, from the checkpoint alone.
 
     Args:
-      path: the run's work directory, local or any address of etils.epath.
+      path: the run's work directory, or a .safetensors file of experiments/release.py; local or any
+        address of etils.epath, a file at http(s) addresses too.
       which: "best" by validation accuracy (the latest where nothing was held out), "latest", or
-        the number of a step.
+        the number of a step; a released file holds one.
 
     Raises:
-      FileNotFoundError: there is no such directory, or no checkpoint in it.
+      FileNotFoundError: there is no such directory or file, or no checkpoint in it.
       ValueError: there is no such step, or the checkpoint cannot be read.
     """
     checkpoint = read(path, which)
@@ -267,6 +269,8 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     """What `restore` returns, with the history and the step."""
     if which not in ("best", "latest") and not isinstance(which, int):
         raise ValueError(f'which must be "best", "latest" or a step number, got {which!r}')
+    if release.is_one(path):
+        return _released(path, which)
     workdir = _files.absolute(path)
     directory = workdir / "checkpoints"
     if not directory.is_dir():
@@ -294,6 +298,28 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
         models.lookup(config.model.name)  # a network of one's own has to be registered first
         with _reading(directory / str(step)):
             return Checkpoint(_model(manager, step, config), config, history, step)
+
+
+def _released(path: str | os.PathLike[str], which: Which) -> Checkpoint:
+    """What `read` returns, from a file of `release.write`."""
+    tensors, about = release.read(path)
+    if isinstance(which, int) and which != about["step"]:
+        raise ValueError(f"there is no step {which} in {path}, only {about['step']}")
+    config = configs.from_json(about["config"])
+    models.lookup(config.model.name)  # a network of one's own has to be registered first
+    abstract = nnx.eval_shape(lambda: build_model(config))
+    abstract.eval()
+    graphdef, state = nnx.split(abstract)
+    expected = {name: (x.shape, x.dtype) for name, x in paths.by_path(state).items()}
+    if expected != {name: (x.shape, x.dtype) for name, x in tensors.items()}:
+        raise ValueError(
+            f"{path} does not hold the variables of {config.model.name}: it was made with another "
+            "version of capsjax"
+        )
+    state = paths.replaced(state, {name: jax.numpy.asarray(x) for name, x in tensors.items()})
+    return Checkpoint(
+        nnx.merge(graphdef, state), config, History(**about["history"]), about["step"]
+    )
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+import json
+import re
+from pathlib import Path
+
+import _cli
+import predict
+import pytest
+import release
+from PIL import Image
+
+from capsjax.training import checkpoints
+from tests.experiments.conftest import ROOT
+
+CARDS = sorted(ROOT.glob("releases/*.md"))
+
+
+def test_a_release_and_its_card(tiny_run, tmp_path, capsys):
+    file = tmp_path / "new" / "tiny.safetensors"
+    command = [f"--checkpoint={tiny_run}", f"--output={file}", "--licence=CC0-1.0"]
+    _cli.run(release.parser(), release.main, command)
+    assert f"Written to {file}" in capsys.readouterr().out
+    card = file.with_suffix(".md").read_text()
+    checkpoint = checkpoints.read(tiny_run)
+    assert "| 8×8×1, uint8 |" in card
+    assert "11,016 parameters" in card
+    assert f"| {checkpoint.step:,} steps, seed 0 |" in card
+    assert "| CC0-1.0 |" in card
+    recipe = json.loads(card.split("```json")[1].split("```")[0])
+    assert recipe["model"] == checkpoint.config.model.to_dict() | {
+        key: list(value)
+        for key, value in checkpoint.config.model.items()
+        if isinstance(value, tuple)
+    }
+    image = tmp_path / "image.png"
+    Image.new("L", (8, 8)).save(image)
+    _cli.run(predict.parser(), predict.main, [f"--checkpoint={file}", str(image)])
+    assert "image.png" in capsys.readouterr().out
+
+
+def test_nothing_is_overwritten(tiny_run, tmp_path, fails):
+    (tmp_path / "a.md").write_text("mine")
+    arguments = (f"--checkpoint={tiny_run}", f"--output={tmp_path / 'a.safetensors'}")
+    assert "a.md is there already" in fails(release, *arguments)
+    assert (tmp_path / "a.md").read_text() == "mine"
+    assert "must end in .safetensors" in fails(
+        release, f"--checkpoint={tiny_run}", "--output=a.bin"
+    )
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda path: path.stem)
+def test_released_networks_are_as_good_as_their_cards_say(card):
+    """Those in the repository."""
+    import evaluate
+
+    file = card.with_suffix(".safetensors")
+    assert file.stat().st_size <= 5e6
+    args = release.parser().parse_args([f"--checkpoint={file}", "--output=new.safetensors"])
+    checkpoint = checkpoints.read(file)
+    data, scores = evaluate.score(checkpoint, args, _cli.table_console())
+    accuracy = 100 * evaluate.summarize(checkpoint.model, data, scores).accuracy
+    (said,) = re.findall(r"accuracy \| ([\d.]+) %", Path(card).read_text())
+    assert float(said) == pytest.approx(accuracy, abs=0.3), "the same but for rounding"
