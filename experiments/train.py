@@ -21,7 +21,6 @@ On several hosts the same command runs on each, with one work directory that all
 import argparse
 import shlex
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 import _cli
@@ -115,7 +114,7 @@ def main(args: argparse.Namespace) -> None:
 
     config = _cli.config_of(args)
     configs.check(config)
-    threading.excepthook = process.say_in_one_line
+    process.shorten_background_errors()
     setup.cache_programs()
     try:
         if several_hosts:

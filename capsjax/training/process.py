@@ -2,6 +2,8 @@
 
 import contextlib
 import faulthandler
+import functools
+import logging
 import os
 import signal
 import sys
@@ -72,9 +74,23 @@ def fail(message: str, *, hosts: int = 1) -> NoReturn:
     sys.exit(1)
 
 
-def say_in_one_line(args: threading.ExceptHookArgs) -> None:
-    """For `threading.excepthook`: what fails in the background fails in the main thread too."""
-    print(f"warning: {args.exc_type.__name__} in the background: {args.exc_value}", file=sys.stderr)
+def shorten_background_errors() -> None:
+    """From now on what fails in other threads and in callbacks is a line, and each line comes once.
+
+    It fails in the main thread too, which says what to do. When a save fails, Orbax's callbacks
+    fail by the dozen.
+    """
+
+    def say(failure: "threading.ExceptHookArgs | sys.UnraisableHookArgs") -> None:
+        _say_once(failure.exc_type.__name__, str(failure.exc_value))
+
+    threading.excepthook = sys.unraisablehook = say
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks that were given up
+
+
+@functools.cache
+def _say_once(kind: str, message: str) -> None:
+    print(f"warning: {kind} in the background: {message}", file=sys.stderr)
 
 
 class Deadline:

@@ -1,8 +1,10 @@
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from capsjax.training import process
 from capsjax.training.process import Deadline
 
 
@@ -48,3 +50,23 @@ with Deadline(0):
 def test_a_deadline_is_not_negative():
     with pytest.raises(ValueError, match="stall_seconds must be ≥ 0"):
         Deadline(-1)
+
+
+def test_errors_in_the_background_are_one_line_each_once(monkeypatch, capsys):
+    for module, hook in ((threading, "excepthook"), (sys, "unraisablehook")):
+        monkeypatch.setattr(module, hook, getattr(module, hook))
+    process.shorten_background_errors()
+
+    def fail():
+        raise RuntimeError("the disk is full")
+
+    class FailsWhenDropped:
+        def __del__(self):
+            fail()
+
+    for _ in range(2):
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+        FailsWhenDropped()
+    assert capsys.readouterr().err == "warning: RuntimeError in the background: the disk is full\n"
