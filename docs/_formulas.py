@@ -7,9 +7,6 @@ be read in the source too: an indented block with a sum or an arrow in it, or a 
 
 import re
 
-from docutils import nodes
-from latex2mathml.converter import convert
-
 SIGNS = {
     "←": r"\leftarrow ", "−": "-", "·": r"\,", "½": r"\tfrac{1}{2}", "≠": r"\ne ",
     "<": r"\langle ", ">": r"\rangle ", "Σ": r"\sum ", "σ": r"\sigma ", "μ": r"\mu ",
@@ -45,8 +42,8 @@ def latex(text: str) -> str:
         text = text.replace(sign, command)
     text = re.sub(r"\|([^|]+)\|", r"\\lvert \1\\rvert ", text)
     for word in words:
-        upright = r"\text{%s}" if "_" in word else r"\operatorname{%s}"
-        text = text.replace("\N{REPLACEMENT CHARACTER}", upright % word, 1)
+        command = "text" if "_" in word else "operatorname"
+        text = text.replace("\N{REPLACEMENT CHARACTER}", _in(command, word), 1)
     return text
 
 
@@ -55,12 +52,15 @@ def aligned(lines: list[str]) -> str:
     rows = []
     for line in lines:
         part = LINE.fullmatch(line.rstrip()).groupdict()
-        label = r"\text{%s}" % part["label"] if part["label"] else ""
+        label = _in("text", part["label"])
         left, right = latex(part["left"] or ""), latex(part["right"])
         sign = SIGNS.get(part["sign"], part["sign"] or "")
-        note = r"\quad \text{%s}" % part["note"] if part["note"] else ""
-        rows.append(f"{label} & {left} & {sign} & {right}{note}")
-    return r"\begin{array}{lrcl} %s \end{array}" % r" \\ ".join(rows)
+        rows.append(f"{label} & {left} & {sign} & {right} {_in('quad\\text', part['note'])}")
+    return r"\begin{array}{lrcl} " + r" \\ ".join(rows) + r" \end{array}"
+
+
+def _in(command: str, text: str | None) -> str:
+    return f"\\{command}{{{text}}}" if text else ""
 
 
 def docstring(lines: list[str]) -> list[str]:
@@ -79,7 +79,7 @@ def docstring(lines: list[str]) -> list[str]:
             converted += lines[:size]
         elif lines[0].startswith("  ") and not "".join(converted[-1:]):
             size = next((n for n, line in enumerate(lines) if re.match(r"\S", line)), len(lines))
-            block = [line for line in lines[:size]]
+            block = lines[:size]
             if any(map(is_formula, block)):
                 converted += [".. math::", "", f"   {aligned([b for b in block if b.strip()])}", ""]
             else:
@@ -94,20 +94,21 @@ def docstring(lines: list[str]) -> list[str]:
 
 
 def setup(app):
-    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    from docutils.nodes import SkipNode
+    from latex2mathml.converter import convert
+
+    def inline(self, node):
+        self.body.append(convert(node.astext(), display="inline"))
+        raise SkipNode
+
+    def block(self, node):
+        formula = convert(node.astext(), display="block")
+        self.body.append(f'<div class="formula">{formula}</div>')
+        raise SkipNode
 
     def process(app, what, name, obj, options, lines):
         lines[:] = docstring(lines)
 
+    app.add_html_math_renderer("mathml", (inline, None), (block, None))
     # Before napoleon (500), which reads the sections of the docstring.
     app.connect("autodoc-process-docstring", process, priority=400)
-
-
-def _inline(self, node):
-    self.body.append(convert(node.astext(), display="inline"))
-    raise nodes.SkipNode
-
-
-def _block(self, node):
-    self.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
-    raise nodes.SkipNode

@@ -48,8 +48,6 @@ autodoc_preserve_defaults = True
 maximum_signature_line_length = 80
 
 
-
-
 def fields_are_described_by_their_class(app, what, name, obj, skip, options):
     """Drops the fields of a NamedTuple, which are "Alias for field number 0" by themselves."""
     return True if type(obj).__name__ == "_tuplegetter" else None
