@@ -55,7 +55,8 @@ def aligned(lines: list[str]) -> str:
         label = _in("text", part["label"])
         left, right = latex(part["left"] or ""), latex(part["right"])
         sign = SIGNS.get(part["sign"], part["sign"] or "")
-        rows.append(f"{label} & {left} & {sign} & {right} {_in('quad\\text', part['note'])}")
+        note = _in("text", part["note"])
+        rows.append(rf"{label} & {left} & {sign} & {right} \quad {note}")
     return r"\begin{array}{lrcl} " + r" \\ ".join(rows) + r" \end{array}"
 
 

@@ -35,7 +35,7 @@ html_math_renderer = "mathml"
 nb_execution_mode = "cache"  # in docs/_build; code that was executed once is not executed again
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 300
+nb_execution_timeout = 600
 nb_merge_streams = True
 nb_mime_priority_overrides = [("html", "image/png", 0), ("html", "text/plain", 5)]
 

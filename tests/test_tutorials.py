@@ -70,10 +70,8 @@ def test_arguments(words, tmp_path, monkeypatch):
     for folder in ("configs", "experiments"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
-    (network,) = [code for code in pages.blocks((ROOT / "docs/models.md").read_text(), "python")][
-        -1:
-    ]
-    Path("mine.py").write_text(network.split("run = config")[0])
+    network = pages.blocks((ROOT / "docs/models.md").read_text(), "python")[-1]
+    Path("mine.py").write_text(network.partition("run = config")[0])
     pages.check_arguments(words)
 
 
