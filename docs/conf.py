@@ -32,12 +32,11 @@ myst_enable_extensions = ["attrs_block", "dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"
 
-nb_execution_mode = "cache"  # in docs/_build; code that was executed once is not executed again
+nb_execution_mode = "cache"  # what was run once is not run again, until `make clean`
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
-nb_mime_priority_overrides = [("html", "image/png", 0), ("html", "text/plain", 5)]
 
 napoleon_use_ivar = True  # else fields of a NamedTuple appear twice
 napoleon_attr_annotations = False

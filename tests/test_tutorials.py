@@ -29,6 +29,16 @@ def run_page(name: str, language: str, changes: dict[str, str]) -> dict:
     return namespace
 
 
+def test_first_page():
+    """Its code and commands are the README's, which test_readme.py runs."""
+    first, readme = (ROOT / name for name in ("docs/index.md", "README.md"))
+    first, readme = first.read_text(), readme.read_text()
+    (python,) = pages.blocks(first, "python")
+    assert python in pages.blocks(readme, "python")
+    assert pages.commands(first)
+    assert all(words in pages.commands(readme) for words in pages.commands(first))
+
+
 @pytest.mark.slow
 def test_images(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
