@@ -62,9 +62,11 @@ def readable_signature(app, what, name, obj, options, signature, returns):
 
 
 def _readable(text):
-    text = text.replace("jaxlib._jax.Array", "Array")
+    text = text.replace("~jaxtyping.", "").replace("jaxlib._jax.Array", "Array")
     # jaxtyping makes two types of one annotation of JAX and NumPy arrays.
-    return re.sub(r"(\w+)\[Array, ('.*?')\] \| \1\[ndarray, \2\]", r"\1[Array | ndarray, \2]", text)
+    text = re.sub(r"(\w+)\[Array, ('.*?')\] \| \1\[ndarray, \2\]", r"\1[Array | ndarray, \2]", text)
+    text = re.sub(r"<function (\w+)>", r"\1", text)
+    return re.sub(r"= (\w+Config)\((?:[^()]|\([^()]*\))*\)", r"= \1()", text)
 
 
 def setup(app):
