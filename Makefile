@@ -71,7 +71,7 @@ reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at t
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
 
 docs: $(VENV)/installed-docs ## Builds docs/_build/html and runs its notebooks, warnings as errors
-	$(BIN)/sphinx-build -E -W --keep-going -q docs docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 
 clean: ## Removes the environment and everything that was built
 	rm -rf $(VENV) $(LATEST) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -32,7 +32,7 @@ myst_enable_extensions = ["attrs_block", "dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"
 
-nb_execution_mode = "cache"  # what was run once is not run again, until `make clean`
+nb_execution_mode = "auto"  # when the page is new or changed
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
