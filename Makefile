@@ -71,8 +71,8 @@ compile-accelerators: test-accelerators ## The list behind docs/accelerators.md;
 reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
 
-docs: $(VENV)/installed-docs ## Builds docs/_build, warnings as errors
-	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+docs: $(VENV)/installed-docs ## Builds docs/_build/html and runs its notebooks, warnings as errors
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 
 clean: ## Removes the environment and everything that was built
 	rm -rf $(VENV) $(LATEST) build dist *.egg-info docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,7 +3,6 @@
 import configparser
 import importlib
 import re
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,8 +16,9 @@ from PIL import Image
 from capsjax.data import load
 from capsjax.training import config as configs
 from capsjax.training import loop
+from tests import pages
+from tests.pages import ROOT
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 # Too long, or needs what is not here: only their arguments are tried.
 LONG = (
@@ -28,20 +28,6 @@ LONG = (
     "configs/sabour2017_mnist.py",
     "report.py --results",
 )
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-
-
-def commands() -> list[list[str]]:
-    """The words of each line of the shell, without comments."""
-    text = "".join(blocks("sh")).replace("\\\n", " ")
-    return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
-
-
-def scripts() -> list[list[str]]:
-    return [words[1:] for words in commands() if words[0] == "python"]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +54,7 @@ def elsewhere(tmp_path_factory):
 
 def test_python(elsewhere, monkeypatch):
     monkeypatch.chdir(elsewhere)
-    restore, routing = blocks("python")
+    restore, routing = pages.blocks(README, "python")
     namespace = {}
     exec(restore, namespace)
     assert namespace["scores"].shape == (359, 10)
@@ -81,18 +67,9 @@ def is_long(words: list[str]) -> bool:
     return any(part in " ".join(words) for part in LONG)
 
 
-@pytest.mark.parametrize("words", scripts(), ids=" ".join)
+@pytest.mark.parametrize("words", pages.scripts(README), ids=" ".join)
 def test_arguments(words):
-    """Scripts take them, and configs the values that are changed in them."""
-    script, *arguments = words
-    module = importlib.import_module(Path(script).stem)
-    seen = []
-    _cli.run(module.parser(), seen.append, arguments)
-    (args,) = seen
-    if getattr(args, "config", None):
-        config = _cli.config_of(args)
-        flat = configs.flatten(config)
-        assert all(str(flat[key]) == text for key, text in args.overrides.items())
+    pages.check_arguments(words)
 
 
 def marks(words):
@@ -104,7 +81,11 @@ def marks(words):
 
 @pytest.mark.parametrize(
     "words",
-    [pytest.param(w, marks=marks(w), id=" ".join(w)) for w in scripts() if not is_long(w)],
+    [
+        pytest.param(w, marks=marks(w), id=" ".join(w))
+        for w in pages.scripts(README)
+        if not is_long(w)
+    ],
 )
 def test_commands(elsewhere, monkeypatch, words):
     """Each is run, in this process; training is narrower and of one epoch."""
@@ -123,7 +104,7 @@ def test_other_commands():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     seen = set()
-    for program, *words in commands():
+    for program, *words in pages.commands(README):
         seen.add(program)
         if program == "make":
             subprocess.run(["make", "--dry-run", *words], cwd=ROOT, check=True, capture_output=True)

@@ -26,9 +26,10 @@ Keys = Key[Array, "n"]
 class ScoreKind(enum.Enum):
     """What the scores of a model are. Static: part of the structure of an output, not of its data.
 
-    LENGTHS: of class capsules, |p_k|: in [0, 1) where squash made them, and a class is present
-      above one half.
-    LOGITS: any number; a class is present above zero.
+    Attributes:
+      LENGTHS: of class capsules, |p_k|: in [0, 1) where squash made them, and a class is present
+        above one half.
+      LOGITS: any number; a class is present above zero.
     """
 
     LENGTHS = "lengths"

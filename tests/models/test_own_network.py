@@ -1,15 +1,13 @@
 """The example of docs/models.md runs, on images of another size and on a user's own file."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from flax import nnx
 
 from capsjax import models, restore
+from tests.pages import ROOT, blocks
 
-PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+PAGE = (ROOT / "docs" / "models.md").read_text()
 
 
 @pytest.fixture
@@ -23,7 +21,7 @@ def images(tmp_path):
 
 def test_a_network_of_ones_own(images, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "_REGISTERED", {})
-    example = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[-1]
+    example = blocks(PAGE, "python")[-1]
     assert len(example.split("class Mine(")[1].splitlines()) <= 30
     changes = {
         "my_images.npz": str(images),
