@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from _reproduce.compare import Comparison
-    from _reproduce.measures import Finished
+    from _reproduce.measures import FinishedRun
 
 Overrides = Mapping[str, Any]  # values of a config by dotted key
 SCALES = ("smoke", "small", "full")
@@ -109,7 +109,7 @@ class Experiment:
 
     title: str  # what the paper calls it
     variants: Mapping[str, Variant]  # by name, in the paper's order
-    measure: "Callable[[Finished], Measured]"
+    measure: "Callable[[FinishedRun], Measured]"
     columns: tuple[Column, ...]
     scales: Mapping[str, Scale]  # one for each of SCALES
     claims: tuple[Claim, ...] = ()  # what the paper concludes from it and a rule decides

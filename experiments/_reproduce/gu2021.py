@@ -412,7 +412,7 @@ NOT_RECTIFIED = (
 TABLE_5 = Experiment(
     title="Semantic compactness of the class poses (table 5)",
     variants=SEMANTIC,
-    measure=measures.several(measures.compactness(), measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.compactness(), measures.accuracy(accuracy="test")),
     columns=(
         *(
             Column(
@@ -521,7 +521,7 @@ FIGURE_5 = Experiment(
         name: Variant(SEMANTIC[name].config, TOY)
         for name in ("ConvNet-R", "ConvNet-CR", "ConvNet-CR-SF")
     },
-    measure=measures.several(measures.feature_space(), measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.feature_space(), measures.accuracy(accuracy="test")),
     columns=(
         Column("nearest is of the class", "Points whose nearest is of their class, %"),
         Column("inside the unit sphere", "Points inside the unit sphere, %"),

@@ -17,7 +17,7 @@ from _provenance import commit, machine
 from etils import epath
 
 from _reproduce.experiment import Experiment, Measured
-from _reproduce.measures import Finished
+from _reproduce.measures import FinishedRun
 from _reproduce.recipes import Changes, changes_since, key_of, run_config, slug, trainings
 from capsjax._files import lock, write_atomically
 from capsjax.evaluation import ensemble
@@ -180,12 +180,12 @@ def _run(
     return record
 
 
-def _finished(directories: Sequence[Path], images: int, data_dir: str | None) -> Finished:
+def _finished(directories: Sequence[Path], images: int, data_dir: str | None) -> FinishedRun:
     """One network, or the ensemble of several."""
     read = [checkpoints.read(directory) for directory in directories]
     model = ensemble.join([one.model for one in read], [one.config for one in read])
     history = checkpoints.read(directories[0], "latest").history
-    return Finished(read[0]._replace(model=model), history, directories[0], images, data_dir)
+    return FinishedRun(read[0]._replace(model=model), history, directories[0], images, data_dir)
 
 
 def _directory(store: Store, config: ml_collections.ConfigDict) -> Path:

@@ -349,7 +349,7 @@ def without_times(file):
 
 def test_the_same_seed_gives_the_same_record(tiny, store, tmp_path):
     shown = measures.perturbation(0.25, 0.05, shown=1)
-    both = replace(tiny, measure=measures.several(tiny.measure, shown))
+    both = replace(tiny, measure=measures.all_of(tiny.measure, shown))
     elsewhere = store._replace(folder=tmp_path / "elsewhere")
     files = []
     for place in (store, elsewhere):
@@ -366,7 +366,7 @@ def test_the_same_seed_gives_the_same_record(tiny, store, tmp_path):
 def test_what_is_measured_on_a_run(tiny, store):
     measured = replace(
         tiny,
-        measure=measures.several(
+        measure=measures.all_of(
             measures.accuracy(accuracy="test", train="train"),
             measures.test_curve(),
             measures.reconstructions(correct=2, wrong=1),
