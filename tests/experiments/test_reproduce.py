@@ -628,28 +628,36 @@ def test_stand_ins_are_remembered_and_results_of_others_are_kept_apart(tiny, npz
 # As a user runs it
 
 
-def test_two_names_at_smoke_scale(script, tmp_path):
-    for command in (["sabour2017/perturbation"], ["gu2021/table1", "--only", "ConvNet-Avg"]):
-        done = script("reproduce.py", *command, "--scale=smoke", f"--workdir={tmp_path}")
-        assert done.returncode == 0, done.stderr
-        assert "proves the path only" in done.stdout
-    tables = tmp_path / "smoke" / "tables"
-    assert {path.name for path in tables.iterdir()} == {
-        "sabour2017_perturbation.md",
-        "sabour2017_perturbation.png",
-        "sabour2017_perturbation.svg",
-        "gu2021_table1.md",
-    }
-    assert "| CapsNet | not run | 0 | 79.00 |" in (tables / "gu2021_table1.md").read_text()
+def test_the_rows_and_seeds_that_are_asked_for(monkeypatch, tmp_path):
+    asked = []
 
-    done = script("report.py", f"--results={tmp_path}")
+    def run_all(store, name, experiment, variants, seeds):
+        asked.append((store.scale, name, variants, seeds))
+        return []
+
+    monkeypatch.setattr(runs, "run_all", run_all)
+    rows = ("--only", "CapsNet", "ConvNet-Avg", "--seeds=2")
+    arguments = ["gu2021/table1", *rows, "--scale=smoke", f"--workdir={tmp_path}"]
+    reproduce.main(reproduce.parser().parse_args(arguments))
+    assert asked == [("smoke", "gu2021/table1", ["CapsNet", "ConvNet-Avg"], 2)]
+    assert not (tmp_path / "smoke" / "tables").exists(), "there is nothing to show"
+
+
+def test_a_name_at_smoke_scale(script, tmp_path):
+    import report
+
+    name = "sabour2017_perturbation"
+    done = script(
+        "reproduce.py", "sabour2017/perturbation", "--scale=smoke", f"--workdir={tmp_path}"
+    )
     assert done.returncode == 0, done.stderr
+    assert "proves the path only" in done.stdout
+    tables = tmp_path / "smoke" / "tables"
+    assert {path.name for path in tables.iterdir()} == {f"{name}.{k}" for k in ("md", "png", "svg")}
+
+    report.main(report.parser().parse_args([f"--results={tmp_path}"]))
     html = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert {s["id"] for s in html.all("section")} == {
-        "index",
-        "sabour2017_perturbation_smoke",
-        "gu2021_table1_smoke",
-    }
+    assert {s["id"] for s in html.all("section")} == {"index", f"{name}_smoke"}
     assert not html.all("script")
     assert all(image["src"].startswith("data:") for image in html.all("img"))
     assert all(name in html.text for name in registry.EXPERIMENTS)

@@ -1,8 +1,9 @@
 """Operations made of derivatives of E and Q that a platform may do in one pass over the children.
 
 Written out, such an operation sends arrays [*batch, I, J] through memory between its parts. As a
-primitive it has a tangent and a cotangent, and each of the three can be one kernel. The tangent is linear in the tangents of the operands; the cotangent is its transpose, and recomputes
-what it needs. Platforms without such a kernel use the parts.
+primitive it has a tangent and a cotangent, and each of the three can be one kernel. The tangent is
+linear in the tangents of the operands; the cotangent is its transpose, and recomputes what it
+needs. Platforms without such a kernel use the parts.
 """
 
 import dataclasses
