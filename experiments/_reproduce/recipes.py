@@ -13,8 +13,7 @@ from _reproduce.experiment import Experiment, Overrides
 from capsjax.data import tasks
 from capsjax.training import config as configs
 
-# Added to the seed of a run that begins with another's layers: its fresh layers are to be others.
-LATER_SEEDS = 1000
+LATER_SEEDS = 1000  # added for a run that begins with another's layers: its fresh ones differ
 Changes = dict[str, tuple[Any, Any]]  # by key, a recorded value and today's
 
 
