@@ -130,7 +130,7 @@ def _list(store: "Store") -> None:
         table.add_row(name, experiment.title, sources, str(runs), tested, comparison.summary)
         left += [f"{name}: {line}" for line in comparison.left]
     _cli.table_console().print(_cli.whole_names(table))
-    print(f"Claims: as results in {store.folder} have them; docs/results/index.md lists ours.")
+    print(f"Claims: by the results in {store.folder}; docs/results/index.md has those shown there.")
     print("Tested: by a rule, of those published; --list NAME says why others are not.")
     if left:
         print("Kept apart:\n  " + "\n  ".join(left))
