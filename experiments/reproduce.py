@@ -124,8 +124,7 @@ def _list(store: "Store") -> None:
         configs = [run_config(experiment, v, store.scale, 0, store.use) for v in variants]
         sources = ", ".join(sorted({source_of(config) for config in configs}))
         runs = len(variants) * experiment.scales[store.scale].seeds
-        claims = len(experiment.claims)
-        tested = f"{claims} of {claims + len(experiment.untested)}"
+        tested = f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}"
         comparison = results.gather(store, name, experiment)
         table.add_row(name, experiment.title, sources, str(runs), tested, comparison.summary)
         left += [f"{name}: {line}" for line in comparison.left]

@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
     """What a claim came to."""
 
     claim: Claim
-    said: str  # one of VERDICTS, with BY_SIGN where a row has one run
+    verdict: str  # one of VERDICTS, with BY_SIGN where a row has one run
     difference: float | None = None
 
 
@@ -67,12 +67,12 @@ class Comparison(NamedTuple):
             return "results kept apart only" if self.left else "not run"
         if self.scale == "smoke":
             return "the path works"
-        return summary([verdict.said for verdict in self.verdicts])
+        return summary([verdict.verdict for verdict in self.verdicts])
 
 
-def summary(said: Sequence[str]) -> str:
+def summary(verdicts: Sequence[str]) -> str:
     """How many claims have which verdict."""
-    ordered = sorted(said, key=lambda one: VERDICTS.index(one.removesuffix(BY_SIGN)))
+    ordered = sorted(verdicts, key=lambda one: VERDICTS.index(one.removesuffix(BY_SIGN)))
     counted = [f"{one}: {count}" for one, count in Counter(ordered).items()]
     return ", ".join(counted) or "run; nothing to decide by a rule"
 
@@ -146,8 +146,8 @@ def judge(claim: Claim, more: Estimate | None, less: Estimate | None) -> Verdict
     above = difference + claim.slack
     by_sign = more.error is None or less.error is None
     near = 0.0 if by_sign else 2 * math.hypot(more.error, less.error)
-    said = "holds" if above > near else "does not hold" if above < -near else "undecided"
-    return Verdict(claim, said + by_sign * BY_SIGN, difference)
+    verdict = "holds" if above > near else "does not hold" if above < -near else "undecided"
+    return Verdict(claim, verdict + by_sign * BY_SIGN, difference)
 
 
 def kendall(rows: Iterable[Row]) -> tuple[float, int] | None:

@@ -10,6 +10,8 @@ from _reproduce.compare import Comparison, Row, kendall
 from _reproduce.experiment import Estimate
 from _reproduce.recipes import recipe_key
 
+MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
+
 
 class Table(NamedTuple):
     """A table."""
@@ -42,9 +44,8 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
     scale = experiment.scales[comparison.scale]
     seeds = "1 seed" if scale.seeds == 1 else f"{scale.seeds} seeds"
     yield f"Scale {comparison.scale}, {seeds} planned. {scale.about}"
-    smoke = comparison.scale == "smoke"
-    if smoke:
-        yield "This run proves the path only. Its numbers mean nothing."
+    if comparison.scale == "smoke":
+        yield MEANINGLESS
     notes = [f"chosen: {text}" for text in experiment.chosen]
     notes += [f"different: {text}" for text in experiment.different]
     if notes:
@@ -58,9 +59,9 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
         ]
         heads = ("", "ours", "n", "published", "difference", "verdict")
         yield Table(column.title, "lrrrrl", heads, rows)
-        if not smoke and len(column.published) > 1:
+        if comparison.scale != "smoke" and len(column.published) > 1:
             yield _ordering(found.values())
-    if not smoke:
+    if comparison.scale != "smoke":
         yield from claims(comparison)
     yield Items("Runs", list(_about_runs(comparison)))
     if comparison.left:
@@ -72,7 +73,7 @@ def claims(comparison: Comparison) -> Iterator[Table | Items]:
     experiment = comparison.experiment
     digits = {column.metric: column.digits for column in experiment.columns}
     rows = [
-        [v.claim.text, v.said, _signed(v.difference, digits[v.claim.metric])]
+        [v.claim.text, v.verdict, _signed(v.difference, digits[v.claim.metric])]
         for v in comparison.verdicts
     ]
     if rows:

@@ -105,16 +105,16 @@ CLAIM = Claim("a is above b", "accuracy", "a", "b")
 
 
 def test_claims():
-    assert judge(CLAIM, values(3.0, 3.2), values(1.0, 1.2)).said == "holds"
-    assert judge(CLAIM, values(1.0, 1.2), values(3.0, 3.2)).said == "does not hold"
-    assert judge(CLAIM, values(1.0, 3.0), values(1.5, 2.0)).said == "undecided"
-    assert judge(CLAIM, None, values(1.0)).said == "not run"
+    assert judge(CLAIM, values(3.0, 3.2), values(1.0, 1.2)).verdict == "holds"
+    assert judge(CLAIM, values(1.0, 1.2), values(3.0, 3.2)).verdict == "does not hold"
+    assert judge(CLAIM, values(1.0, 3.0), values(1.5, 2.0)).verdict == "undecided"
+    assert judge(CLAIM, None, values(1.0)).verdict == "not run"
     alone = judge(CLAIM, values(2.0), values(1.0, 1.1))
-    assert alone.said == "holds (by sign alone)"
+    assert alone.verdict == "holds (by sign alone)"
     as_good = replace(CLAIM, slack=0.5)
-    assert judge(as_good, values(2.0), values(2.4)).said == "holds (by sign alone)"
+    assert judge(as_good, values(2.0), values(2.4)).verdict == "holds (by sign alone)"
     assert judge(as_good, values(2.0), values(2.4)).difference == pytest.approx(-0.4)
-    assert judge(as_good, values(2.0), values(2.6)).said == "does not hold (by sign alone)"
+    assert judge(as_good, values(2.0), values(2.6)).verdict == "does not hold (by sign alone)"
 
 
 def a_record(variant, value, seed=0):
@@ -188,7 +188,7 @@ def test_a_deviation_over_a_line():
     found = compare("x/y", experiment, "full", records)
     assert round(found.rows["spread"]["dynamic"].ours.mean, 2) == 0.64
     assert found.rows["spread"]["dynamic"].verdict == "same"
-    assert found.verdicts[0].said == "holds (by sign alone)"
+    assert found.verdicts[0].verdict == "holds (by sign alone)"
     del records["e"]
     fewer = compare("x/y", experiment, "full", records)
     assert fewer.rows["spread"]["dynamic"].ours is None
@@ -203,7 +203,7 @@ def test_what_a_paper_quotes_is_shown_as_quoted():
 def test_smoke_compares_nothing():
     records = {"a": [a_record("a", 90.0)], "b": [a_record("b", 80.0)]}
     found = compare("x/y", an_experiment(), "smoke", records)
-    assert [verdict.said for verdict in found.verdicts] == ["not run"]
+    assert [verdict.verdict for verdict in found.verdicts] == ["not run"]
     assert not found.rows["accuracy"]["a"].verdict
 
 
