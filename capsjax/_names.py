@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+MOST_LISTED = 200  # names in an error message
 _KINDS: dict[type, tuple[type, str]] = {
     bool: (bool, "True or False"),
     int: (Integral, "an integer"),
@@ -53,8 +54,10 @@ def check_kind(name: str, value: Any, default: Any) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: the known name nearest to `word`, then all of them."""
-    known = sorted(known)
-    close = get_close_matches(word, known, n=1, cutoff=0.0)
+    """The end of an error message: the known name nearest to `word`, and others."""
+    known = sorted(set(known))
+    close = get_close_matches(word, known, n=4, cutoff=0.0)
     suggestion = f"did you mean {close[0]!r}? " if close else ""
+    if len(known) > MOST_LISTED:
+        return f"{suggestion}Or one of {', '.join(close[1:])}"
     return f"{suggestion}Known: {', '.join(known) or 'none'}"

@@ -9,14 +9,13 @@ and of the same batch made on one host core, image by image, with SciPy and NumP
 
 import argparse
 import os
-import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import _cli
+from _provenance import commit
 
 if TYPE_CHECKING:
     from capsjax.data.tasks import EvaluationSet, Task
@@ -43,17 +42,11 @@ def main(args: argparse.Namespace) -> None:
 
     from capsjax.data import tasks
 
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
     device = jax.devices()[0]
     print(
-        f"Batch {args.batch_size}; commit {commit}; jax {jax.__version__} on {device.device_kind}, "
-        f"{os.cpu_count()} host cores; fastest of {REPETITIONS} (host: of 3), milliseconds.\n"
+        f"Batch {args.batch_size}; commit {commit()}; jax {jax.__version__} on "
+        f"{device.device_kind}, {os.cpu_count()} host cores; fastest of {REPETITIONS} (host: of "
+        "3), milliseconds.\n"
     )
     print("| task | sampler | images/s | host | host / sampler | CapsNet's step | share |")
     print("| --- | --- | --- | --- | --- | --- | --- |")

@@ -13,9 +13,6 @@ file for each run in results/, the tables and figures in tables/.
 
 import argparse
 import sys
-import time
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +20,7 @@ import _cli
 from _reproduce.experiment import SCALES
 
 if TYPE_CHECKING:
-    from _reproduce.runs import Where
-
-POLL_SECONDS = 5.0  # where all that is left is with other processes
+    from _reproduce.runs import Store
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,159 +55,93 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=OTHER",
         help="data set OTHER stands in for NAME, such as cifar10=npz:mine.npz",
     )
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    )
+    _cli.add_data_dir(parser)
     return parser
 
 
 def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
     import jax
-    from _reproduce import registry
-    from _reproduce.runs import Where
+    from _reproduce import results, tables
+    from _reproduce.registry import EXPERIMENTS
+    from _reproduce.runs import Store, run_all
+
+    from capsjax import data
+    from capsjax._names import check_options, lookup
+    from capsjax.training import process
 
     if args.seeds is not None and args.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
-    if args.name == "all" and args.only:
-        raise ValueError("--only goes with one name, not with all")
-    names = list(registry.EXPERIMENTS) if args.name in ("all", None) else [args.name]
-    where = Where(args.workdir / args.scale, args.scale, _stand_ins(args.use), args.data_dir)
-    where = where.with_earlier()
+    names = list(EXPERIMENTS) if args.name in ("all", None) else [args.name]
+    rows = {name: lookup("name", name, EXPERIMENTS).at(args.scale) for name in names}
+    chosen = {name: args.only or list(known) for name, known in rows.items()}
+    for name, variants in chosen.items():
+        for variant in variants:
+            lookup(f"row of {name} at scale {args.scale}", variant, rows[name])
+    stand_ins = dict(pair.partition("=")[::2] for pair in args.use)
+    if not all(stand_ins.values()):
+        raise ValueError(f"--use takes NAME=OTHER, got {' '.join(args.use)}")
+    check_options("--use", stand_ins, data.names())
+    store = Store(args.workdir / args.scale, args.scale, stand_ins, args.data_dir).with_earlier()
     if args.list:
-        _list(where) if args.name is None else _list_claims(where, args.name)
+        _list(store) if len(names) > 1 else _list_claims(store, args.name)
         return
     if args.name is None:
         raise ValueError("name what to reproduce, or all; --list shows the names")
-    chosen = {name: _variants(name, args) for name in names}
-    where.remember()
-    if where.scale == "smoke":  # compiling takes longer than all else there
+    store.remember()
+    if args.scale == "smoke":  # compiling takes longer than all else there
         jax.config.update("jax_disable_most_optimizations", True)
     # Runs that differ in their seed alone share their programs.
     if jax.config.jax_compilation_cache_dir is None:
-        jax.config.update("jax_compilation_cache_dir", str(where.folder / "compiled"))
-    lacking = [
-        line for name, rows in chosen.items() for line in _run(where, name, rows, args.seeds)
-    ]
+        jax.config.update("jax_compilation_cache_dir", str(store.folder / "compiled"))
+    lacking = []
+    try:
+        for name, variants in chosen.items():
+            lacking += run_all(store, name, EXPERIMENTS[name], variants, args.seeds)
+            comparison = results.gather(store, name, EXPERIMENTS[name])
+            if comparison.has_page:
+                files = results.write(comparison, store.folder / "tables")
+                print(f"\n{tables.markdown(name, tables.blocks(comparison))}")
+                print(f"Written to {', '.join(map(str, files))}.")
+    except process.Interrupted as stop:
+        print(f"{stop}. The same command resumes it.")
+        sys.exit(128 + stop.signum)
     if lacking:
         raise ValueError("not run, since files are missing:\n  " + "\n  ".join(lacking))
 
 
-def _run(where: "Where", name: str, variants: Sequence[str], seeds: int | None) -> list[str]:
-    """Runs what is not there yet, then writes and prints the table.
-
-    Returns:
-      A line for each variant that was not run since its data are missing.
-    """
-    import jax
-    from _reproduce import registry, results, tables
-    from _reproduce.runs import run
-
-    from capsjax.training import process
-    from capsjax.training.display import console
-
-    experiment = registry.lookup(name)
-    terminal = console()
-    count = seeds or experiment.scales[where.scale].seeds
-    # Every variant once, then once more: what is there after an interruption can be compared.
-    todo = [(variant, number) for number in range(count) for variant in variants]
-    lacking: dict[str, str] = {}
-    while todo:
-        busy = []  # other processes are at these
-        for variant, number in todo:
-            try:
-                record = run(where, name, experiment, variant, number)
-            except FileNotFoundError as error:
-                lacking[variant] = f"{name}, {variant}: {error}"
-                continue
-            except process.Interrupted as stop:
-                print(f"{stop}. The same command resumes it.")
-                sys.exit(128 + stop.signum)
-            if record is None:
-                busy.append((variant, number))
-                continue
-            # Compiled programs of networks that are done with: hundreds exhaust what the system
-            # lets one process map (vm.max_map_count), and LLVM ends it.
-            jax.clear_caches()
-            shown = {k: round(v, 4) for k, v in record["metrics"].items()}
-            terminal.print(record["failed"] or f"{shown}", markup=False)
-        if busy == todo:
-            time.sleep(POLL_SECONDS)
-        todo = busy
-    comparison = results.gather(where, name, experiment)
-    if comparison.has_page:
-        files = results.write(comparison, where.folder / "tables")
-        terminal.print("\n" + tables.markdown(name, tables.blocks(comparison)), markup=False)
-        terminal.print(f"Written to {', '.join(map(str, files))}.", markup=False)
-    return list(lacking.values())
-
-
-def _variants(name: str, args: argparse.Namespace) -> list[str]:
-    """The rows asked for; ValueError for an unknown one (the nearest is named)."""
-    from _reproduce import registry
-
-    from capsjax._names import nearest
-
-    experiment = registry.lookup(name)
-    known = experiment.at(args.scale)
-    for variant in args.only or ():
-        if variant not in known:
-            other = ", not at this scale" if variant in experiment.variants else ""
-            raise ValueError(f"unknown variant {variant!r}{other}: {nearest(variant, known)}")
-    return [variant for variant in known if not args.only or variant in args.only]
-
-
-def _list(where: "Where") -> None:
+def _list(store: "Store") -> None:
     """A table of all names."""
-    from _reproduce import compare, registry, results
+    from _reproduce import results
     from _reproduce.recipes import run_config, source_of
+    from _reproduce.registry import EXPERIMENTS
     from rich.table import Table
 
-    runs = [f"{scale}: runs" for scale in SCALES]
-    table = Table("name", "what", "data", *runs, "claims", "tested", *compare.VERDICTS)
+    table = Table("name", "what", "data", "runs", "tested", "claims")
     left = []
-    for name, experiment in registry.EXPERIMENTS.items():
-        configs = [run_config(experiment, v, "full", 0, where.use) for v in experiment.variants]
-        comparison = results.gather(where, name, experiment)
-        verdicts = Counter(verdict.verdict for verdict in comparison.verdicts)
-        tested = len(experiment.claims)
-        numbers = [len(experiment.at(s)) * experiment.scales[s].seeds for s in SCALES]
-        numbers += [tested + len(experiment.untested), tested]
-        numbers += [verdicts[verdict] for verdict in compare.VERDICTS]
+    for name, experiment in EXPERIMENTS.items():
+        variants = experiment.at(store.scale)
+        configs = [run_config(experiment, v, store.scale, 0, store.use) for v in variants]
         sources = ", ".join(sorted({source_of(config) for config in configs}))
-        table.add_row(name, experiment.title, sources, *map(str, numbers))
+        runs = len(variants) * experiment.scales[store.scale].seeds
+        tested = f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}"
+        comparison = results.gather(store, name, experiment)
+        table.add_row(name, experiment.title, sources, str(runs), tested, comparison.summary)
         left += [f"{name}: {line}" for line in comparison.left]
     _cli.table_console().print(_cli.whole_names(table))
-    print(
-        f"Verdicts: of what lies in {where.folder}; docs/results/index.md has those of the pages."
-    )
-    print("Claims: published, and tested by a rule; --list NAME says why others are not.")
-    print("Data are those of small and full; smoke needs nothing that is not installed.")
+    print(f"Claims: by the results in {store.folder}; docs/results/index.md has those shown there.")
+    print("Tested: by a rule, of those published; --list NAME says why others are not.")
     if left:
         print("Kept apart:\n  " + "\n  ".join(left))
 
 
-def _list_claims(where: "Where", name: str) -> None:
-    """All claims of one name: their verdicts, or why there is none."""
-    from _reproduce import registry, results, tables
+def _list_claims(store: "Store", name: str) -> None:
+    """The claims of one name: their verdicts, or why there is none."""
+    from _reproduce import results, tables
+    from _reproduce.registry import EXPERIMENTS
 
-    comparison = results.gather(where, name, registry.lookup(name))
-    print(tables.markdown(f"{name}: {comparison.experiment.title}", tables.claims(comparison)))
-
-
-def _stand_ins(pairs: Sequence[str]) -> dict[str, str]:
-    """What --use says."""
-    from capsjax import data
-    from capsjax._names import nearest
-
-    found = {}
-    for pair in pairs:
-        name, _, found[name] = pair.partition("=")
-        if name not in data.names() or not found[name]:
-            raise ValueError(f"--use takes NAME=OTHER, got {pair!r}: {nearest(name, data.names())}")
-    return found
+    shown = results.gather(store, name, EXPERIMENTS[name])
+    print(tables.markdown(f"{name}: {shown.experiment.title}", tables.claims(shown)))
 
 
 if __name__ == "__main__":

@@ -48,10 +48,10 @@ def routing_entropies(
 def _entropies(model: Any, images: Array) -> dict[str, tuple[Float[Array, "n"], Float[Array, "n"]]]:
     """By layer, for each image: the mean entropy of the rows and the greatest sum of a row."""
 
-    def of(coupling: Array) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    def of_rows(coupling: Array) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
         rows = coupling_entropy(coupling).reshape(len(images), -1)
         sums = coupling.sum(axis=-1).reshape(len(images), -1)
         return rows.mean(axis=1), sums.max(axis=1)
 
     routed = model(images, capture=True).routed
-    return {name: of(result.coupling) for name, result in routed.items()}
+    return {name: of_rows(result.coupling) for name, result in routed.items()}

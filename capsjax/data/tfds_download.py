@@ -1,11 +1,11 @@
 """Preparing a dataset that is not there; without TensorFlow, an error that says how to."""
 
-import difflib
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
 from capsjax._extras import extra
+from capsjax._names import nearest
 from capsjax.data.tfds import prepared_names
 
 
@@ -48,11 +48,10 @@ def _unknown(name: str, candidates: Sequence[str]) -> str:
         return f"{message}; for a directory of images write 'folder:{name}'"
     if Path(name).expanduser().is_file():
         return f"{message}; for an .npz file write 'npz:{name}'"
-    message += (
-        "; expected 'digits', the name of a TFDS dataset, folder:PATH, npz:PATH or affnist:PATH"
+    return (
+        f"{message}; expected 'digits', the name of a TFDS dataset, folder:PATH, npz:PATH or "
+        f"affnist:PATH: {nearest(name, candidates)}"
     )
-    nearest = difflib.get_close_matches(name, dict.fromkeys(candidates), n=3)
-    return f"{message}. The nearest: {', '.join(nearest)}" if nearest else message
 
 
 def _tfds_names() -> list[str]:

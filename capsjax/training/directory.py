@@ -22,7 +22,7 @@ FILES = (LOCK, CONFIG, "metrics.jsonl", "memory.prof", "seeds.json")
 FOLDERS = ("checkpoints", "events", "damaged", "profile")
 
 
-class Claim(NamedTuple):
+class ClaimedDirectory(NamedTuple):
     """A directory that is a run's.
 
     Attributes:
@@ -36,7 +36,7 @@ class Claim(NamedTuple):
 
 
 @contextlib.contextmanager
-def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[Claim]:
+def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[ClaimedDirectory]:
     """Makes `workdir` the directory of this run, and keeps other processes out while in the block.
 
     In an object store, or on a file system without locks, nothing is locked.
@@ -64,7 +64,7 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
                     "stays; if no other process is at it, the same command resumes"
                 )
 
-        yield Claim(from_first_host(claim), lambda: from_first_host(check))
+        yield ClaimedDirectory(from_first_host(claim), lambda: from_first_host(check))
 
 
 def _check_kinds(workdir: epath.Path) -> None:

@@ -180,14 +180,7 @@ def train_run(
     pretrained: Pretrained | None,
     monitoring: Monitoring,
 ) -> Result:
-    """Trains one run to the end.
-
-    Args:
-      training: what `load` returned.
-      seed: of the run.
-      directory: of the run.
-      pretrained: what `read_pretrained` returned.
-      monitoring: what is done beside training.
+    """Trains one run to the end, from what `load` and `read_pretrained` returned.
 
     Raises:
       OSError: the run could not be written; the message says what is left of it.

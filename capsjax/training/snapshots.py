@@ -71,13 +71,13 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
 def _entropies(output: Output) -> dict[str, Float[Array, ""]]:
     """The mean entropy of the couplings, by routing layer."""
 
-    def of(coupling: Array) -> Float[Array, ""]:
+    def mean_entropy(coupling: Array) -> Float[Array, ""]:
         children, parents = (jnp.abs(coupling.sum(axis) - 1).max() < 1e-3 for axis in (-1, -2))
         of_parents = coupling_entropy(jnp.swapaxes(coupling, -1, -2)).mean()
         # Leaky routing divides neither in full: the rest of each child goes nowhere.
         return jnp.where(parents & ~children, of_parents, coupling_entropy(coupling).mean())
 
-    return {name: of(routed.coupling) for name, routed in output.routed.items()}
+    return {name: mean_entropy(routed.coupling) for name, routed in output.routed.items()}
 
 
 def _picture(

@@ -3,13 +3,13 @@
 import os
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from _provenance import commit
 
 
 def normal(seed: int, *shape: int) -> jax.Array:
@@ -69,10 +69,8 @@ def machine_rates(repeats: int) -> tuple[float, float]:
 
 def provenance() -> dict[str, Any]:
     """What a number needs beside it."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return {
-        "commit": commit or "unknown",
+        "commit": commit(),
         "jax": jax.__version__,
         "backend": jax.default_backend(),
         "device": jax.devices()[0].device_kind,

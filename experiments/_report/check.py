@@ -122,7 +122,7 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
         if said is None:
             yield f"the claim {claim.text!r} is not on the page"
         elif not _agree(found, said, column.digits):
-            yield f"the claim {claim.text!r}: {said}; by the page's numbers: {found.said}"
+            yield f"the claim {claim.text!r}: {said}; by the page's numbers: {found.verdict}"
     for text, reason in experiment.untested.items():
         if f"- {text}: {reason}\n" not in page.text:
             yield f"the claim {text!r} is not on the page with its reason"
@@ -136,9 +136,9 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
 def _agree(found: Verdict, said: str, digits: int) -> bool:
     """Whether a page says what its numbers say; its numbers are rounded."""
     if found.difference is None:
-        return found.said == said
+        return found.verdict == said
     close = abs(found.difference + found.claim.slack) <= 2 * 10.0**-digits
-    return close or found.said == said
+    return close or found.verdict == said
 
 
 def _of_counts(root: Path, run: int) -> Iterator[str]:

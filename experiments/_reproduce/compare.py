@@ -8,39 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 
-from _reproduce.experiment import Claim, Column, Experiment, Published
-
-
-class Values(NamedTuple):
-    """One number over several runs; there is no deviation and no error of one run."""
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.values))
-
-    @property
-    def std(self) -> float | None:
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
-
-    @property
-    def error(self) -> float | None:
-        """The standard error of the mean."""
-        return None if self.std is None else self.std / math.sqrt(len(self.values))
+from _reproduce.experiment import Claim, Column, Estimate, Experiment
 
 
 class Row(NamedTuple):
-    """One variant, or line, in one column.
+    """One variant, or line, in one column."""
 
-    Attributes:
-      ours: None where it was not run or has no such number.
-      published: None where nothing is printed.
-      verdict: what the rules say of it.
-    """
-
-    ours: Values | None
-    published: Published | None
+    ours: Estimate | None  # None where it was not run or has no such number
+    published: Estimate | None  # None where nothing is printed
     verdict: str = ""
 
     @property
@@ -52,40 +27,28 @@ class Row(NamedTuple):
 
 
 VERDICTS = ("holds", "does not hold", "undecided", "not run")
+BY_SIGN = " (by sign alone)"
 
 
 class Verdict(NamedTuple):
-    """What a claim came to; `verdict` is one of VERDICTS."""
+    """What a claim came to."""
 
     claim: Claim
-    verdict: str
+    verdict: str  # one of VERDICTS, with BY_SIGN where a row has one run
     difference: float | None = None
-    single: bool = False
-
-    @property
-    def said(self) -> str:
-        """The verdict and what it rests on."""
-        return f"{self.verdict} (by sign alone)" if self.single else self.verdict
 
 
 class Comparison(NamedTuple):
-    """A name at a scale.
-
-    Attributes:
-      name, experiment, scale: which.
-      records: of the runs, by variant, in the order of their seeds.
-      rows: by metric and variant, or line where the column is a deviation over lines.
-      verdicts: of the claims.
-      left: records that are kept and not mixed in, a line each.
-    """
+    """A name at a scale."""
 
     name: str
     experiment: Experiment
     scale: str
-    records: Mapping[str, Sequence[Mapping[str, Any]]]
+    records: Mapping[str, Sequence[Mapping[str, Any]]]  # by variant, in the order of their seeds
+    # By metric and variant, or line where the column is a deviation over lines.
     rows: Mapping[str, Mapping[str, Row]]
     verdicts: Sequence[Verdict]
-    left: Sequence[str] = ()
+    left: Sequence[str] = ()  # records that are kept and not mixed in, a line each
 
     @property
     def stem(self) -> str:
@@ -104,12 +67,12 @@ class Comparison(NamedTuple):
             return "results kept apart only" if self.left else "not run"
         if self.scale == "smoke":
             return "the path works"
-        return summary([verdict.said for verdict in self.verdicts])
+        return summary([verdict.verdict for verdict in self.verdicts])
 
 
-def summary(said: Sequence[str]) -> str:
+def summary(verdicts: Sequence[str]) -> str:
     """How many claims have which verdict."""
-    ordered = sorted(said, key=lambda one: VERDICTS.index(one.removesuffix(" (by sign alone)")))
+    ordered = sorted(verdicts, key=lambda one: VERDICTS.index(one.removesuffix(BY_SIGN)))
     counted = [f"{one}: {count}" for one, count in Counter(ordered).items()]
     return ", ".join(counted) or "run; nothing to decide by a rule"
 
@@ -121,43 +84,49 @@ def compare(
     records: Mapping[str, Sequence[Mapping[str, Any]]],
     left: Sequence[str] = (),
 ) -> Comparison:
-    """`records` (as their JSON files have them) beside the paper."""
-    variants = experiment.at(scale)
-    records = {variant: list(records.get(variant, ())) for variant in variants}
+    """`records` (as their JSON files have them) beside the paper; smoke decides nothing."""
     lines = by_line(experiment)
     deviations = {c.metric: c.deviation_of for c in experiment.columns if c.deviation_of}
 
-    def ours(row: str | float, metric: str) -> Values | None:
-        if isinstance(row, float):
-            return Values((row, row))  # without any deviation
+    def values(row: str, metric: str) -> list[float]:
+        """A number for each run."""
         if metric in deviations:
             # All of the paper's variants, or the deviation is of something else.
-            found = [ours(variant, deviations[metric]) for variant in lines[row]]
-            runs = zip(*(one.values for one in found if one), strict=False)
-            values = tuple(float(np.std(of_run)) for of_run in runs) if all(found) else ()
-        else:
-            # The times of a run are shown like what was measured on it.
-            of_runs = [record["metrics"] | record["times"] for record in records.get(row, ())]
-            values = tuple(numbers[metric] for numbers in of_runs if metric in numbers)
-        return Values(values) if values else None
+            found = [values(variant, deviations[metric]) for variant in lines[row]]
+            return [float(np.std(of_run)) for of_run in zip(*found, strict=False)]
+        # The times of a run are shown like what was measured on it.
+        runs = [record["metrics"] | record["times"] for record in records.get(row, ())]
+        return [numbers[metric] for numbers in runs if metric in numbers]
 
-    rows: dict[str, dict[str, Row]] = {}
+    def verdict(claim: Claim) -> Verdict:
+        if scale == "smoke":
+            return Verdict(claim, "not run")
+        more = estimate(values(claim.more, claim.metric))
+        if isinstance(claim.less, str):
+            return judge(claim, more, estimate(values(claim.less, claim.metric)))
+        return judge(claim, more, Estimate(claim.less, std=0.0))
+
+    rows = {}
     for column in experiment.columns:
-        names = lines if column.deviation_of else variants
-        plain = {row: Row(ours(row, column.metric), column.of(row)) for row in names}
-        rows[column.metric] = plain
-        if scale != "smoke":
-            rows[column.metric] = {
-                name: row._replace(verdict=_verdict(row, plain.values(), column, scale))
-                for name, row in plain.items()
-            }
-    verdicts = [
-        judge(claim, ours(claim.more, claim.metric), ours(claim.less, claim.metric))
-        if scale != "smoke"
-        else Verdict(claim, "not run")
-        for claim in experiment.claims
-    ]
+        plain = {
+            name: Row(estimate(values(name, column.metric)), column.printed(name))
+            for name in (lines if column.deviation_of else experiment.at(scale))
+        }
+        rows[column.metric] = {
+            name: row._replace(verdict=_verdict(row, plain.values(), column, scale))
+            for name, row in plain.items()
+        }
+    verdicts = [verdict(claim) for claim in experiment.claims]
+    records = {variant: list(records.get(variant, ())) for variant in experiment.at(scale)}
     return Comparison(name, experiment, scale, records, rows, verdicts, left)
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Their mean; None if there are none. One run has no deviation."""
+    if not values:
+        return None
+    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Estimate(float(np.mean(values)), std, len(values))
 
 
 def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[str, float]]:
@@ -169,16 +138,16 @@ def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[
     return found
 
 
-def judge(claim: Claim, more: Values | None, less: Values | None) -> Verdict:
+def judge(claim: Claim, more: Estimate | None, less: Estimate | None) -> Verdict:
     """The rule for claims."""
     if more is None or less is None:
         return Verdict(claim, "not run")
     difference = more.mean - less.mean
-    single = more.error is None or less.error is None
-    near = 0.0 if single else 2 * math.hypot(more.error or 0.0, less.error or 0.0)
     above = difference + claim.slack
+    by_sign = more.error is None or less.error is None
+    near = 0.0 if by_sign else 2 * math.hypot(more.error, less.error)
     verdict = "holds" if above > near else "does not hold" if above < -near else "undecided"
-    return Verdict(claim, verdict, difference, single)
+    return Verdict(claim, verdict + by_sign * BY_SIGN, difference)
 
 
 def kendall(rows: Iterable[Row]) -> tuple[float, int] | None:
@@ -193,7 +162,7 @@ def kendall(rows: Iterable[Row]) -> tuple[float, int] | None:
 
 def _verdict(row: Row, rows: Iterable[Row], column: Column, scale: str) -> str:
     """The order of a row among others, and at full scale whether its value is the same."""
-    if row.ours is None or row.published is None or row.difference is None:
+    if row.difference is None or scale == "smoke":
         return ""
     sides = [
         (np.sign(row.ours.mean - other.ours.mean), np.sign(row.published.mean - printed.mean))
@@ -205,7 +174,7 @@ def _verdict(row: Row, rows: Iterable[Row], column: Column, scale: str) -> str:
         return order
     error = row.ours.error or 0.0
     near = max(column.tolerance, 2 * error)
-    if row.published.std is not None:
-        near = 2 * math.hypot(error, row.published.std / math.sqrt(row.published.runs))
+    if row.published.error is not None:
+        near = 2 * math.hypot(error, row.published.error)
     value = "same" if abs(row.difference) <= near else "higher" if row.difference > 0 else "lower"
     return f"{order}, {value}" if order else value

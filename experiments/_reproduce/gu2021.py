@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from _reproduce import figures, measures
-from _reproduce.experiment import Claim, Column, Experiment, Published, Scale, Variant
+from _reproduce.experiment import Claim, Column, Estimate, Experiment, Scale, Variant
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"
 STOP_AT = "training.stop_at_accuracy"
@@ -147,22 +147,22 @@ TABLE_2 = Experiment(
     columns=(
         *_on_mnist_and_affnist(
             {
-                "Aff-CapsNet": Published(99.29, 0.13, RUNS),
-                "dynamic routing": Published(99.21, 0.31, RUNS),
-                "transforms not shared": Published(98.98, 0.04, RUNS),
-                "no squash": Published(97.93, 0.13, RUNS),
-                "normal reconstruction": Published(99.43, 0.28, RUNS),
-                "no reconstruction": Published(99.39, 0.26, RUNS),
-                "cross-entropy": Published(99.27, 0.05, RUNS),
+                "Aff-CapsNet": Estimate(99.29, 0.13, RUNS),
+                "dynamic routing": Estimate(99.21, 0.31, RUNS),
+                "transforms not shared": Estimate(98.98, 0.04, RUNS),
+                "no squash": Estimate(97.93, 0.13, RUNS),
+                "normal reconstruction": Estimate(99.43, 0.28, RUNS),
+                "no reconstruction": Estimate(99.39, 0.26, RUNS),
+                "cross-entropy": Estimate(99.27, 0.05, RUNS),
             },
             {
-                "Aff-CapsNet": Published(93.55, 1.47, RUNS),
-                "dynamic routing": Published(90.07, 0.98, RUNS),
-                "transforms not shared": Published(80.49, 0.34, RUNS),
-                "no squash": Published(80.42, 0.39, RUNS),
-                "normal reconstruction": Published(95.09, 0.56, RUNS),
-                "no reconstruction": Published(93.49, 0.46, RUNS),
-                "cross-entropy": Published(94.67, 0.43, RUNS),
+                "Aff-CapsNet": Estimate(93.55, 1.47, RUNS),
+                "dynamic routing": Estimate(90.07, 0.98, RUNS),
+                "transforms not shared": Estimate(80.49, 0.34, RUNS),
+                "no squash": Estimate(80.42, 0.39, RUNS),
+                "normal reconstruction": Estimate(95.09, 0.56, RUNS),
+                "no reconstruction": Estimate(93.49, 0.46, RUNS),
+                "cross-entropy": Estimate(94.67, 0.43, RUNS),
             },
         ),
         Column(
@@ -306,13 +306,13 @@ TABLE_4 = Experiment(
             "accuracy",
             "MultiMNIST, accuracy, %",
             {
-                "CapsNet": Published(93.26, 0.24, RUNS),
-                "no routing": Published(90.07, 0.29, RUNS),
-                "shared transform": Published(86.44, 0.37, RUNS),
-                "no squash": Published(87.24, 0.53, RUNS),
-                "normal reconstruction": Published(93.19, 0.30, RUNS),
-                "no reconstruction": Published(90.17, 0.26, RUNS),
-                "cross-entropy": Published(91.19, 0.35, RUNS),
+                "CapsNet": Estimate(93.26, 0.24, RUNS),
+                "no routing": Estimate(90.07, 0.29, RUNS),
+                "shared transform": Estimate(86.44, 0.37, RUNS),
+                "no squash": Estimate(87.24, 0.53, RUNS),
+                "normal reconstruction": Estimate(93.19, 0.30, RUNS),
+                "no reconstruction": Estimate(90.17, 0.26, RUNS),
+                "cross-entropy": Estimate(91.19, 0.35, RUNS),
             },
         ),
         Column(
@@ -412,7 +412,7 @@ NOT_RECTIFIED = (
 TABLE_5 = Experiment(
     title="Semantic compactness of the class poses (table 5)",
     variants=SEMANTIC,
-    measure=measures.several(measures.compactness(), measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.compactness(), measures.accuracy(accuracy="test")),
     columns=(
         *(
             Column(
@@ -521,7 +521,7 @@ FIGURE_5 = Experiment(
         name: Variant(SEMANTIC[name].config, TOY)
         for name in ("ConvNet-R", "ConvNet-CR", "ConvNet-CR-SF")
     },
-    measure=measures.several(measures.feature_space(), measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.feature_space(), measures.accuracy(accuracy="test")),
     columns=(
         Column("nearest is of the class", "Points whose nearest is of their class, %"),
         Column("inside the unit sphere", "Points inside the unit sphere, %"),

@@ -51,7 +51,7 @@ RATES = {
 FIGURE_2 = Experiment(
     title="Accuracy during training, for iterations and update rates (figure 2)",
     variants=ITERATIONS | RATES,
-    measure=measures.several(measures.accuracy(accuracy="test"), measures.test_curve()),
+    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.test_curve()),
     columns=(Column("accuracy", "MultiMNIST, accuracy at the end, %"),),
     claims=(
         Claim("too many iterations harm", "accuracy", "r = 3", "r = 7"),
@@ -80,7 +80,7 @@ FIGURE_2 = Experiment(
 FIGURE_3 = Experiment(
     title="Entropy of the first routing's couplings during training (figure 3)",
     variants=RATES | {"r = 7": ITERATIONS["r = 7"]},
-    measure=measures.several(
+    measure=measures.all_of(
         measures.entropy_trace("capsules1"),
         measures.accuracy(accuracy="test"),
         measures.test_curve(),
@@ -135,7 +135,7 @@ MANIFOLD = Experiment(
         "CapsNet": Variant("lin2018_multimnist", KEEP_ALL),  # figure 2's r = 3
         "CNN": Variant("lin2018_multimnist:lin2018_cnn", KEEP_ALL),
     },
-    measure=measures.several(measures.grid_distances(), measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.grid_distances(), measures.accuracy(accuracy="test")),
     columns=(
         Column(
             "Chamfer distance",

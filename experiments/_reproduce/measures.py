@@ -10,7 +10,7 @@ import numpy as np
 from _reproduce.experiment import Column, Measured
 
 
-class Finished(NamedTuple):
+class FinishedRun(NamedTuple):
     """A finished run.
 
     Attributes:
@@ -28,7 +28,7 @@ class Finished(NamedTuple):
     data_dir: str | None
 
 
-Measure = Callable[[Finished], Measured]
+Measure = Callable[[FinishedRun], Measured]
 
 
 def accuracy(**sets: str | tuple[str, str]) -> Measure:
@@ -39,7 +39,7 @@ def accuracy(**sets: str | tuple[str, str]) -> Measure:
         images), or (data set, split).
     """
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         return Measured(
             {metric: percent_right(run, chosen) for metric, chosen in sets.items()},
             series=learning_curve(run),
@@ -48,7 +48,7 @@ def accuracy(**sets: str | tuple[str, str]) -> Measure:
     return measure
 
 
-def percent_right(run: Finished, chosen: str | tuple[str, str]) -> float:
+def percent_right(run: FinishedRun, chosen: str | tuple[str, str]) -> float:
     """The share of right answers by the task's own rule, in per cent."""
     import jax
 
@@ -68,7 +68,7 @@ def percent_right(run: Finished, chosen: str | tuple[str, str]) -> float:
 def error(chosen: str | tuple[str, str] = "test") -> Measure:
     """Per cent wrong on an evaluation set, as `accuracy`."""
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         return Measured({"error": 100 - percent_right(run, chosen)}, series=learning_curve(run))
 
     return measure
@@ -80,7 +80,7 @@ def test_curve() -> Measure:
     The run must hold images out and keep its checkpoints (`checkpoints.keep`).
     """
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         from capsjax.training import checkpoints
 
         steps = list(run.history.validation_accuracy())
@@ -95,13 +95,13 @@ def test_curve() -> Measure:
 def by_network(measures: Mapping[str, Measure]) -> Measure:
     """One measurement for each network, by its name."""
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         return measures[run.checkpoint.config.model.name](run)
 
     return measure
 
 
-def learning_curve(run: Finished) -> dict[str, list[float]]:
+def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
     """Training and, where images were held out, validation accuracy, in per cent, by step."""
     training = [record for record in run.history.records if record["split"] == "train"]
     series = {
@@ -114,17 +114,17 @@ def learning_curve(run: Finished) -> dict[str, list[float]]:
     return series
 
 
-def several(*measures: Measure) -> Measure:
+def all_of(*measures: Measure) -> Measure:
     """All of several measurements."""
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         found = [one(run) for one in measures]
         return Measured(*(dict(ChainMap(*parts)) for parts in zip(*found, strict=True)))
 
     return measure
 
 
-def first_images(run: Finished) -> tuple[np.ndarray, np.ndarray]:
+def first_images(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
     """The first test images of the run's task, and their classes."""
     from capsjax.data import tasks
     from capsjax.evaluation import scoring
@@ -138,7 +138,7 @@ def first_images(run: Finished) -> tuple[np.ndarray, np.ndarray]:
 def compactness() -> Measure:
     """Semantic compactness by factor of variation (Gu et al. 2021, table 5), averaged both ways."""
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         from capsjax.analysis.compactness import (
             AMOUNTS,
             compactness_of_mean,
@@ -165,7 +165,7 @@ def alignment(digits: Sequence[int] = ()) -> Measure:
       digits: classes whose mean ratios are measured apart too, where they are among the images.
     """
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         from capsjax.analysis.alignment import (
             TRANSFORMATIONS,
             align,
@@ -218,7 +218,7 @@ def perturbation(limit: float, step: float, *, relative: bool = False, shown: in
       shown: how many images, of different classes, become pictures.
     """
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         import jax.numpy as jnp
 
         from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
@@ -263,7 +263,7 @@ def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
     target.
     """
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         import jax
         import jax.numpy as jnp
 
@@ -312,7 +312,7 @@ def feature_space() -> Measure:
     A conditional decoder sees the units of the true class alone, as in training.
     """
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         import jax
         import jax.numpy as jnp
         from sklearn.neighbors import NearestNeighbors
@@ -350,7 +350,7 @@ def entropy_trace(layer: str) -> Measure:
     The run must hold images out and keep its checkpoints (`checkpoints.keep`).
     """
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         from capsjax.analysis.entropy import routing_entropies
         from capsjax.training import checkpoints
 
@@ -374,11 +374,11 @@ def entropy_trace(layer: str) -> Measure:
 def grid_distances() -> Measure:
     """Chamfer distance of the middle layer's embedding to the grid of shifts (Lin et al. 2018).
 
-    It takes as many ordered pairs of classes as `Finished.images` allows, 81 images each: k fixed
-    and k + 1 moving, then k + 2, and so on.
+    It takes as many ordered pairs of classes as `FinishedRun.images` allows, 81 images each: k
+    fixed and k + 1 moving, then k + 2, and so on.
     """
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         from capsjax.analysis.manifold import (
             MIDDLE,
             embed,
@@ -420,7 +420,7 @@ def grid_distances() -> Measure:
 def cost(batch_size: int = 128) -> Measure:
     """Parameters, planned memory and time of the scores of one batch (Tsai et al. 2020)."""
 
-    def measure(run: Finished) -> Measured:
+    def measure(run: FinishedRun) -> Measured:
         from capsjax.analysis.cost import inference_cost
 
         shape = tuple(run.checkpoint.config.task.input_shape)

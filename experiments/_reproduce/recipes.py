@@ -10,14 +10,11 @@ import _configs
 import ml_collections
 
 from _reproduce.experiment import Experiment, Overrides
-from capsjax._names import nearest
 from capsjax.data import tasks
 from capsjax.training import config as configs
 
-# Added to the seed of a run that begins with another's layers: its fresh layers are to be others.
-LATER_SEEDS = 1000
-# They change what is drawn, and neither the network nor its training.
-DRAWS = ("seed", "seeds", "key_version")
+LATER_SEEDS = 1000  # added for a run that begins with another's layers: its fresh ones differ
+Changes = dict[str, tuple[Any, Any]]  # by key, a recorded value and today's
 
 
 def run_config(
@@ -34,53 +31,34 @@ def trainings(
 
     Each is that of the file in configs/, changed by the scale, then by the row, then by the row at
     this scale; data sets are replaced as `use` says. The `init_from` of a pretrained variant tells
-    with which recipe and seed the first training was made.
-
-    Raises:
-      ValueError: no such file in configs/, or a value for a key that the config does not have.
+    with which recipe and seed the first training was made. Raises ValueError if there is no such
+    file in configs/, and KeyError for a change of a key that the config does not have.
     """
     row = experiment.variants[variant]
     of_scale, of_row = experiment.scales[scale].overrides, row.at.get(scale, {})
-    own = change(_configs.load(row.config), {**of_scale, **row.changes, **of_row})
+    own_seed = seed + LATER_SEEDS if row.pretrained else seed
+    own = _config(row.config, {**of_scale, **row.changes, **of_row}, own_seed, use)
     if not row.pretrained:
-        return [_of_run(own, seed, use)]
-    first = _of_run(change(_configs.load(row.pretrained), {**of_scale, **of_row}), seed, use)
+        return [own]
+    first = _config(row.pretrained, {**of_scale, **of_row}, seed, use)
     own.init_from = f"{recipe_key(first)}-seed{seed}"
-    return [first, _of_run(own, seed + LATER_SEEDS, use)]
+    return [first, own]
 
 
-def change(config: ml_collections.ConfigDict, values: Overrides) -> ml_collections.ConfigDict:
-    """Sets `values` in `config` and returns it; ValueError for a key that it does not have."""
-    known = configs.flatten(config)
-    for key, value in values.items():
-        if key not in known:
-            raise ValueError(f"no config key {key!r}: {nearest(key, known)}")
-        section, _, last = key.rpartition(".")
-        # ConfigDict takes no int for a float.
-        value = float(value) if isinstance(known[key], float) else value
-        (config[section] if section else config)[last] = value
-    return config
-
-
-def _of_run(
-    config: ml_collections.ConfigDict, seed: int, use: Mapping[str, str]
+def _config(
+    file: str, changes: Overrides, seed: int, use: Mapping[str, str]
 ) -> ml_collections.ConfigDict:
+    config = _configs.load(file)
+    config.update_from_flattened_dict(changes)
     config.seed, config.seeds = seed, 1
-    config.data.name = use.get(config.data.name, config.data.name)
-    if "source" in config.data:
-        config.data.source = use.get(config.data.source, config.data.source)
+    for key in {"name", "source"} & set(config.data):
+        config.data[key] = use.get(config.data[key], config.data[key])
     return config
 
 
 def source_of(config: ml_collections.ConfigDict) -> str:
     """The data set that images are read from: the task's, or that which it is made from."""
     return config.data.source if config.data.name in tasks.generated() else config.data.name
-
-
-def run_name(config: ml_collections.ConfigDict) -> str:
-    """What the directory of a training is called."""
-    what = slug(f"{config.model.name}-{config.data.name}")
-    return f"{what}-{key_of(config)}-seed{config.seed}"
 
 
 def slug(text: str) -> str:
@@ -101,10 +79,8 @@ def recipe_key(config: ml_collections.ConfigDict) -> str:
     return _digest(_departures(configs.to_json(config)), 8)
 
 
-def changes_since(
-    recorded: Mapping[str, Any], config: ml_collections.ConfigDict
-) -> dict[str, tuple[Any, Any]]:
-    """By key, a recorded value and today's, where the two make different networks.
+def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> Changes:
+    """Where the recorded values and today's make different networks.
 
     An option that the record does not know yet, at its default, makes no difference. One that is
     gone does: today's value is then None.
@@ -120,7 +96,8 @@ def _recipe(values: Mapping[str, Any]) -> dict[str, Any]:
     """What makes the network, by dotted key: no seeds, nothing that follows from the data."""
     flat = configs.flatten(ml_collections.ConfigDict(values))
     flat["init_from"] = flat["init_from"].rpartition("-seed")[0]
-    kept = {k: v for k, v in flat.items() if k not in DRAWS and k[:5] != "task."}
+    draws = ("seed", "seeds", "key_version")
+    kept = {k: v for k, v in flat.items() if k not in draws and not k.startswith("task.")}
     return json.loads(json.dumps(kept))
 
 

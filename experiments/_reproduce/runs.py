@@ -3,13 +3,9 @@
 docs/reproduce.md has the layout of the folder and what is kept, shared and resumed.
 """
 
-import functools
 import json
-import os
-import platform
-import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +13,12 @@ import evaluate
 import jax
 import ml_collections
 import numpy as np
+from _provenance import commit, machine
 from etils import epath
 
 from _reproduce.experiment import Experiment, Measured
-from _reproduce.measures import Finished
-from _reproduce.recipes import DRAWS, changes_since, key_of, run_config, run_name, slug, trainings
+from _reproduce.measures import FinishedRun
+from _reproduce.recipes import Changes, changes_since, key_of, run_config, slug, trainings
 from capsjax._files import lock, write_atomically
 from capsjax.evaluation import ensemble
 from capsjax.training import checkpoints
@@ -31,61 +28,34 @@ from capsjax.training.history import Diverged
 from capsjax.training.loop import train
 
 
-class Where(NamedTuple):
-    """Where runs are kept and what they are made from.
-
-    Attributes:
-      folder: of one scale.
-      scale: its name.
-      use: data sets that stand in for others, by the other's name.
-      data_dir: as for `capsjax.data.load`.
-    """
+class Store(NamedTuple):
+    """Where runs of one scale are kept, and what they are made from."""
 
     folder: Path
     scale: str
-    use: Mapping[str, str]
-    data_dir: str | None
+    use: Mapping[str, str]  # data sets that stand in for others, by the other's name
+    data_dir: str | None  # as for `capsjax.data.load`
 
-    def with_earlier(self) -> "Where":
-        """With the stand-ins of earlier calls; ValueError if a data set would change its own."""
+    def with_earlier(self) -> "Store":
+        """With the stand-ins of earlier calls too."""
         file = self.folder / "about.json"
         earlier = read_json(file)["data"] if file.exists() else {}
-        for name, other in self.use.items():
-            if earlier.get(name, other) != other:
-                raise ValueError(
-                    f"in {self.folder} {earlier[name]!r} stands in for {name!r}: give another "
-                    f"--workdir to have {other!r} there"
-                )
-        return self._replace(use=earlier | dict(self.use))
+        return self._replace(use={**earlier, **self.use})
 
     def remember(self) -> None:
         """Writes about.json."""
         write_json(self.folder / "about.json", {"scale": self.scale, "data": dict(self.use)})
 
 
-class Kept(NamedTuple):
-    """Records of a variant.
-
-    Attributes:
-      files: of today's recipe, by number.
-      others: of other recipes, with the differences from today's.
-    """
-
-    files: dict[int, Path]
-    others: dict[Path, dict[str, tuple[Any, Any]]]
-
-
-def kept(where: Where, name: str, experiment: Experiment, variant: str) -> Kept:
-    """The records that the folder has of one variant."""
-    config = run_config(experiment, variant, where.scale, 0, where.use)
-    found = Kept({}, {})
-    for file in sorted((where.folder / "results" / name).glob(f"{slug(variant)}-*-seed*.json")):
-        differences = changes_since(read_json(file)["config"], config)
-        if differences:
-            found.others[file] = differences
-        else:
-            found.files[number_of(file)] = file
-    return found
+def recorded(
+    store: Store, name: str, experiment: Experiment, variant: str
+) -> Iterator[tuple[Path, dict[str, Any], Changes]]:
+    """The records of a variant, by number, each with what has changed in its recipe since."""
+    config = run_config(experiment, variant, store.scale, 0, store.use)
+    files = (store.folder / "results" / name).glob(f"{slug(variant)}-*-seed*.json")
+    for file in sorted(files, key=lambda file: (number_of(file), file)):
+        record = read_json(file)
+        yield file, record, changes_since(record["config"], config)
 
 
 def number_of(file: Path) -> int:
@@ -93,8 +63,34 @@ def number_of(file: Path) -> int:
     return int(file.stem.rpartition("-seed")[2])
 
 
+def run_all(
+    store: Store, name: str, experiment: Experiment, variants: Iterable[str], seeds: int | None
+) -> list[str]:
+    """Does `seeds` runs of each variant, or as many as the scale has, beside other processes.
+
+    Returns a line for each variant that was not run since its data are missing.
+    """
+    count = seeds or experiment.scales[store.scale].seeds
+    # Every variant once, then once more: what is there after an interruption can be compared.
+    left = [(variant, number) for number in range(count) for variant in variants]
+    lacking = {}
+    for wait in (False, True):  # at last for what other processes are at
+        busy = []
+        for variant, number in left:
+            try:
+                if run(store, name, experiment, variant, number, wait=wait) is None:
+                    busy.append((variant, number))
+            except FileNotFoundError as error:
+                lacking[variant] = f"{name}, {variant}: {error}"
+            # Compiled programs of networks that are done with: hundreds exhaust what the system
+            # lets one process map (vm.max_map_count), and LLVM ends it.
+            jax.clear_caches()
+        left = busy
+    return list(lacking.values())
+
+
 def run(
-    where: Where, name: str, experiment: Experiment, variant: str, number: int
+    store: Store, name: str, experiment: Experiment, variant: str, number: int, wait: bool = False
 ) -> dict[str, Any] | None:
     """Trains and measures run `number` of a variant, unless that was done before.
 
@@ -102,38 +98,50 @@ def run(
     made anew, without training, if it lacks a number that the table shows, or is of other images.
 
     Returns:
-      The record, as its JSON file has it; None while another process is at it.
+      The record, as its JSON file has it; without `wait` None if another process is at it.
     """
-    key = key_of(run_config(experiment, variant, where.scale, number, where.use))
-    file = where.folder / "results" / name / f"{slug(variant)}-{key}-seed{number}.json"
-    shown = {column.metric for column in experiment.columns if not column.deviation_of}
-    with lock(where.folder / "locks" / f"{slug(name)}-{file.stem}", wait=False) as held:
+    key = key_of(run_config(experiment, variant, store.scale, number, store.use))
+    file = store.folder / "results" / name / f"{slug(variant)}-{key}-seed{number}.json"
+    with lock(store.folder / "locks" / f"{slug(name)}-{file.stem}", wait=wait) as held:
         if not held:
             return None
         console().print(f"\n{name}: {variant}, run {number}", markup=False)
-        file = kept(where, name, experiment, variant).files.get(number, file)
-        if file.exists():
-            record = read_json(file)
-            there = record["metrics"].keys() | record["times"].keys()
-            of_these = record.get("images") == experiment.scales[where.scale].images
-            if of_these and (record["failed"] or shown <= there):
-                return record
-        return _run(where, file, name, experiment, variant, number)
+        found = recorded(store, name, experiment, variant)
+        same = [(f, r) for f, r, changes in found if number_of(f) == number and not changes]
+        file, record = same[0] if same else (file, None)
+        if record is None or not _complete(record, experiment):
+            record = _run(store, file, name, experiment, variant, number)
+        console().print(outcome(record), markup=False)
+        return record
+
+
+def outcome(record: Mapping[str, Any]) -> str:
+    """What was measured, or why nothing was."""
+    numbers = (f"{metric} {value:.6g}" for metric, value in record["metrics"].items())
+    return record["failed"] or ", ".join(numbers)
+
+
+def _complete(record: Mapping[str, Any], experiment: Experiment) -> bool:
+    """Whether a record has all that the table shows, of as many images as it should."""
+    if record.get("images") != experiment.scales[record["scale"]].images:
+        return False
+    shown = {column.metric for column in experiment.columns if not column.deviation_of}
+    return bool(record["failed"]) or shown <= record["metrics"].keys() | record["times"].keys()
 
 
 def _run(
-    where: Where, file: Path, name: str, experiment: Experiment, variant: str, number: int
+    store: Store, file: Path, name: str, experiment: Experiment, variant: str, number: int
 ) -> dict[str, Any]:
-    members = experiment.variants[variant].members
-    images = experiment.scales[where.scale].images
+    scale, use = store.scale, store.use
+    members, images = experiment.variants[variant].members, experiment.scales[scale].images
     seeds = range(number * members, (number + 1) * members)
-    own = run_config(experiment, variant, where.scale, seeds[0], where.use)
     directories, begun, failed = [], [], None
     try:
         for seed in seeds:
-            for config in trainings(experiment, variant, where.scale, seed, where.use):
-                begun.append(_directory(where, config))
-                _train(where, config, begun[-1], init_from=begun[-2] if config.init_from else "")
+            for config in trainings(experiment, variant, scale, seed, use):
+                begun.append(_directory(store, config))
+                init_from = begun[-2] if config.init_from else ""
+                _train(store, config, begun[-1], init_from)
             directories.append(begun[-1])
     except Diverged as error:
         # Where it was kept is no part of what happened.
@@ -141,7 +149,7 @@ def _run(
     began = time.monotonic()
     measured = Measured({})
     if not failed:
-        measured = experiment.measure(_finished(directories, images, where.data_dir))
+        measured = experiment.measure(_finished(directories, images, store.data_dir))
     for metric, value in measured.metrics.items():
         if not np.isfinite(value):
             raise ValueError(f"the measurement {metric} gave {value}")
@@ -149,14 +157,14 @@ def _run(
     record = {
         "name": name,
         "variant": variant,
-        "scale": where.scale,
+        "scale": scale,
         "seeds": list(seeds),
         "images": images,
         "failed": failed,
         "metrics": dict(measured.metrics),
         "series": dict(measured.series),
         "arrays": sorted(measured.arrays),
-        "config": configs.to_json(own),
+        "config": configs.to_json(run_config(experiment, variant, scale, seeds[0], use)),
         **{key: trained[0][key] for key in ("commit", "versions", "device", "machine")},
         "measured_at_commit": commit(),
         "times": {
@@ -172,56 +180,34 @@ def _run(
     return record
 
 
-def _finished(directories: Sequence[Path], images: int, data_dir: str | None) -> Finished:
+def _finished(directories: Sequence[Path], images: int, data_dir: str | None) -> FinishedRun:
     """One network, or the ensemble of several."""
     read = [checkpoints.read(directory) for directory in directories]
     model = ensemble.join([one.model for one in read], [one.config for one in read])
     history = checkpoints.read(directories[0], "latest").history
-    return Finished(read[0]._replace(model=model), history, directories[0], images, data_dir)
+    return FinishedRun(read[0]._replace(model=model), history, directories[0], images, data_dir)
 
 
-def _directory(where: Where, config: ml_collections.ConfigDict) -> Path:
+def _directory(store: Store, config: ml_collections.ConfigDict) -> Path:
     """The directory of the same training, even if the library has gained options, or a new one."""
-    folder, name = where.folder / "runs", run_name(config)
-    for file in sorted(folder.glob(name.replace(key_of(config), "*") + "/config.json")):
-        recorded = file.with_name("time.json")
-        found = read_json(recorded).get("config") if recorded.exists() else None
-        if not changes_since(found or read_json(file), config):
+    folder, what = store.folder / "runs", slug(f"{config.model.name}-{config.data.name}")
+    for file in sorted(folder.glob(f"{what}-*-seed{config.seed}/time.json")):
+        made = read_json(file).get("config") or read_json(file.with_name("config.json"))
+        if not changes_since(made, config):
             return file.parent
-    return folder / name
+    return folder / f"{what}-{key_of(config)}-seed{config.seed}"
 
 
 def _train(
-    where: Where, config: ml_collections.ConfigDict, directory: Path, init_from: Path | str
+    store: Store, config: ml_collections.ConfigDict, directory: Path, init_from: Path | str
 ) -> None:
     """Trains what is not trained yet, resuming an interrupted training.
 
     It waits while another process trains the same for another name or variant. time.json says what
     the training was made with, and how long it took.
     """
-    made, times = directory / "config.json", directory / "time.json"
-    with lock(where.folder / "locks" / directory.name):
-        about = read_json(times) if times.exists() else _made_with(config)
-        if about.get("finished"):
-            return
-        config = config.copy_and_resolve_references()
-        config.init_from = str(init_from)
-        if made.exists():  # the folder may have moved, and the library gained options
-            begun = configs.to_json(configs.from_json(read_json(made)))
-            same = {key: begun[key] for key in (*DRAWS, "task")}
-            write_json(made, configs.to_json(config) | same)
-        began = time.monotonic()
-        try:
-            train(config, directory, data_dir=where.data_dir)
-            about["finished"] = True
-        finally:
-            if made.exists():
-                about["seconds"].append(time.monotonic() - began)
-                write_json(times, about)
-
-
-def _made_with(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    return {
+    file = directory / "time.json"
+    about = {
         "config": configs.to_json(config),
         "commit": commit(),
         "versions": evaluate.versions(),
@@ -229,26 +215,21 @@ def _made_with(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "machine": machine(),
         "seconds": [],
     }
-
-
-@functools.cache
-def commit() -> str:
-    """The commit of this code."""
-    command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(
-        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
-
-
-def machine() -> str:
-    """The processor of this machine, and the cores that this process may use."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}
-    name = " and ".join(sorted(names)) or platform.processor() or platform.machine()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
+    config = config.copy_and_resolve_references()
+    config.init_from = str(init_from)
+    with lock(store.folder / "locks" / directory.name):
+        if file.exists():
+            about = read_json(file)
+        if about.get("finished"):
+            return
+        began = time.monotonic()
+        try:
+            train(config, directory, data_dir=store.data_dir)
+            about["finished"] = True
+        finally:
+            if (directory / "config.json").exists():  # not if the data are missing
+                about["seconds"].append(time.monotonic() - began)
+                write_json(file, about)
 
 
 def read_json(file: Path) -> dict[str, Any]:

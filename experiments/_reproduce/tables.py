@@ -4,18 +4,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import ml_collections
+from ml_collections import ConfigDict
 
-from _reproduce.compare import Comparison, Row, Values, kendall
-from _reproduce.experiment import Column, Published
+from _reproduce.compare import Comparison, Row, kendall
+from _reproduce.experiment import Estimate
 from _reproduce.recipes import recipe_key
+
+MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
 
 
 class Table(NamedTuple):
-    """A table; `align` has "l" or "r" for each of its columns."""
+    """A table."""
 
     title: str
-    align: str
+    align: str  # "l" or "r" for each column
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
 
@@ -43,14 +45,14 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
     seeds = "1 seed" if scale.seeds == 1 else f"{scale.seeds} seeds"
     yield f"Scale {comparison.scale}, {seeds} planned. {scale.about}"
     if comparison.scale == "smoke":
-        yield "This run proves the path only. Its numbers mean nothing."
+        yield MEANINGLESS
     notes = [f"chosen: {text}" for text in experiment.chosen]
     notes += [f"different: {text}" for text in experiment.different]
     if notes:
         yield Items("Chosen here, or different from the paper", notes)
     for column in experiment.columns:
         found = comparison.rows[column.metric]
-        rows = [[variant, *_cells(row, column)] for variant, row in found.items()]
+        rows = [[variant, *_cells(row, column.digits)] for variant, row in found.items()]
         rows += [
             [f"{name} (quoted by the paper)", "–", "0", f"{value:.{column.digits}f}", "–", "–"]
             for name, value in column.quoted.items()
@@ -58,7 +60,7 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
         heads = ("", "ours", "n", "published", "difference", "verdict")
         yield Table(column.title, "lrrrrl", heads, rows)
         if comparison.scale != "smoke" and len(column.published) > 1:
-            yield _ordering(kendall(found.values()))
+            yield _ordering(found.values())
     if comparison.scale != "smoke":
         yield from claims(comparison)
     yield Items("Runs", list(_about_runs(comparison)))
@@ -71,7 +73,7 @@ def claims(comparison: Comparison) -> Iterator[Table | Items]:
     experiment = comparison.experiment
     digits = {column.metric: column.digits for column in experiment.columns}
     rows = [
-        [v.claim.text, v.said, _signed(v.difference, digits[v.claim.metric])]
+        [v.claim.text, v.verdict, _signed(v.difference, digits[v.claim.metric])]
         for v in comparison.verdicts
     ]
     if rows:
@@ -95,26 +97,16 @@ def markdown(title: str, parts: Iterable[str | Table | Items]) -> str:
 
 
 def index(comparisons: Sequence[Comparison], earlier: str = "") -> str:
-    """All names as a page beside those of `markdown`.
-
-    Args:
-      comparisons: of every name, those that were not run too.
-      earlier: the page of before; of names that were not run here its lines stay.
-    """
+    """The page of all names; what was not run here keeps its line of the `earlier` page."""
     written = {name: line for line, name in re.findall(r"^(\| \[(.+?)\]\(.*)$", earlier, re.M)}
-    rows = [(_link(one), one.experiment.title, one.summary) for one in comparisons]
-    lines = _table(Table("", "lll", ("name", "what", "claims"), rows))
-    for i, one in enumerate(comparisons, start=2):
-        if not one.has_page:
-            lines[i] = written.get(one.name, lines[i])
+    lines = ["| name | what | claims |", "| --- | --- | --- |"]
+    for one in comparisons:
+        name = f"[{one.name}]({one.stem}.md)" if one.has_page else one.name
+        line = f"| {name} | {_safe(one.experiment.title)} | {one.summary} |"
+        lines.append(line if one.has_page else written.get(one.name, line))
     run = sum("](" in line and "results kept apart only" not in line for line in lines)
     head = f"# Tables and figures at scale {comparisons[0].scale}\n\n"
     return head + f"{run} of {len(comparisons)} were run.\n\n" + "\n".join(lines) + "\n"
-
-
-def _link(comparison: Comparison) -> str:
-    name = comparison.name
-    return f"[{name}]({comparison.stem}.md)" if comparison.has_page else name
 
 
 def _table(table: Table) -> list[str]:
@@ -126,18 +118,18 @@ def _table(table: Table) -> list[str]:
     ]
 
 
-def _cells(row: Row, column: Column) -> list[str]:
+def _cells(row: Row, digits: int) -> list[str]:
     """Ours, n, published, difference, verdict."""
     return [
-        "not run" if row.ours is None else _number(row.ours, column.digits),
-        str(len(row.ours.values)) if row.ours else "0",
-        "–" if row.published is None else _number(row.published, column.digits),
-        _signed(row.difference, column.digits),
+        "not run" if row.ours is None else _number(row.ours, digits),
+        "0" if row.ours is None else str(row.ours.runs),
+        "–" if row.published is None else _number(row.published, digits),
+        _signed(row.difference, digits),
         row.verdict or "–",
     ]
 
 
-def _number(value: Values | Published, digits: int) -> str:
+def _number(value: Estimate, digits: int) -> str:
     """Mean ± standard deviation."""
     deviation = "" if value.std is None else f" ± {value.std:.{digits}f}"
     return f"{value.mean:.{digits}f}{deviation}"
@@ -147,36 +139,34 @@ def _signed(difference: float | None, digits: int) -> str:
     return "–" if difference is None else f"{difference:+.{digits}f}"
 
 
-def _ordering(tau: tuple[float, int] | None) -> str:
-    if tau is None:
+def _ordering(rows: Iterable[Row]) -> str:
+    if (tau := kendall(rows)) is None:
         return "Ordering: fewer than two rows to compare."
     return f"Ordering against the published column: Kendall's τ = {tau[0]:+.2f} ({tau[1]} rows)."
 
 
 def _about_runs(comparison: Comparison) -> Iterator[str]:
     """What was run on what; failures; what was not run."""
-    records = [record for found in comparison.records.values() for record in found]
+    run = {variant: found for variant, found in comparison.records.items() if found}
+    records = [record for found in run.values() for record in found]
     if records:
-        for what, values in {
-            "Commit": {_commit(r) for r in records},
-            "Device": {f"{r['device']} ({r['machine']})" for r in records},
-            "Data": {_data(r["config"]) for r in records},
-            "jax": {r["versions"]["jax"] for r in records},
-        }.items():
-            yield f"{what}: {', '.join(sorted(values))}"
+        yield f"Commit: {_each(_commit(r) for r in records)}"
+        yield f"Device: {_each('{device} ({machine})'.format_map(r) for r in records)}"
+        yield f"Data: {_each(_data(r['config']['data']) for r in records)}"
+        yield f"jax: {_each(r['versions']['jax'] for r in records)}"
         minutes = sum(r["times"]["training_seconds"] for r in records) / 60
         yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
-        keys = [
-            f"`{recipe_key(ml_collections.ConfigDict(found[0]['config']))}` {variant}"
-            for variant, found in comparison.records.items()
-            if found
-        ]
-        yield f"Recipes: {'; '.join(keys)}"
+        keys = {v: recipe_key(ConfigDict(found[0]["config"])) for v, found in run.items()}
+        yield f"Recipes: {'; '.join(f'`{key}` {variant}' for variant, key in keys.items())}"
     for record in records:
         if record["failed"]:
             yield f"{record['variant']}, seed {record['seeds'][0]}: {record['failed']}"
-    if missing := [variant for variant, found in comparison.records.items() if not found]:
+    if missing := [variant for variant in comparison.records if variant not in run]:
         yield f"Not run: {', '.join(missing)}"
+
+
+def _each(texts: Iterable[str]) -> str:
+    return ", ".join(sorted(set(texts)))
 
 
 def _commit(record: Mapping[str, Any]) -> str:
@@ -184,9 +174,9 @@ def _commit(record: Mapping[str, Any]) -> str:
     return trained if trained == measured else f"{trained} (measured at {measured})"
 
 
-def _data(config: Mapping[str, Any]) -> str:
-    name, source = config["data"]["name"], config["data"].get("source")
-    return f"{name} from {source}" if source else name
+def _data(options: Mapping[str, Any]) -> str:
+    source = options.get("source")
+    return f"{options['name']} from {source}" if source else options["name"]
 
 
 def _safe(text: str) -> str:

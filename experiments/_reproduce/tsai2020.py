@@ -202,7 +202,7 @@ FIGURE_4 = Experiment(
         for line, network in LINES.items()
         for r in ITERATIONS
     },
-    measure=measures.several(measures.accuracy(accuracy="test"), measures.cost()),
+    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.cost()),
     columns=(
         Column(
             "accuracy",
@@ -314,7 +314,7 @@ FIGURE_5 = Experiment(
             "inverted, matrix, 42M": "tsai2020_diverse_matrix_42m",
         }.items()
     },
-    measure=measures.several(measures.accuracy(accuracy="test"), measures.cost()),
+    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.cost()),
     columns=(
         Column(
             "accuracy",

@@ -66,13 +66,13 @@ def test_missing_data_dir_is_named(tmp_path):
     ("name", "nearest"), [("mnits", "mnist"), ("cifar", "cifar10"), ("digit", "digits")]
 )
 def test_unknown_name_gets_the_nearest(name, nearest):
-    with pytest.raises(ValueError, match=rf"unknown dataset '{name}'; .*The nearest: .*{nearest}"):
+    with pytest.raises(ValueError, match=rf"unknown dataset '{name}'; .*did you mean .*{nearest}"):
         capsjax.data.load(name, "train")
 
 
 def test_prepared_sets_are_among_the_nearest(tmp_path):
     write_tfds(tmp_path, splits={"train": tiny_examples(1)})
-    with pytest.raises(ValueError, match=r"unknown dataset 'tinny'; .*The nearest: tiny"):
+    with pytest.raises(ValueError, match=r"unknown dataset 'tinny'; .*did you mean 'tiny'"):
         capsjax.data.load("tinny", "train", tmp_path)
 
 

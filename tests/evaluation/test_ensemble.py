@@ -2,25 +2,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
-from capsjax import models
 from capsjax.evaluation.ensemble import Ensemble
 from capsjax.models import ScoreKind
+from tests.models.building import apply, build
 
 
 def member(seed):
     options = {"features": 2, "class_pose": 4, "primary_channels": 2, "kernel_size": 3}
-    return models.create(
-        "sabour2017_capsnet", (9, 9, 1), 3, rngs=nnx.Rngs(seed), reconstruction="none", **options
-    )
+    return build("sabour2017_capsnet", (9, 9, 1), 3, seed=seed, reconstruction="none", **options)
 
 
 def test_scores_are_the_mean_of_the_members():
     members = [member(seed) for seed in range(3)]
     images = jax.random.uniform(jax.random.key(0), (2, 9, 9, 1))
-    output = Ensemble(members)(images, capture=True)
-    expected = jnp.mean(jnp.stack([m(images).scores for m in members]), axis=0)
+    output = apply(Ensemble(members), images, capture=True)
+    expected = jnp.mean(jnp.stack([apply(m, images).scores for m in members]), axis=0)
     np.testing.assert_allclose(output.scores, expected, rtol=1e-5)
     assert output.score_kind is ScoreKind.LENGTHS
     assert output.poses is None

@@ -1,13 +1,12 @@
 import jax
 import numpy as np
 import pytest
-from flax import nnx
 
-from capsjax import models
 from capsjax.data import tasks
 from capsjax.data.accuracy import above, top
 from capsjax.evaluation.scoring import gives_logits, score
 from capsjax.evaluation.summaries import summarize, summarize_multi_label
+from tests.models.building import apply, build
 
 
 def test_summary_by_hand():
@@ -25,13 +24,19 @@ def test_classes_without_examples_are_nan():
     assert np.isnan(summary.per_class[2])
 
 
-@pytest.mark.parametrize(("num_devices", "batch_size"), [(1, 7), (1, 500), (8, 16)])
-def test_scores_are_those_of_every_image_in_order(npz, num_devices, batch_size):
-    task = tasks.create(f"npz:{npz}")
+@pytest.fixture(scope="module")
+def task(npz):
+    return tasks.create(f"npz:{npz}")
+
+
+@pytest.fixture(scope="module")
+def model(task):
     options = {"kernel_size": 3, "width": 1 / 32}
-    model = models.create(
-        "sabour2017_capsnet", task.input_shape, task.num_classes, rngs=nnx.Rngs(0), **options
-    )
+    return build("sabour2017_capsnet", task.input_shape, task.num_classes, **options)
+
+
+@pytest.mark.parametrize(("num_devices", "batch_size"), [(1, 7), (1, 500), (8, 16)])
+def test_scores_are_those_of_every_image_in_order(task, model, num_devices, batch_size):
     done = []
     scores = score(
         model,
@@ -40,7 +45,7 @@ def test_scores_are_those_of_every_image_in_order(npz, num_devices, batch_size):
         devices=jax.devices()[:num_devices],
         progress=done.append,
     )
-    expected = model(task.validation.source.images).scores
+    expected = apply(model, task.validation.source.images).scores
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
     assert done == sorted(done)
     assert done[-1] == 20
@@ -74,5 +79,5 @@ def test_several_classes_by_hand(rule, accuracy, found, mistaken):
     ("name", "logits"), [("sabour2017_capsnet", False), ("gu2021_convnet_avg", True)]
 )
 def test_what_scores_are_is_known_without_computing(name, logits):
-    model = models.create(name, (20, 20, 1), 3, rngs=nnx.Rngs(0), width=1 / 32)
+    model = build(name, (20, 20, 1), 3, width=1 / 32)
     assert gives_logits(model, (20, 20, 1)) is logits

@@ -51,14 +51,13 @@ def test_all_with_published_counts(capsys):
 
 
 def test_names_are_whole_on_a_narrow_terminal(capsys, monkeypatch):
-    """Every name, in a table that takes seconds."""
+    longest = sorted(models.names(), key=len)[-3:]
+    monkeypatch.setattr(models, "_PUBLISHED", {name: models.lookup(name) for name in longest})
     monkeypatch.setattr(display, "console", lambda: Console(width=80, force_terminal=True))
     text = shown(capsys)
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in text.splitlines()]
     assert max(map(len, lines)) == 80
-    assert {name for name in models.names() if any(name in line for line in lines)} == set(
-        models.names()
-    )
+    assert all(any(name in line for line in lines) for name in longest)
 
 
 @pytest.mark.usefixtures("few")

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import reproduce
 from _reproduce import figures, measures, recipes, registry, results, runs, tables
-from _reproduce.compare import Values, compare, judge, kendall
+from _reproduce.compare import compare, estimate, judge, kendall
 from _reproduce.experiment import (
     SCALES,
     Claim,
     Column,
+    Estimate,
     Experiment,
     Measured,
-    Published,
     Scale,
     Variant,
 )
@@ -98,7 +98,7 @@ def test_every_network_of_full_scale_can_be_built():
 
 
 def values(*numbers):
-    return Values(numbers)
+    return estimate(numbers)
 
 
 CLAIM = Claim("a is above b", "accuracy", "a", "b")
@@ -110,11 +110,11 @@ def test_claims():
     assert judge(CLAIM, values(1.0, 3.0), values(1.5, 2.0)).verdict == "undecided"
     assert judge(CLAIM, None, values(1.0)).verdict == "not run"
     alone = judge(CLAIM, values(2.0), values(1.0, 1.1))
-    assert (alone.verdict, alone.single) == ("holds", True)
+    assert alone.verdict == "holds (by sign alone)"
     as_good = replace(CLAIM, slack=0.5)
-    assert judge(as_good, values(2.0), values(2.4)).verdict == "holds"
+    assert judge(as_good, values(2.0), values(2.4)).verdict == "holds (by sign alone)"
     assert judge(as_good, values(2.0), values(2.4)).difference == pytest.approx(-0.4)
-    assert judge(as_good, values(2.0), values(2.6)).verdict == "does not hold"
+    assert judge(as_good, values(2.0), values(2.6)).verdict == "does not hold (by sign alone)"
 
 
 def a_record(variant, value, seed=0):
@@ -132,7 +132,7 @@ def an_experiment(**changes):
         title="Test",
         variants={name: Variant("digits") for name in "abc"},
         measure=measures.accuracy(accuracy="test"),
-        columns=(Column("accuracy", "Accuracy", {"a": 90.0, "b": Published(80.0, 1.0, 4)}),),
+        columns=(Column("accuracy", "Accuracy", {"a": 90.0, "b": Estimate(80.0, 1.0, 4)}),),
         claims=(CLAIM,),
         scales={name: Scale("All.") for name in SCALES},
     )
@@ -188,7 +188,7 @@ def test_a_deviation_over_a_line():
     found = compare("x/y", experiment, "full", records)
     assert round(found.rows["spread"]["dynamic"].ours.mean, 2) == 0.64
     assert found.rows["spread"]["dynamic"].verdict == "same"
-    assert found.verdicts[0].verdict == "holds"
+    assert found.verdicts[0].verdict == "holds (by sign alone)"
     del records["e"]
     fewer = compare("x/y", experiment, "full", records)
     assert fewer.rows["spread"]["dynamic"].ours is None
@@ -236,31 +236,37 @@ def changed(experiment, **changes):
 
 
 @pytest.fixture
-def where(tmp_path):
-    return runs.Where(tmp_path / "small", "small", {}, None)
+def store(tmp_path):
+    return runs.Store(tmp_path / "small", "small", {}, None)
 
 
-def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(tiny, where, capsys):
+def today(store, experiment, variant):
+    """The file of the variant's first run with today's recipe; None if there is none."""
+    found = runs.recorded(store, "x/y", experiment, variant)
+    return next((file for file, _, changes in found if not changes), None)
+
+
+def test_an_interrupted_run_is_resumed_and_a_finished_one_is_not_repeated(tiny, store, capsys):
     def stops(run):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        runs.run(where, "x/y", replace(tiny, measure=stops), "a", 0)
+        runs.run(store, "x/y", replace(tiny, measure=stops), "a", 0)
     assert "epoch   1" in capsys.readouterr().out
-    assert not runs.kept(where, "x/y", tiny, "a").files
-    record = runs.run(where, "x/y", tiny, "a", 0)
+    assert today(store, tiny, "a") is None
+    record = runs.run(store, "x/y", tiny, "a", 0)
     assert "images to train on" not in capsys.readouterr().out, "it is finished"
-    file = runs.kept(where, "x/y", tiny, "a").files[0]
+    file = today(store, tiny, "a")
     assert record == runs.read_json(file)
     assert record["times"]["training_seconds"] > 0
     before = file.read_text()
-    runs.run(where, "x/y", replace(tiny, measure=stops), "a", 0)
+    runs.run(store, "x/y", replace(tiny, measure=stops), "a", 0)
     assert file.read_text() == before
-    gathered = results.gather(where, "x/y", tiny)
-    assert gathered.rows["accuracy"]["a"].ours.values == (record["metrics"]["accuracy"],)
+    gathered = results.gather(store, "x/y", tiny)
+    assert gathered.rows["accuracy"]["a"].ours == Estimate(record["metrics"]["accuracy"])
     # Of other images, or without a number that the table shows: it is measured again, not trained.
     more = replace(tiny, scales=tiny.scales | {"small": Scale("More.", images=20)})
-    again = runs.run(where, "x/y", more, "a", 0)
+    again = runs.run(store, "x/y", more, "a", 0)
     assert (record["images"], again["images"]) == (10_000, 20)
     train = Column("train", "Training images")
     two = replace(
@@ -268,13 +274,13 @@ def test_a_run_that_was_interrupted_goes_on_and_a_finished_one_is_not_repeated(t
         columns=(*more.columns, train),
         measure=measures.accuracy(accuracy="test", train="train"),
     )
-    assert "train" in runs.run(where, "x/y", two, "a", 0)["metrics"]
+    assert "train" in runs.run(store, "x/y", two, "a", 0)["metrics"]
     assert "images to train on" not in capsys.readouterr().out
 
 
-def test_a_training_of_before_an_option_is_measured_and_resumed(tiny, where, capsys):
-    record = runs.run(where, "x/y", tiny, "a", 0)
-    (directory,) = (where.folder / "runs").iterdir()
+def test_a_training_of_before_an_option_is_measured_and_resumed(tiny, store, capsys):
+    record = runs.run(store, "x/y", tiny, "a", 0)
+    (directory,) = (store.folder / "runs").iterdir()
     old = directory.rename(directory.with_name(directory.name.replace("-", "-0", 1)))
     for file, part in ((old / "config.json", ()), (old / "time.json", ("config",))):
         made = runs.read_json(file)
@@ -283,21 +289,21 @@ def test_a_training_of_before_an_option_is_measured_and_resumed(tiny, where, cap
         runs.write_json(file, made)
     more = replace(tiny, scales=tiny.scales | {"small": Scale("More.", images=20)})
     capsys.readouterr()
-    assert runs.run(where, "x/y", more, "a", 0)["metrics"] == record["metrics"]
+    assert runs.run(store, "x/y", more, "a", 0)["metrics"] == record["metrics"]
     assert "images to train on" not in capsys.readouterr().out
     # One that was interrupted is resumed with today's options.
     runs.write_json(old / "time.json", runs.read_json(old / "time.json") | {"finished": False})
-    assert runs.run(where, "x/y", tiny, "a", 0)["metrics"] == record["metrics"]
+    assert runs.run(store, "x/y", tiny, "a", 0)["metrics"] == record["metrics"]
     assert f"{old}: finished before" in capsys.readouterr().out
     assert runs.read_json(old / "config.json")["model"]["primary_relu"] is False
-    assert [directory.name for directory in (where.folder / "runs").iterdir()] == [old.name]
+    assert [directory.name for directory in (store.folder / "runs").iterdir()] == [old.name]
 
 
-def test_results_of_an_older_recipe_are_named_kept_and_not_mixed(tiny, where):
-    runs.run(where, "x/y", tiny, "a", 0)
-    (file,) = (where.folder / "results").rglob("*.json")
+def test_results_of_an_older_recipe_are_named_kept_and_not_mixed(tiny, store):
+    runs.run(store, "x/y", tiny, "a", 0)
+    (file,) = (store.folder / "results").rglob("*.json")
     longer = changed(tiny, **{"training.epochs": 2})
-    found = results.gather(where, "x/y", longer)
+    found = results.gather(store, "x/y", longer)
     assert found.rows["accuracy"]["a"].ours is None
     (line,) = found.left
     assert re.fullmatch(
@@ -309,19 +315,19 @@ def test_results_of_an_older_recipe_are_named_kept_and_not_mixed(tiny, where):
     record = json.loads(file.read_text())
     del record["config"]["model"]["primary_relu"]
     file.write_text(json.dumps(record))
-    found = results.gather(where, "x/y", tiny)
+    found = results.gather(store, "x/y", tiny)
     assert found.rows["accuracy"]["a"].ours
     assert not found.left
-    relu = results.gather(where, "x/y", changed(tiny, **{"model.primary_relu": True}))
+    relu = results.gather(store, "x/y", changed(tiny, **{"model.primary_relu": True}))
     assert "(model.primary_relu: not there → True)" in relu.left[0]
     # One that is gone makes another.
     record["config"]["model"]["conv_features"] = 0
     file.write_text(json.dumps(record))
-    found = results.gather(where, "x/y", tiny)
+    found = results.gather(store, "x/y", tiny)
     assert "model.conv_features: 0 → not there" in found.left[0]
     # So does a row that is gone.
     other = replace(tiny, variants={"b": tiny.variants["a"]})
-    assert results.gather(where, "x/y", other).left == [
+    assert results.gather(store, "x/y", other).left == [
         "a: there is no such row at this scale any more"
     ]
     assert file.exists()
@@ -341,14 +347,14 @@ def without_times(file):
     return record
 
 
-def test_the_same_seed_gives_the_same_record(tiny, where, tmp_path):
+def test_the_same_seed_gives_the_same_record(tiny, store, tmp_path):
     shown = measures.perturbation(0.25, 0.05, shown=1)
-    both = replace(tiny, measure=measures.several(tiny.measure, shown))
-    elsewhere = where._replace(folder=tmp_path / "elsewhere")
+    both = replace(tiny, measure=measures.all_of(tiny.measure, shown))
+    elsewhere = store._replace(folder=tmp_path / "elsewhere")
     files = []
-    for place in (where, elsewhere):
+    for place in (store, elsewhere):
         runs.run(place, "x/y", both, "a", 0)
-        files.append(runs.kept(place, "x/y", both, "a").files[0])
+        files.append(today(place, both, "a"))
     one, other = files
     assert one.name == other.name
     assert without_times(one) == without_times(other)
@@ -357,10 +363,10 @@ def test_the_same_seed_gives_the_same_record(tiny, where, tmp_path):
         assert all(np.array_equal(a[name], b[name]) for name in a.files)
 
 
-def test_what_is_measured_on_a_run(tiny, where):
+def test_what_is_measured_on_a_run(tiny, store):
     measured = replace(
         tiny,
-        measure=measures.several(
+        measure=measures.all_of(
             measures.accuracy(accuracy="test", train="train"),
             measures.test_curve(),
             measures.reconstructions(correct=2, wrong=1),
@@ -370,7 +376,7 @@ def test_what_is_measured_on_a_run(tiny, where):
         figure=figures.pairs,
     )
     longer = changed(measured, **{"training.epochs": 2, "checkpoints.keep": 10})
-    record = runs.run(where, "x/y", longer, "a", 0)
+    record = runs.run(store, "x/y", longer, "a", 0)
     metrics, series = record["metrics"], record["series"]
     assert len(series["test steps"]) == len(series["test"]) == 2
     assert metrics["accuracy"] in series["test"], "the best checkpoint is one of them"
@@ -382,7 +388,7 @@ def test_what_is_measured_on_a_run(tiny, where):
     assert len({*one}) == len({*two}) == 1
     assert wrong[:2] == again[:2]
     assert wrong[0] == again[2] != wrong[1] == wrong[2]
-    found = results.gather(where, "x/y", longer)
+    found = results.gather(store, "x/y", longer)
     loaded = found.records["a"][0]["loaded"]
     assert loaded["images"].shape == loaded["reconstructions"].shape == (4, 8, 8, 1)
     assert metrics["perturbed images"] == 50, "all there are"
@@ -439,19 +445,31 @@ def test_a_lock_is_held_by_one_process_until_it_ends(tmp_path):
         assert held
 
 
-def test_what_another_process_is_at_is_left_to_it(tiny, where):
+def test_what_another_process_is_at_is_left_to_it(tiny, store):
     seen = []
 
     def meanwhile(run):
-        seen.append(runs.run(where, "x/y", tiny, "a", 0))
+        seen.append(runs.run(store, "x/y", tiny, "a", 0))
         return Measured({"accuracy": 1.0})
 
-    record = runs.run(where, "x/y", replace(tiny, measure=meanwhile), "a", 0)
+    record = runs.run(store, "x/y", replace(tiny, measure=meanwhile), "a", 0)
     assert seen == [None]
-    assert runs.run(where, "x/y", tiny, "a", 0) == record
+    assert runs.run(store, "x/y", tiny, "a", 0) == record
 
 
-def test_a_run_begins_with_the_layers_of_another(tiny, where):
+def test_what_other_processes_are_at_is_waited_for_at_the_end(store, monkeypatch):
+    calls = []
+
+    def run(store, name, experiment, variant, number, wait):
+        calls.append(f"{variant}{number}{' waiting' * wait}")
+        return {} if wait or variant == "b" else None
+
+    monkeypatch.setattr(runs, "run", run)
+    assert runs.run_all(store, "x/y", an_experiment(), "ab", 2) == []
+    assert calls == ["a0", "b0", "a1", "b1", "a0 waiting", "a1 waiting"]
+
+
+def test_a_run_begins_with_the_layers_of_another(tiny, store):
     plain = dict(tiny.variants["a"].changes)
     frozen = {
         "init_layers": ("conv",),
@@ -470,13 +488,13 @@ def test_a_run_begins_with_the_layers_of_another(tiny, where):
         )
 
     transfer = begins_with_another()
-    record = runs.run(where, "x/y", transfer, "then", 0)
+    record = runs.run(store, "x/y", transfer, "then", 0)
     first = recipes.run_config(transfer, "first", "small", 0, {})
     assert record["config"]["init_from"] == f"{recipes.recipe_key(first)}-seed0"
     assert record["config"]["seed"] != first.seed
     # The first training is that of the other variant.
-    assert runs.run(where, "x/y", transfer, "first", 0)["config"]["init_from"] == ""
-    directories = sorted((where.folder / "runs").iterdir())
+    assert runs.run(store, "x/y", transfer, "first", 0)["config"]["init_from"] == ""
+    directories = sorted((store.folder / "runs").iterdir())
     assert len(directories) == 2
     kernels = {
         checkpoint.config.seed: checkpoint.model
@@ -489,8 +507,8 @@ def test_a_run_begins_with_the_layers_of_another(tiny, where):
     for model in (one, initial):
         assert np.ptp(model.primary.conv.kernel[...] - other.primary.conv.kernel[...]) > 0.01
     # The folder may move between training and measuring.
-    moved = where._replace(folder=where.folder.rename(where.folder.with_name("moved")))
-    runs.kept(moved, "x/y", transfer, "then").files[0].unlink()
+    moved = store._replace(folder=store.folder.rename(store.folder.with_name("moved")))
+    today(moved, transfer, "then").unlink()
     again = runs.run(moved, "x/y", transfer, "then", 0)
     assert again["metrics"] == record["metrics"]
     # Where it begins counts, with what seed it does not.
@@ -502,22 +520,22 @@ def test_a_run_begins_with_the_layers_of_another(tiny, where):
     assert recipes.key_of(longer) != keys[0]
 
 
-def test_a_training_that_diverges_is_a_result(tiny, where):
+def test_a_training_that_diverges_is_a_result(tiny, store):
     wild = changed(tiny, **{"optimizer.learning_rate": 1e30})
-    record = runs.run(where, "x/y", wild, "a", 0)
+    record = runs.run(store, "x/y", wild, "a", 0)
     assert "at step" in record["failed"]
     assert record["metrics"] == {}
-    found = results.gather(where, "x/y", wild)
+    found = results.gather(store, "x/y", wild)
     assert found.rows["accuracy"]["a"].ours is None
-    results.write(found, where.folder / "tables")
-    assert record["failed"] in (where.folder / "tables" / "x_y.md").read_text()
+    results.write(found, store.folder / "tables")
+    assert record["failed"] in (store.folder / "tables" / "x_y.md").read_text()
 
 
-def test_a_measurement_that_is_no_number_is_an_error(tiny, where):
+def test_a_measurement_that_is_no_number_is_an_error(tiny, store):
     bad = replace(tiny, measure=lambda run: Measured({"accuracy": float("nan")}))
     with pytest.raises(ValueError, match="accuracy gave nan"):
-        runs.run(where, "x/y", bad, "a", 0)
-    assert not runs.kept(where, "x/y", bad, "a").files
+        runs.run(store, "x/y", bad, "a", 0)
+    assert today(store, bad, "a") is None
 
 
 def test_pages_of_what_was_run(tmp_path):
@@ -548,14 +566,14 @@ def test_pages_of_what_was_run(tmp_path):
     assert "1 of 2 were run." in index
 
 
-def test_pages_by_command_line(fails, where, tmp_path):
+def test_pages_by_command_line(fails, store, tmp_path):
     import report
 
     pages = tmp_path / "pages"
-    where.remember()
+    store.remember()
     report.main(report.parser().parse_args([f"--results={tmp_path}", f"--pages={pages}"]))
     assert "gu2021/table1" in (pages / "index.md").read_text()
-    where._replace(folder=tmp_path / "smoke", scale="smoke").remember()
+    store._replace(folder=tmp_path / "smoke", scale="smoke").remember()
     two = fails(report, f"--results={tmp_path}", f"--pages={pages}")
     assert "holds small, smoke" in two
     assert "--pages goes with --results" in fails(report, "somewhere", f"--pages={pages}")
@@ -569,9 +587,10 @@ def test_unknown_names(fails, tmp_path):
     assert "did you mean 'gu2021/table2'" in fails(reproduce, "gu2021/tabel2", workdir)
     message = fails(reproduce, "gu2021/table2", "--only", "no sqash", "--scale=smoke", workdir)
     assert "did you mean 'no squash'" in message
-    assert "not at this scale" in fails(
+    message = fails(
         reproduce, "gu2021/table2", "--only", "dynamic routing", "--scale=smoke", workdir
     )
+    assert "unknown row of gu2021/table2 at scale smoke 'dynamic routing'" in message
     assert "--list shows" in fails(reproduce, workdir)
     assert "at least 1" in fails(reproduce, "gu2021/table2", "--seeds=0", workdir)
     assert not (tmp_path / "w").exists()
@@ -587,45 +606,58 @@ def test_rows_whose_data_are_missing_are_left_out_and_named(fails, tmp_path):
 
 
 def test_a_stand_in_for_nothing(fails, tmp_path):
-    workdir = f"--workdir={tmp_path / 'w'}"
-    for pair in ("cifar-10=digits", "cifar10"):
-        message = fails(reproduce, "choi2019/table2", "--use", pair, workdir)
-        assert f"--use takes NAME=OTHER, got {pair!r}: did you mean 'cifar10'" in message
+    use = ("choi2019/table2", f"--workdir={tmp_path / 'w'}", "--use")
+    assert "did you mean 'cifar10'" in fails(reproduce, *use, "cifar-10=digits")
+    assert "--use takes NAME=OTHER, got cifar10" in fails(reproduce, *use, "cifar10")
     assert not (tmp_path / "w").exists()
 
 
-def test_a_data_set_is_the_same_in_all_of_a_folder(where):
-    where._replace(use={"cifar10": "cifar10_jpeg"}).remember()
-    assert where.with_earlier().use == {"cifar10": "cifar10_jpeg"}
-    with pytest.raises(ValueError, match="'cifar10_jpeg' stands in for 'cifar10'"):
-        where._replace(use={"cifar10": "other"}).with_earlier()
+def test_stand_ins_are_remembered_and_results_of_others_are_kept_apart(tiny, npz, store):
+    source = f"npz:{npz}"
+    from_mnist = changed(tiny, **{"data.name": "mnist"})
+    used = store._replace(use={"mnist": source})
+    used.remember()
+    assert store.with_earlier() == used
+    runs.run(used, "x/y", from_mnist, "a", 0)
+    assert results.gather(store.with_earlier(), "x/y", from_mnist).rows["accuracy"]["a"].ours
+    other = store._replace(use={"mnist": "digits"}).with_earlier()
+    (line,) = results.gather(other, "x/y", from_mnist).left
+    assert f"data.name: {source!r} → 'digits'" in line
 
 
 # As a user runs it
 
 
-def test_two_names_at_smoke_scale(script, tmp_path):
-    for command in (["sabour2017/perturbation"], ["gu2021/table1", "--only", "ConvNet-Avg"]):
-        done = script("reproduce.py", *command, "--scale=smoke", f"--workdir={tmp_path}")
-        assert done.returncode == 0, done.stderr
-        assert "proves the path only" in done.stdout
-    tables = tmp_path / "smoke" / "tables"
-    assert {path.name for path in tables.iterdir()} == {
-        "sabour2017_perturbation.md",
-        "sabour2017_perturbation.png",
-        "sabour2017_perturbation.svg",
-        "gu2021_table1.md",
-    }
-    assert "| CapsNet | not run | 0 | 79.00 |" in (tables / "gu2021_table1.md").read_text()
+def test_the_rows_and_seeds_that_are_asked_for(monkeypatch, tmp_path):
+    asked = []
 
-    done = script("report.py", f"--results={tmp_path}")
+    def run_all(store, name, experiment, variants, seeds):
+        asked.append((store.scale, name, variants, seeds))
+        return []
+
+    monkeypatch.setattr(runs, "run_all", run_all)
+    rows = ("--only", "CapsNet", "ConvNet-Avg", "--seeds=2")
+    arguments = ["gu2021/table1", *rows, "--scale=smoke", f"--workdir={tmp_path}"]
+    reproduce.main(reproduce.parser().parse_args(arguments))
+    assert asked == [("smoke", "gu2021/table1", ["CapsNet", "ConvNet-Avg"], 2)]
+    assert not (tmp_path / "smoke" / "tables").exists(), "there is nothing to show"
+
+
+def test_a_name_at_smoke_scale(script, tmp_path):
+    import report
+
+    name = "sabour2017_perturbation"
+    done = script(
+        "reproduce.py", "sabour2017/perturbation", "--scale=smoke", f"--workdir={tmp_path}"
+    )
     assert done.returncode == 0, done.stderr
+    assert "proves the path only" in done.stdout
+    tables = tmp_path / "smoke" / "tables"
+    assert {path.name for path in tables.iterdir()} == {f"{name}.{k}" for k in ("md", "png", "svg")}
+
+    report.main(report.parser().parse_args([f"--results={tmp_path}"]))
     html = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert {s["id"] for s in html.all("section")} == {
-        "index",
-        "sabour2017_perturbation_smoke",
-        "gu2021_table1_smoke",
-    }
+    assert {s["id"] for s in html.all("section")} == {"index", f"{name}_smoke"}
     assert not html.all("script")
     assert all(image["src"].startswith("data:") for image in html.all("img"))
     assert all(name in html.text for name in registry.EXPERIMENTS)
@@ -643,8 +675,8 @@ def test_every_name_at_smoke_scale(script, shared, name):
     done = script("reproduce.py", name, "--scale=smoke", f"--workdir={shared}")
     assert done.returncode == 0, done.stdout + done.stderr
     experiment = registry.EXPERIMENTS[name]
-    where = runs.Where(shared / "smoke", "smoke", {}, None)
-    comparison = results.gather(where, name, experiment)
+    store = runs.Store(shared / "smoke", "smoke", {}, None)
+    comparison = results.gather(store, name, experiment)
     for variant in experiment.at("smoke"):
         assert comparison.records[variant], variant
         assert comparison.records[variant][0]["failed"] is None

@@ -35,9 +35,12 @@ def test_sizes(side, parameters):
 
 
 def test_other_shapes():
-    model = build("picture_capsnet_64", (50, 37, 1), 3, width=1 / 16)
-    model.eval()
-    output = model(np.zeros((2, 50, 37, 1), np.uint8), capture=True)
+    def run():
+        model = models.create("picture_capsnet_64", (50, 37, 1), 3, rngs=nnx.Rngs(0), width=1 / 16)
+        model.eval()
+        return model(jnp.zeros((2, 50, 37, 1), jnp.uint8), capture=True)
+
+    output = nnx.eval_shape(run)
     assert output.features["primary"].shape[1:3] == (7, 5)
     assert output.reconstruction.shape == (2, 50, 37, 1)
 

@@ -52,14 +52,12 @@ def losses(history):
 
 
 def test_the_number_of_devices_does_not_matter(config, tmp_path):
-    one, *others = (
+    one, eight = (
         losses(loop.train(config, tmp_path / str(n), devices=jax.devices()[:n]).history)
-        for n in (1, 2, 8)
+        for n in (1, 8)
     )
     assert len(one) == 56
-    for other in others:
-        print(f"largest difference {max(abs(a / b - 1) for a, b in zip(other, one, strict=True))}")
-        assert other == pytest.approx(one, rel=1e-5)
+    assert eight == pytest.approx(one, rel=1e-5)
 
 
 def test_dropout_and_shifts_are_at_work(config, tmp_path):

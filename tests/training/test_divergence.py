@@ -5,7 +5,7 @@ import pytest
 from capsjax.training import divergence, loop, setup
 from capsjax.training.divergence import Examined, Part
 from capsjax.training.history import Diverged
-from tests.tiny import tiny_config
+from tests.tiny import quick_config, tiny_config
 
 ONE = jax.devices()[:1]
 
@@ -51,8 +51,9 @@ def test_a_parameter_that_is_not_finite_is_named(config, tmp_path, monkeypatch):
     ) in str(error.value)
 
 
-def test_the_last_good_checkpoint_is_named(config, tmp_path, monkeypatch):
+def test_the_last_good_checkpoint_is_named(npz, tmp_path, monkeypatch):
     """And nothing is found where nothing is: the state before the step is as it was."""
+    config = quick_config(npz)
     add_steps = loop.History.add_steps
 
     def diverging(self, first, metrics, **options):

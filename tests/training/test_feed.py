@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
-from capsjax import models
 from capsjax.data import tasks
 from capsjax.data.lazy_images import LazyImages, within
 from capsjax.evaluation.scoring import score
@@ -19,6 +17,7 @@ from capsjax.training import feed
 from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.state import TrainState
 from capsjax.training.step import Batches, DeviceSource, run_steps
+from tests.models.building import build
 
 KEY = jax.random.key(3)
 
@@ -83,9 +82,7 @@ def test_the_same_examples_from_host_and_device(name, num_devices, npz, monkeypa
 )
 def test_the_same_scores_of_lazy_images(name, test, num_devices, npz):
     task = create(name, npz, None)
-    model = models.create(
-        "gu2021_convnet_avg", task.input_shape, 10, rngs=nnx.Rngs(0), width=1 / 32, kernel_size=3
-    )
+    model = build("gu2021_convnet_avg", task.input_shape, 10, width=1 / 32, kernel_size=3)
     model.eval()
 
     def scores(task):

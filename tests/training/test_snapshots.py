@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from tensorboardX.proto.event_pb2 import Event
 
 from capsjax import models
@@ -12,13 +11,14 @@ from capsjax.data import tasks
 from capsjax.routing import Routed
 from capsjax.training import loop, snapshots
 from capsjax.training.state import TrainState, split
+from tests.models.building import apply, build
 from tests.tiny import tiny_config
 
 ONE = jax.devices()[:1]
 
 
 def snapshot(task, name, **options):
-    model = models.create(name, task.input_shape, task.num_classes, rngs=nnx.Rngs(0), **options)
+    model = build(name, task.input_shape, task.num_classes, **options)
     model.eval()
     graphdef, params, rest = split(model)
     return snapshots.taker(graphdef, task)(TrainState(0, params, rest, ())), model
@@ -36,7 +36,7 @@ def test_inputs_beside_reconstructions(npz, budget):
     assert picture.dtype == np.uint8
     whole = tasks.create(f"npz:{npz}").validation
     batch = whole.examples(np.arange(8))
-    reconstruction = model(batch.image, mask=batch.label).reconstruction
+    reconstruction = apply(model, batch.image, batch.label).reconstruction
     for i in range(8):
         there = picture[:, 8 * i : 8 * i + 8] / 255
         np.testing.assert_allclose(there[:8], batch.image[i], atol=0.5 / 255)

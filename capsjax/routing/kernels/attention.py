@@ -2,7 +2,7 @@
 
   r_i· = softmax_j(scale · <P_i W_ij, q_j>)       s_j = Σ_i r_ij P_i W_ij
 
-Its cotangent recomputes the couplings from P, W and q, so that none are kept for the way back.
+Its cotangent recomputes the couplings from P, W and q, so that none are kept for the backward pass.
 """
 
 from typing import Any

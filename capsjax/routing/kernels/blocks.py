@@ -21,13 +21,13 @@ def flatten_batch(operands: Operands, sizes: Sizes) -> Operands:
 
 
 def even_length(positions: int, most: int) -> int:
-    """The length of at most `most` of the fewest blocks, all as even as can be."""
+    """The length of the fewest blocks of at most `most` positions, as even as possible."""
     blocks = max(1, -(-positions // max(1, most)))
     return max(1, -(-positions // blocks))  # an empty batch has a block of nothing but padding
 
 
 def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, length: int) -> Array:
-    """`f` of blocks of `length` positions, one at a time: [N, …], or their sum for kernels.
+    """`f` of all positions [N, …], or for kernels its sum, from one block of `length` at a time.
 
     Args:
       f: takes operands whose leading axis is a block and returns one such array, or for `wrt` a
@@ -48,7 +48,7 @@ def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, len
 
 
 def _first(blocks: Array) -> Array | jax.ShapeDtypeStruct:
-    """The first block, or what stands for it where there is none."""
+    """The first block, or its shape where there is none."""
     if not blocks.shape[0]:
         return jax.ShapeDtypeStruct(blocks.shape[1:], blocks.dtype)
     return blocks[0]

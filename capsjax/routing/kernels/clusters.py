@@ -5,8 +5,8 @@
 
 Both cotangents are derivatives of one scalar E + Q = Σ_ij c_ij (<v_ij, q_j> + <w_j, e_ij²>), where
 e = v − μ: for the moments by c, P and W, with their cotangents for q and w; for the distance by
-w, μ, P and W, with its cotangent for c. A sum of squares is least about the mean and so does not
-change with it, which leaves nothing to be done for μ in the first.
+w, μ, P and W, with its cotangent for c. A sum of squares is least about the mean, so its derivative
+by μ is zero and the first needs no term for μ.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ LEAST_TOTAL = 1e-15  # below, the squares in the gradient of the quotient overfl
 def moments(coupling: Array, poses: Array, kernel: Array) -> tuple[Array, Array, Array]:
     """Σ_i c_ij v_ij, Σ_i c_ij (v_ij − μ_j)², both [*batch, J, A, Y], and t = Σ_i c_ij [*batch, J].
 
-    The mean μ is the first over t. (Over LEAST_TOTAL, where t is less.)
+    The mean μ is the first divided by t, or by LEAST_TOTAL where t is less.
     """
     sums, squares, total, _ = _moments(coupling, poses, kernel)
     return sums, squares, total

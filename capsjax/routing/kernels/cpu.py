@@ -22,7 +22,7 @@ _BLOCK_BYTES = 2 * 2**20
 def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     """The derivative of `form` by `wrt`, in blocks of positions."""
     if (form, wrt) not in TERMS:
-        return einsum.differentiate(operands, form=form, wrt=wrt)  # met in forward mode only
+        return einsum.differentiate(operands, form=form, wrt=wrt)  # needed in forward mode only
     sizes = sizes_of(given(form, wrt), list(operands.values()))
     laid_out = {
         letter: _lay_out(letter, x) for letter, x in blocks.flatten_batch(operands, sizes).items()
@@ -57,7 +57,7 @@ def _sum_terms(terms: Grid, wrt: str) -> Array:
     return stacked.reshape(*first, len(terms), len(terms[0]), *stacked.shape[len(first) + 1 :])
 
 
-# Layout: in here matrix entries come before I and J, so that the last axis is long.
+# Layout: within this file matrix entries come before I and J, so that the last axis is long.
 
 
 def _lay_out(letter: str, x: Array) -> Array:

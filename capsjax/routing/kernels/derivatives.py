@@ -1,8 +1,8 @@
 """The derivatives of E, Q and G as one JAX primitive, with its rules.
 
-As a primitive, because then linearity says it all: the tangent of a derivative of E is a sum of
-derivatives of E, and so is its transpose. Forward and reverse mode follow, to any order, and vmap
-moves its axis to the batch axes, so that the gradient of a kernel that is not mapped is summed
+It is a primitive because linearity then gives all its rules: the tangent of a derivative of E is a
+sum of derivatives of E, and so is its transpose. Forward and reverse mode follow, to any order, and
+vmap moves its axis to the batch axes, so that the gradient of a kernel that is not mapped is summed
 over the map in one contraction instead of being formed for each example.
 """
 
@@ -50,7 +50,7 @@ def differentiate(form: str, wrt: str, operands: Operands) -> Array:
 def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
     """The type of an array with the axes of the operand `result`, given those of others."""
     sizes = sizes_of(letters, avals)
-    divided: list[Any] = [None] * len(sizes.batch)  # each batch axis: over which axes of a mesh
+    divided: list[Any] = [None] * len(sizes.batch)  # over axes of a mesh, each batch axis
     for letter, aval in zip(letters, avals, strict=True):
         if letter not in KERNELS:
             spec = aval.sharding.spec[: len(sizes.batch)]
@@ -149,7 +149,7 @@ def _transpose(cotangent: Any, *primals: Any, form: str, wrt: str) -> list[Any]:
 def batched(
     letters: Sequence[str], args: Sequence[Array], axes: Sequence[Any], *, to_kernel: bool
 ) -> list[Array] | None:
-    """The operands with the mapped axis first, also in those not mapped; None if kernels are.
+    """The operands, mapped or not, with the mapped axis first; None if a kernel is mapped.
 
     A kernel for each example has no place among the batch axes, and neither has the gradient of
     one (`to_kernel`): such a map goes through its examples one at a time.

@@ -9,7 +9,7 @@ from capsjax.routing.kernels import blocks
 from capsjax.routing.kernels.adapter import undivided
 from capsjax.routing.kernels.terms import KERNELS, Operands, Sizes, given, sizes_of
 
-# What the largest array of a block, [b, I, J, A, X or Y], may take.
+# Of the largest array of a block, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
 
 
@@ -34,7 +34,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
 
 
 def _bytes(form: str, sizes: Sizes) -> int:
-    """What one position holds: the pulled or weighted poses for E, the votes for Q and G."""
+    """The bytes of one position: of pulled or weighted poses for E, of votes for Q and G."""
     inner = sizes.columns if form == "E" else sizes.width
     return 4 * sizes.children * sizes.parents * sizes.rows * inner
 

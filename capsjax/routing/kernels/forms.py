@@ -10,7 +10,7 @@
 Kernels take float32, which bfloat16 operands have become before they come here, and run on one
 device: under `jax.pmap` and `jax.shard_map` each device runs its own, but a program that XLA
 divides over devices by itself (jit of sharded arrays) gets products, which XLA can divide.
-`jax.export` for cuda gets products too, for Triton kernels have no portable form.
+`jax.export` for cuda gets products too, since Triton kernels have no portable form.
 
 `CAPSJAX_KERNELS=off` in the environment turns kernels off, `without_kernels()` for a while.
 """
@@ -27,9 +27,9 @@ from capsjax.routing.kernels import cpu, einsum
 from capsjax.routing.kernels.adapter import Target
 from capsjax.routing.kernels.terms import Sizes
 
-LARGEST_LOOP = 256  # multiplications in a pose product that XLA takes well on a CPU
-LARGEST_KERNEL = {"tpu": 512, "cuda": 256}  # and that a kernel writes out, to compile in seconds
-_LARGEST_VECTOR_KERNEL = 24 * 1024  # numbers for one child, of which a TPU holds 128 in fours
+LARGEST_LOOP = 256  # multiplications in a pose product, unrolled, that suit XLA on a CPU
+LARGEST_KERNEL = {"tpu": 512, "cuda": 256}  # the same in a kernel, to compile in seconds
+_LARGEST_VECTOR_KERNEL = 24 * 1024  # numbers for one child: a TPU's chip holds 128
 _MOST_PARENTS = 512  # in one tile of a Triton kernel
 _MOST_ELEMENTS = 2**31 - 1  # that a Triton kernel can count
 
@@ -135,7 +135,7 @@ _mode: Any = False
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """Programs lowered in here have no kernels. (What is compiled already stays as it is.)"""
+    """Programs lowered inside the block have no kernels; those already compiled keep theirs."""
     global _enabled
     before, _enabled = _enabled, False
     try:
@@ -146,9 +146,9 @@ def without_kernels() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interpreted(platform: str, mode: Any = True) -> Iterator[None]:
-    """Programs lowered in here have the kernels of `platform` on any machine, interpreted.
+    """Programs lowered inside the block have the kernels of `platform`, interpreted, anywhere.
 
-    That is slow, and for finding errors only.
+    This is slow: it serves to find errors.
 
     Args:
       platform: "tpu" or "cuda".

@@ -1,9 +1,9 @@
 """Operations made of derivatives of E and Q that a platform may do in one pass over the children.
 
 Written out, such an operation sends arrays [*batch, I, J] through memory between its parts. As a
-primitive with a tangent and a cotangent of its own, each of the three can be one kernel. The
-tangent is linear in the tangents of the operands; the cotangent is its transpose, and recomputes
-what it needs. Platforms without such a kernel use the parts.
+primitive it has a tangent and a cotangent, and each of the three can be one kernel. The tangent is
+linear in the tangents of the operands; the cotangent is its transpose, and recomputes what it
+needs. Platforms without such a kernel use the parts.
 """
 
 import dataclasses
@@ -22,15 +22,15 @@ Kernel = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Fused:
-    """An operation, its tangent and its cotangent: three primitives.
+    """An operation, its tangent and its cotangent, as three primitives.
 
     Attributes:
       name: what it is called in a jaxpr.
       operands: their letters, see terms.py.
       results: letters of operands that have the shapes of the results.
       compose: from operands and parameters to the list of results, by derivatives of E and Q.
-      about: the same with the results in `kept` after the operands. It is what tangents are taken
-        of, with those results held fixed.
+      about: the same, given the results in `kept` after the operands. Tangents are those of this
+        function, with these results held fixed.
       kept: results that tangent and cotangent are given instead of computing them again.
       forward: from a form to its kernel for the operation, or None. Arguments as for `compose`.
       backward: from a form and the letters of the results that have cotangents to its kernel for

@@ -5,7 +5,7 @@ thread or a few. Sums over the children (for parents) stay in registers while it
 one by one; sums over the positions (for kernels) while it goes through blocks of positions. All
 operands stay in the order that they come in, and nothing is stored between reading them and
 writing the result. Where there are too few programs to fill a GPU the loop is cut in parts, whose
-sums XLA adds up: no atomic additions, and so the same bits every time.
+sums XLA adds up: without atomic additions the bits are the same every time.
 """
 
 import math
@@ -46,7 +46,7 @@ _PROGRAMS = 264  # two for each of the 132 multiprocessors of an H100
 def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     """The derivative of `form` by `wrt`."""
     if (form, wrt) not in TERMS:
-        return einsum.differentiate(operands, form=form, wrt=wrt)  # met in forward mode only
+        return einsum.differentiate(operands, form=form, wrt=wrt)  # needed in forward mode only
     letters = given(form, wrt)
     sizes = sizes_of(letters, list(operands.values()))
     sums = wrt in "qw"
@@ -155,9 +155,9 @@ class _Plan(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Sizes, *, numbers: int) -> "_Plan":
-        """The plan for kernels that hold so many numbers for each position and parent."""
+        """The plan for kernels that hold `numbers` numbers for each position and parent."""
         parents = pl.next_power_of_2(sizes.parents)
-        # A thread has 255 registers; half of them for what stays there through the loop.
+        # Half of the 255 registers of a thread are for what stays in them throughout the loop.
         each = max(1, min(4, _floor_to_power_of_2(128 // max(1, numbers))))
         positions = max(1, _THREADS * each // parents)
         return cls(sizes, positions, parents, max(4, min(16, parents // 32)))
@@ -326,7 +326,7 @@ class _Tile(NamedTuple):
         return product(self.grid("p"), self.grid("k"))
 
     def softmax(self, logits: Array) -> Array:
-        """softmax over the parents; those that fill up the tile get nothing."""
+        """softmax over the parents; padding of the tile gets nothing."""
         _, parent = self._indices()
         if self.plan.parents != self.plan.sizes.parents:
             logits = jnp.where(parent < self.plan.sizes.parents, logits, -jnp.inf)
@@ -364,7 +364,7 @@ class _Tile(NamedTuple):
         return position if self.block is None else self.block * plan.positions + position, parent
 
     def _place(self, letter: str) -> tuple[Array, Array]:
-        """Where the entry (0, 0) of an operand is for each position and parent, and if it is."""
+        """Offsets of an operand's entry (0, 0) by position and parent, and where there is one."""
         sizes = self.plan.sizes
         position, parent = self._indices()
         inside, voted = position < sizes.positions, parent < sizes.parents

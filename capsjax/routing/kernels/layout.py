@@ -1,4 +1,4 @@
-"""A word to the TPU compiler about the order in which an array is kept."""
+"""Tells the TPU compiler in which order to keep an array."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from capsjax.routing.kernels import adapter
 
 
 def row_major(x: Array) -> Array:
-    """`x`, which on a TPU is kept with its last axis on the lanes; elsewhere that is the rule.
+    """`x`, kept on a TPU with its last axis on the lanes, as it is on all other platforms.
 
-    XLA carries the order that a kernel wants back into whatever made the operand. Where that makes
-    windows of a grid it costs many times what it saves: with a small batch on the lanes, three
-    quarters of each register hold nothing.
+    XLA carries the order that a kernel wants back into whatever made the operand. Where that cuts
+    windows from a grid, it costs many times what it saves: with a small batch on the lanes, three
+    quarters of each register are empty.
     """
     return row_major_p.bind(x)
 

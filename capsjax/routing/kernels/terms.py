@@ -64,7 +64,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(letters: Sequence[str], arrays: Sequence[Any]) -> Sizes:
-    """The extents that the shapes of operands say."""
+    """The extents, from the shapes of operands."""
     extents: dict[str, int] = {}
     batch: tuple[int, ...] = ()
     for letter, x in zip(letters, arrays, strict=True):

@@ -8,8 +8,8 @@ one, over the children; sums over the children stay on the chip meanwhile.
 
 Laid out for that, operands are c [I, J', N], p [I, A·X, N], k [I, J', X·Y] and, a block of M
 positions after the other, q [blocks, A·Y, J', M], with J' the next multiple of 8 and M one of 128.
-What fills them up is zero. (c and p, the large ones, are not filled up: lanes beyond N are cleared
-when they are read.)
+Padding is zero. (c and p, the large ones, are not padded: lanes beyond N are cleared when they are
+read.)
 """
 
 import math
@@ -45,17 +45,15 @@ from capsjax.routing.kernels.terms import (
 )
 
 _LANES, _SUBLANES = 128, 8
-_BLOCK_BYTES = (
-    24 * 2**20
-)  # what operands and results of one block of positions may take on the chip
-_SPARE_BYTES = 8 * 2**20  # for what the compiler keeps there
+_BLOCK_BYTES = 24 * 2**20  # on the chip, for operands and results of one block of positions
+_SPARE_BYTES = 8 * 2**20  # for the compiler
 _UNROLLED = 4  # groups of 8 parents whose code is written out one after another
 
 
 def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     """The derivative of `form` by `wrt`."""
     if (form, wrt) not in TERMS:
-        return einsum.differentiate(operands, form=form, wrt=wrt)  # met in forward mode only
+        return einsum.differentiate(operands, form=form, wrt=wrt)  # needed in forward mode only
     letters = given(form, wrt)
     sizes = sizes_of(letters, list(operands.values()))
     plan = _Plan.of(sizes, [*letters, wrt])
@@ -339,7 +337,7 @@ class _Plan(NamedTuple):
         return [self._restore(letter, x) for letter, x in zip(results, outputs, strict=True)]
 
     def each_block(self, body: Callable[[Any], None], when: Any = True) -> None:
-        """Calls `body` with the lanes of 128 positions, for all positions of a block or none."""
+        """Calls `body` with the lanes of each 128 positions of a block, or of none."""
 
         def step(number: Array, _: None) -> None:
             body(pl.ds(pl.multiple_of(number * _LANES, _LANES), _LANES))
@@ -348,7 +346,7 @@ class _Plan(NamedTuple):
         lax.fori_loop(0, number if when is True else jnp.where(when, number, 0), step, None)
 
     def each_group(self, body: Callable[[Any], None]) -> None:
-        """Calls `body` with the sublanes of 8 parents, for all parents."""
+        """Calls `body` with the sublanes of each 8 parents."""
         groups = self.parents // _SUBLANES
         if groups <= _UNROLLED:
             for group in range(groups):
@@ -443,7 +441,7 @@ class _Child(NamedTuple):
     ) -> "_Child":
         """The child of this step of the grid.
 
-        Only sums over positions, which kernels get, are spoilt by what is beyond the last one.
+        What lies beyond the last position spoils only sums over positions, as kernels need them.
         """
         child = cls(plan, pl.program_id(0) * plan.length, operands, spread, sums_positions)
         child.spread_kernels()
@@ -486,7 +484,7 @@ class _Child(NamedTuple):
 
 
 def _softmax(plan: _Plan, logits: Array) -> Array:
-    """softmax over the parents; those that fill up the last sublanes get nothing."""
+    """softmax over the parents; padding of the last sublanes gets nothing."""
     if plan.parents != plan.sizes.parents:
         parent = lax.broadcasted_iota(jnp.int32, logits.shape, 0)
         logits = jnp.where(parent < plan.sizes.parents, logits, -jnp.inf)

@@ -7,7 +7,7 @@ never leave the chip. As everywhere on TPUs, `jax_default_matmul_precision` says
 products of float32 are.
 
 Laid out for that, operands are p [X, I', N'], k [J, Y, X, I'] and q [J, Y, N'], with I' and N' the
-next multiples of 128. What fills them up is zero.
+next multiples of 128. Padding is zero.
 """
 
 import math
@@ -25,8 +25,8 @@ from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.terms import Operands, Sizes, sizes_of
 
 _TILE = 128  # lanes of a register, and rows and columns of a matrix unit
-_BLOCK_BYTES = 24 * 2**20  # what operands and results of one step may take on the chip
-_SPARE_BYTES = 8 * 2**20  # for what the compiler keeps there
+_BLOCK_BYTES = 24 * 2**20  # on the chip, for operands and results of one step
+_SPARE_BYTES = 8 * 2**20  # for the compiler
 
 
 def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Array:
@@ -193,7 +193,7 @@ class _Plan(NamedTuple):
         return [self._restore(letter, x) for letter, x in zip(results, outputs, strict=True)]
 
     def each_tile(self, body: Callable[[Any], None]) -> None:
-        """Calls `body` with the lanes of 128 positions, for all positions of a block."""
+        """Calls `body` with the lanes of each 128 positions of a block."""
 
         def step(number: Array, _: None) -> None:
             body(pl.ds(pl.multiple_of(number * _TILE, _TILE), _TILE))
@@ -201,7 +201,7 @@ class _Plan(NamedTuple):
         lax.fori_loop(0, self.length // _TILE, step, None)
 
     def each_parent(self, body: Callable[[Any], None]) -> None:
-        """Calls `body` with the number of every parent."""
+        """Calls `body` with the number of each parent."""
         lax.fori_loop(0, self.sizes.parents, lambda j, _: body(j), None)
 
     def fold(self, f: Callable[[Array, Array], Array], value: Callable[[Any], Array]) -> Array:

@@ -1,0 +1,27 @@
+"""Where a number came from: the code and the machine."""
+
+import functools
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+
+@functools.cache
+def commit() -> str:
+    """The commit of this code, with "-dirty" if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def machine() -> str:
+    """The processor of this machine, and the cores that this process may use."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}
+    name = " and ".join(sorted(names)) or platform.processor() or platform.machine()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
