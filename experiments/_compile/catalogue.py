@@ -155,6 +155,8 @@ def _compile(entry: Entry, path: Path, cpu_seconds: int, command: Sequence[str])
     # The second is what a process gets that goes on after the first.
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return {"not_finished": cpu_seconds}
+    if done.returncode < 0:
+        return {"failed": f"the compiler crashed ({signal.Signals(-done.returncode).name})"}
     message = (done.stderr.strip().splitlines() or ["it said nothing"])[-1].removeprefix("error: ")
     for name, sign in (("does_not_fit", DOES_NOT_FIT), ("failed", FAILED)):
         if done.returncode and sign in message:
