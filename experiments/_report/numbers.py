@@ -51,12 +51,7 @@ def header(results: Results, versions: dict[str, str]) -> str:
 def learning(results: Results) -> str:
     """Loss and accuracy over the run."""
     step = results.checkpoint.step
-    plots = [curves.loss(results.history, step), curves.accuracy(results.history, step)]
-    pictures = "".join(
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{plot.dark}">'
-        f'<img src="{plot.light}" alt="{escape(plot.alt)}"></picture>'
-        for plot in plots
-    )
+    plots = curves.loss(results.history, step) + curves.accuracy(results.history, step)
     every = results.checkpoint.config.training.log_every_steps
     text = (
         f"Training values are means over {every} steps, on images as training draws them and while "
@@ -69,7 +64,7 @@ def learning(results: Results) -> str:
         "learning",
         "Learning",
         text,
-        f'<div class="plots">{pictures}</div>',
+        f'<div class="plots">{plots}</div>',
     )
 
 
@@ -83,7 +78,7 @@ def confusion(results: Results) -> str:
     rows = []
     for i, name in enumerate(names):
         cells = "".join(
-            _confusion_cell(int(n), float(n / totals[i, 0]), i == j)
+            _confusion_cell(int(n), float(n / totals[i, 0]), i, j)
             for j, n in enumerate(counts[i])
         )
         share = percent(results.summary.per_class[i]) if counts[i].any() else "–"
@@ -96,16 +91,19 @@ def confusion(results: Results) -> str:
         "Number of images by true class (rows) and predicted class (columns); on the right the "
         "fraction of each class that is correct.",
         f'<div class="scroll"><table class="confusion"><thead><tr><td></td>{head}'
-        f'<th scope="col">right</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>',
+        f'<th scope="col">right</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        '<div id="cell" hidden></div>',
     )
 
 
-def _confusion_cell(count: int, share: float, right: bool) -> str:
+def _confusion_cell(count: int, share: float, true: int, predicted: int) -> str:
+    right = true == predicted
     if not count:
         return '<td class="none">0</td>' if right else "<td></td>"
     # By the square root, so that one mistake in a hundred is seen.
     return (
-        f'<td class="{"right" if right else "wrong"}" style="--heat:{share**0.5:.2f}">{count}</td>'
+        f'<td class="{"right" if right else "wrong"}" style="--heat:{share**0.5:.2f}" '
+        f'data-true="{true}" data-predicted="{predicted}">{count}</td>'
     )
 
 

@@ -73,7 +73,7 @@ def _part(comparison: Comparison) -> str:
         address = data_uri(picture.getvalue(), "image/png")
         body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
     assert isinstance(first, str)
-    return section(_anchor(comparison), escape(comparison.name), first, "".join(body))
+    return section(_anchor(comparison), comparison.name, first, "".join(body))
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
