@@ -53,7 +53,12 @@ def explorer(
     model: Any = results.checkpoint.model
     maps = couplings(model, results.checkpoint.config, results.dataset.images[list(places)])
     drawing = decoder.Drawing.of(model)
-    said, data = [], {"classes": list(results.dataset.class_names), "shown": [*examples.by_class]}
+    said: list[str] = []
+    data: dict[str, Any] = {
+        "classes": list(results.dataset.class_names),
+        "shown": list(examples.by_class),
+        "side": results.dataset.images.shape[1:3],
+    }
     if drawing is None or examples.poses is None:
         lacks = "class poses" if examples.poses is None else "decoder"
         said.append(f"This network has no {lacks}, so there are no poses to move.")
