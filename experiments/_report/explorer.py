@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from html import escape
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from jaxtyping import Num
 
 from _report import decoder
-from _report.codes import Spread, errors, spread
+from _report.codes import Errors, Spread, errors, spread
 from _report.couplings import Axis, Couplings, couplings
 from _report.html import section
 from _report.pictures import picture, sheet
@@ -54,6 +55,7 @@ def explorer(
     maps = couplings(model, results.checkpoint.config, results.dataset.images[list(places)])
     drawing = decoder.Drawing.of(model)
     said: list[str] = []
+    quality = ""
     data: dict[str, Any] = {
         "classes": list(results.dataset.class_names),
         "shown": list(examples.by_class),
@@ -70,7 +72,7 @@ def explorer(
             "deviations of the data, and the picture is what the decoder makes of it."
         )
         found = errors(results, examples, drawing)
-        said.append(_quality(found.decoder, found.typical, found.undertrained, len(examples.places)))
+        quality = _quality(found, len(examples.places), results.dataset.split)
         data |= _poses(results, examples, places, drawing)
         if data["decoder"] is None:
             said.append(
@@ -84,22 +86,32 @@ def explorer(
         data["couplings"] = _maps(maps, list(examples.by_class), results.dataset.num_classes)
     if "poses" not in data and "couplings" not in data:
         return section("explorer", TITLE, " ".join(said)), data
-    body = (
+    body = quality + (
         "<noscript><p>The explorer needs JavaScript. The sections below show the same in "
         'pictures.</p></noscript><div id="tool" hidden></div>'
     )
     return section("explorer", TITLE, " ".join(said), body), data
 
 
-def _quality(error: float, typical: float, undertrained: bool, num: int) -> str:
-    """What the rule says of the decoder."""
-    verdict = "This decoder is undertrained." if undertrained else "This decoder has been trained."
-    return (
-        f"{verdict} The rule: drawing {num} images of this split from the poses of their true "
-        f"classes, its mean squared error is {error:.4f} for a pixel between 0 and 1; that of the "
-        f"mean image of the true class is {typical:.4f}, and "
-        + ("it is no smaller than that." if undertrained else "it has to be smaller than that.")
+def _quality(found: Errors, num: int, split: str) -> str:
+    """What the rule says of the decoder, as HTML."""
+    rule = (
+        f"Drawing {num} images of the {split} split from the poses of their true classes, it has a "
+        f"mean squared error of {found.decoder:.4f} (a pixel is between 0 and 1); "
     )
+    if found.undertrained:
+        kind, text = " undertrained", (
+            f"This decoder is undertrained. {rule}simply showing the mean image of the true class "
+            f"would have no more, {found.typical:.4f}."
+        )
+    else:
+        kind, text = "", (
+            f"{rule}simply showing the mean image of the true class would have more, "
+            f"{found.typical:.4f}. A decoder that does no better than that is called undertrained "
+            "here."
+        )
+        text = text.replace("it has", "this decoder has", 1)
+    return f'<p class="quality{kind}">{escape(text)}</p>'
 
 
 def _poses(

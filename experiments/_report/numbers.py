@@ -1,6 +1,6 @@
 """The sections of numbers: what was trained, how it went, how good it is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import ml_collections
@@ -130,4 +130,19 @@ def commands(lines: Iterable[str]) -> str:
         "In a clone of capsjax, with this page's versions. A finished run is only evaluated; to "
         "train again, give another directory.",
         f'<pre class="scroll">{escape(chr(10).join(lines))}</pre>',
+    )
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of plain cells; the first of each row is its head."""
+    head = "".join(f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table class="results"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
