@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         type=_cli.path,
         metavar="FILE.html",
-        help="default: report.html in that directory; for several runs comparison.html in the first",
+        help="default: report.html in that directory; comparison.html in the first of several",
     )
     return parser
 
@@ -164,6 +164,8 @@ def of_several(args: argparse.Namespace) -> None:
     import evaluate
     from _report.comparison import page
 
+    if len(set(args.runs)) < len(args.runs):
+        raise _cli.UsageError("a run is named twice: name each once")
     terminal = _prepared()
     runs = [_answers(run, args, terminal) for run in args.runs]
     names = [str(run) for run in args.runs]

@@ -1,6 +1,5 @@
 """The page of several runs: what differs in their configs, and what came of it."""
 
-import os
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
@@ -80,7 +79,11 @@ def page(
             )
     groups = grouped(names, runs)
     # Seeds of a single config are compared with each other.
-    columns = groups if len(groups) > 1 else [Group(n, [n], [r]) for n, r in zip(names, runs, strict=True)]
+    columns = (
+        groups
+        if len(groups) > 1
+        else [Group(n, [n], [r]) for n, r in zip(names, runs, strict=True)]
+    )
     written = ", ".join(f"{name} {number}" for name, number in versions.items())
     title = f"{len(runs)} runs on {first.name}"
     body = "\n".join(
@@ -109,11 +112,9 @@ def grouped(names: Sequence[str], runs: Sequence[Results]) -> list[Group]:
     for _, group in groupby(places, key=lambda i: order[str(keys[i])]):
         chosen = list(group)
         own = [names[i] for i in chosen]
-        shared = os.path.commonprefix(own)
-        name = own[0] if len(own) == 1 else f"{shared}… ({len(own)} seeds)"
+        seeds = "seed" if len(own) == 2 else "seeds"
+        name = own[0] if len(own) == 1 else f"{own[0]} and {len(own) - 1} more {seeds}"
         found.append(Group(name, own, [runs[i] for i in chosen]))
-    if len({group.name for group in found}) < len(found):
-        found = [group._replace(name=", ".join(group.names)) for group in found]
     return found
 
 

@@ -150,9 +150,7 @@ def _draw(axes: Axes, line: Line, colour: str) -> None:
     axes.plot(steps, values, color=colour, label=name, **dots)
     if line.deviations:
         away = np.array([line.deviations[s] for s in steps.tolist()])
-        axes.fill_between(
-            steps, values - away, values + away, color=colour, alpha=0.2, linewidth=0
-        )
+        axes.fill_between(steps, values - away, values + away, color=colour, alpha=0.2, linewidth=0)
 
 
 def _placed(axes: Axes, line: Line) -> dict[str, Any]:

@@ -100,15 +100,21 @@ def _quality(found: Errors, num: int, split: str) -> str:
         f"mean squared error of {found.decoder:.4f} (a pixel is between 0 and 1); "
     )
     if found.undertrained:
-        kind, text = " undertrained", (
-            f"This decoder is undertrained. {rule}simply showing the mean image of the true class "
-            f"would have no more, {found.typical:.4f}."
+        kind, text = (
+            " undertrained",
+            (
+                f"This decoder is undertrained. {rule}simply showing the mean image of the true class "
+                f"would have no more, {found.typical:.4f}."
+            ),
         )
     else:
-        kind, text = "", (
-            f"{rule}simply showing the mean image of the true class would have more, "
-            f"{found.typical:.4f}. A decoder that does no better than that is called undertrained "
-            "here."
+        kind, text = (
+            "",
+            (
+                f"{rule}simply showing the mean image of the true class would have more, "
+                f"{found.typical:.4f}. A decoder that does no better than that is called undertrained "
+                "here."
+            ),
         )
         text = text.replace("it has", "this decoder has", 1)
     return f'<p class="quality{kind}">{escape(text)}</p>'

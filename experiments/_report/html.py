@@ -57,9 +57,7 @@ def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = Non
 
 def section(name: str, title: str, text: str, body: str = "") -> str:
     """A part of the page: `title` and `text` are plain, `body` is HTML."""
-    return (
-        f'<section id="{name}"><h2>{escape(title)}</h2><p>{escape(text)}</p>{body}</section>'
-    )
+    return f'<section id="{name}"><h2>{escape(title)}</h2><p>{escape(text)}</p>{body}</section>'
 
 
 def contents(titles: dict[str, str]) -> str:

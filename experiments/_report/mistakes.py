@@ -38,9 +38,7 @@ def mistakes(results: Results) -> str:
     return section("mistakes", title, text, body)
 
 
-def _of_all_kinds(
-    results: Results, worst: Int[np.ndarray, "n"]
-) -> Int[np.ndarray, "m"]:
+def _of_all_kinds(results: Results, worst: Int[np.ndarray, "n"]) -> Int[np.ndarray, "m"]:
     """At most `MORE_MISTAKES`, of as many cells of the confusion matrix as there is room for."""
     seen: Counter[tuple[int, int]] = Counter()
     rank = []
@@ -68,7 +66,8 @@ def _card(results: Results, index: int, scale: float) -> str:
     alt = escape(f"Image {index}, class {names[true]}, taken for {names[predicted]}")
     return (
         f'<figure data-place="{index}" data-true="{true}" data-predicted="{predicted}" '
-        f'data-lead="{results.lead[index]:.4f}"><img src="{picture(results.dataset.images[index])}" alt="{alt}"><figcaption>'
+        f'data-lead="{results.lead[index]:.4f}">'
+        f'<img src="{picture(results.dataset.images[index])}" alt="{alt}"><figcaption>'
         f"<b>{escape(names[true])}</b> taken for <b>{escape(names[predicted])}</b> "
         f'<small>image {index}</small></figcaption><ol class="bars">{bars}</ol></figure>'
     )

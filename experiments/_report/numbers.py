@@ -78,8 +78,7 @@ def confusion(results: Results) -> str:
     rows = []
     for i, name in enumerate(names):
         cells = "".join(
-            _confusion_cell(int(n), float(n / totals[i, 0]), i, j)
-            for j, n in enumerate(counts[i])
+            _confusion_cell(int(n), float(n / totals[i, 0]), i, j) for j, n in enumerate(counts[i])
         )
         share = percent(results.summary.per_class[i]) if counts[i].any() else "–"
         rows.append(
@@ -135,7 +134,9 @@ def commands(lines: Iterable[str]) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of plain cells; the first of each row is its head."""
-    head = "".join(f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in heads)
+    head = "".join(
+        f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in heads
+    )
     body = "".join(
         f'<tr><th scope="row">{escape(name)}</th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in cells)

@@ -10,6 +10,8 @@ from _reproduce.compare import Comparison, Row, Values, kendall
 from _reproduce.experiment import Column, Published
 from _reproduce.recipes import recipe_key
 
+MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
+
 
 class Table(NamedTuple):
     """A table; `align` has "l" or "r" for each of its columns."""
@@ -43,7 +45,7 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
     seeds = "1 seed" if scale.seeds == 1 else f"{scale.seeds} seeds"
     yield f"Scale {comparison.scale}, {seeds} planned. {scale.about}"
     if comparison.scale == "smoke":
-        yield "This run proves the path only. Its numbers mean nothing."
+        yield MEANINGLESS
     notes = [f"chosen: {text}" for text in experiment.chosen]
     notes += [f"different: {text}" for text in experiment.different]
     if notes:
