@@ -95,29 +95,16 @@ def explorer(
 
 def _quality(found: Errors, num: int, split: str) -> str:
     """What the rule says of the decoder, as HTML."""
-    rule = (
-        f"Drawing {num} images of the {split} split from the poses of their true classes, it has a "
-        f"mean squared error of {found.decoder:.4f} (a pixel is between 0 and 1); "
+    kind, than = (
+        ("undertrained", "no less than") if found.undertrained else ("trained", "less than")
     )
-    if found.undertrained:
-        kind, text = (
-            " undertrained",
-            (
-                f"This decoder is undertrained. {rule}simply showing the mean image of the true class "
-                f"would have no more, {found.typical:.4f}."
-            ),
-        )
-    else:
-        kind, text = (
-            "",
-            (
-                f"{rule}simply showing the mean image of the true class would have more, "
-                f"{found.typical:.4f}. A decoder that does no better than that is called undertrained "
-                "here."
-            ),
-        )
-        text = text.replace("it has", "this decoder has", 1)
-    return f'<p class="quality{kind}">{escape(text)}</p>'
+    text = (
+        f"Drawing {num} images of the {split} split from the poses of their true classes, the "
+        f"decoder has a mean squared error of {found.decoder:.4f} (pixels lie between 0 and 1), "
+        f"{than} the {found.typical:.4f} of the mean image of each class. By this rule the decoder "
+        f"is {kind}."
+    )
+    return f'<p class="quality {kind}">{escape(text)}</p>'
 
 
 def _poses(
