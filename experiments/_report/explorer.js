@@ -113,7 +113,7 @@
     side.own = canvas(`Picture drawn from the pose of ${letter}`);
     side.caption = element("figcaption", {});
     const drawn = movable ? [onScreen(side.own, "from its pose")] : [];
-    return element("fieldset", {}, element("legend", {}, letter), pick, side.capsules ?? "", side.thumbnails,
+    return element("fieldset", {}, element("legend", {}, `Image ${letter}`), pick, side.capsules ?? "", side.thumbnails,
       element("div", { class: "pictures" }, element("figure", {}, side.image, side.caption), ...drawn));
   }
 
@@ -146,7 +146,7 @@
   const sliders = element("div", { class: "sliders" });
   const live = canvas("Picture drawn from the moved pose", "live");
   const change = element("output", { class: "change" });
-  let inputs = [];
+  let inputs = [], waiting = 0;
 
   function buildSliders() {
     if (!movable) return;
@@ -204,7 +204,9 @@
   function renderMoved() {
     const { A } = sides;
     drawSide(live, A, A.pose, A.moved);
-    renderPath();
+    // At most once for each picture of the screen, however fast a slider moves.
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(renderPath);
   }
 
   function workbench() {
@@ -361,7 +363,8 @@
   function render() {
     if (!sides.A.one || !sides.B.one) return;
     Object.values(sides).forEach(renderSide);
-    if (movable) renderMoved();
+    if (movable) drawSide(live, sides.A, sides.A.pose, sides.A.moved);
+    renderPath();
     change.textContent = "";
     renderMaps();
   }
