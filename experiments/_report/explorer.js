@@ -70,7 +70,11 @@
     for (const button of side.thumbnails.children) {
       button.setAttribute("aria-pressed", String(button.one === side.one));
     }
-    if (side === sides.A) buildSliders();
+    if (side === sides.A) {
+      buildSliders();
+      capsule = side.capsule; // of the maps
+      mapped?.set(capsule);
+    }
     render();
   }
 
@@ -258,7 +262,7 @@
 
   const grid = element("div", { class: "maps" });
   const legend = element("p", { class: "hint" });
-  let capsule = labels[0], measure = "means";
+  let capsule = labels[0], measure = "means", mapped = null;
   const steps = {};
 
   /** The coupling at each position, a row of the grid after the other. */
@@ -346,7 +350,7 @@
   function maps() {
     const pickers = [choice("Class capsule", DATA.shown.map((label) => [label, named(label)]), capsule,
       (label) => { capsule = Number(label); renderMaps(); })];
-    sides.A.follow = pickers[0];
+    [mapped] = pickers;
     if (couplings.weighted) {
       pickers.push(choice("Capsules of a position", [["means", "count the same"], ["weighted", "count by their length"]],
         measure, (value) => { measure = value; renderMaps(); }));
@@ -378,9 +382,6 @@
       const found = ofClass(label).filter((one) => one.place !== undefined);
       choose(side, found[letter === "B" && labels.length === 1 && found.length > 1 ? 1 : 0]);
     }
-    capsule = sides.A.one.label;
-    sides.A.follow?.set(capsule);
-    renderMaps();
   }
 
   Promise.all([...sheetOf.values()].map(async (sheet) => {

@@ -14,7 +14,7 @@ from _report.codes import Errors, Spread, errors, spread
 from _report.couplings import Axis, Couplings, couplings
 from _report.html import section
 from _report.pictures import picture, sheet
-from _report.results import Examples, Results
+from _report.results import MAX_MISTAKES, Examples, Results
 
 SHEETS = 2_500_000  # characters of pictures made in advance
 MAPS = 600_000  # bytes of coupling maps
@@ -26,7 +26,7 @@ def chosen(results: Results, examples: Examples) -> list[int]:
     rounds = chain.from_iterable(zip_longest(*examples.by_class.values()))
     first = [place for place in rounds if place is not None]
     known = set(examples.places.tolist())
-    worst = [place for place in results.worst_mistakes().tolist() if place in known]
+    worst = [i for i in results.worst_mistakes()[:MAX_MISTAKES].tolist() if i in known]
     return list(dict.fromkeys([*first, *worst]))
 
 

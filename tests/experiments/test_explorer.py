@@ -103,8 +103,10 @@ def test_couplings_of_every_iteration(results, shown):
 def test_networks_without_maps_say_why(results):
     config, images = results.checkpoint.config, results.dataset.images[:1]
     cnn = models.create("lin2018_cnn", (8, 8, 1), 10, width=1 / 32, kernel_size=3, rngs=nnx.Rngs(0))
+    cnn.eval()
     assert "routes nothing" in couplings.couplings(cnn, config, images)
     attention = models.create("choi2019_mnist", (8, 8, 1), 10, width=1 / 32, rngs=nnx.Rngs(0))
+    attention.eval()
     assert "belong to no position" in couplings.couplings(attention, config, images)
 
 
