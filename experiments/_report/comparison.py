@@ -229,13 +229,10 @@ def _versus(base: Group, other: Group) -> str:
     ours, theirs = base.wrong & ~other.wrong, other.wrong & ~base.wrong
     both = int((base.wrong & other.wrong).sum())
     num = int(ours.sum()), int(theirs.sum())
-    said = f"{both:,} images are wrong in both."
+    said = f"{both:,} {'image is' if both == 1 else 'images are'} wrong in both."
     if sum(num):
         p = scipy.stats.binomtest(num[0], sum(num)).pvalue
-        said += (
-            f" That {num[0]:,} and {num[1]:,} differ by chance alone has p = {p:.2g} "
-            "(McNemar's exact test)."
-        )
+        said += f" McNemar's exact test of {num[0]:,} against {num[1]:,}: p = {p:.2g}."
     sides = _side(base, other, ours) + _side(other, base, theirs)
     return (
         f"<h3>{escape(base.name)} and {escape(other.name)}</h3><p>{escape(said)}</p>"

@@ -88,15 +88,15 @@ def accuracies_plot(lines: Sequence[Line], alt: str, step: int | None = None) ->
 
     def scale(axes: Axes) -> None:
         # Where it ends is what matters: the first steps may fall below the frame.
-        axes.set_ylim(*_accuracy_range([v for line in lines for v in line.values.values()]))
+        axes.set_ylim(*_accuracy_range(lines))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.set_ylabel("accuracy")
 
     return _html(lines, scale, alt, "accuracy", step)
 
 
-def _accuracy_range(shares: Sequence[float]) -> tuple[float, float]:
-    lowest = float(np.quantile(shares, 0.1))
+def _accuracy_range(lines: Sequence[Line]) -> tuple[float, float]:
+    lowest = min(float(np.quantile([*line.values.values()], 0.1)) for line in lines)
     return max(0.0, lowest - 0.15 * (1 - lowest) - 0.005), 1.0 + 0.05 * (1 - lowest) + 0.0005
 
 

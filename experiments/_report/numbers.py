@@ -116,7 +116,7 @@ def settings(config: ml_collections.ConfigDict) -> str:
         "config",
         "Config",
         "Everything that the run depends on, as the checkpoint holds it.",
-        f'<details><summary>Show</summary><div class="scroll"><table class="config"><tbody>{rows}'
+        f'<details><summary>Show</summary><div class="scroll" tabindex="0"><table class="config"><tbody>{rows}'
         "</tbody></table></div></details>",
     )
 
@@ -128,7 +128,7 @@ def commands(lines: Iterable[str]) -> str:
         "Reproduce",
         "In a clone of capsjax, with this page's versions. A finished run is only evaluated; to "
         "train again, give another directory.",
-        f'<pre class="scroll">{escape(chr(10).join(lines))}</pre>',
+        f'<pre class="scroll" tabindex="0">{escape(chr(10).join(lines))}</pre>',
     )
 
 
