@@ -116,8 +116,8 @@ def settings(config: ml_collections.ConfigDict) -> str:
         "config",
         "Config",
         "Everything that the run depends on, as the checkpoint holds it.",
-        f'<details><summary>Show</summary><div class="scroll" tabindex="0"><table class="config"><tbody>{rows}'
-        "</tbody></table></div></details>",
+        '<details><summary>Show</summary><div class="scroll" tabindex="0"><table class="config">'
+        f"<tbody>{rows}</tbody></table></div></details>",
     )
 
 
