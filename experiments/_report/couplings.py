@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -65,15 +66,10 @@ def couplings(
         return path
     probes = _probes(images.shape[1:])
     seen = np.concatenate([images, probes])
-    iterations = _iterations(config)
+    networks = _networks(model, config)
     maps = [
-        in_batches(
-            _Maps(path),
-            model if number is None else _with_iterations(model, config, number),
-            (seen,),
-            batch_size=AT_ONCE,
-        )
-        for number in iterations
+        in_batches(_Maps(path), network, (seen,), batch_size=AT_ONCE)
+        for network in networks.values()
     ]
     means, weighted, poses = (np.stack(found) for found in zip(*maps, strict=True))
     num = len(images)
@@ -85,30 +81,36 @@ def couplings(
         path[-1],
         rows,
         columns,
-        [number or 1 for number in iterations],
+        list(networks),
     )
 
 
-def _iterations(config: ml_collections.ConfigDict) -> list[int | None]:
-    """How many iterations to run the network for; [None]: it cannot be chosen."""
-    last = config.model.get("num_iterations")
-    if last is None or config.model.get("routing") == "uniform":
-        return [None]
-    return list(range(max(1, last - MAX_ITERATIONS + 1), last + 1))
-
-
-def _with_iterations(model: Any, config: ml_collections.ConfigDict, number: int) -> nnx.Module:
-    """The same network, with its parameters, for another number of routing iterations.
+def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
+    """The same network, with its parameters, by the number of its routing iterations.
 
     Procedures return the couplings of their last iteration alone, so the others are taken from
-    networks that stop there.
+    networks that stop there. It is the network alone where iterations cannot be chosen: its config
+    has no `num_iterations`, or other parameters go with another number.
     """
-    changed = copy.deepcopy(config)
-    with changed.unlocked():
-        changed.model.num_iterations = number
-    abstract = nnx.eval_shape(lambda: build_model(changed))
-    abstract.eval()
-    return nnx.merge(nnx.graphdef(abstract), nnx.state(model))
+    last = config.model.get("num_iterations", 1)
+    if config.model.get("routing") == "uniform":
+        return {1: model}
+    found: dict[int, Any] = {}
+    for number in range(max(1, last - MAX_ITERATIONS + 1), last):
+        changed = copy.deepcopy(config)
+        with changed.unlocked():
+            changed.model.num_iterations = number
+        abstract = nnx.eval_shape(partial(build_model, changed))
+        abstract.eval()
+        if _shapes(abstract) != _shapes(model):
+            return {last: model}
+        found[number] = nnx.merge(nnx.graphdef(abstract), nnx.state(model))
+    return found | {last: model}
+
+
+def _shapes(model: Any) -> list[tuple[str, tuple[int, ...]]]:
+    leaves = jax.tree_util.tree_leaves_with_path(nnx.state(model))
+    return [(jax.tree_util.keystr(path), leaf.shape) for path, leaf in leaves]
 
 
 def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
@@ -125,7 +127,9 @@ def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
     layers = [name for name in names if name in features]
     if not routed:
         return "This network routes nothing: it has no couplings."
-    top = next(name for name in reversed(layers) if name in routed)
+    top = next((name for name in reversed(layers) if name in routed), None)
+    if top is None:
+        return "The routings of this network are not among its captured layers: there are no maps."
     path, children = [top], routed[top].shape[1]
     for name in reversed(layers[: layers.index(top)]):
         found = features[name].shape

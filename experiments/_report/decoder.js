@@ -55,7 +55,7 @@ function paint(canvas, pixels, [height, width, channels]) {
   const colour = channels === 3;
   canvas.width = colour ? width : width * channels;
   canvas.height = height;
-  const context = canvas.getContext("2d");
+  const context = canvas.getContext("2d", { willReadFrequently: true }); // in memory, not on a GPU
   const image = context.createImageData(canvas.width, height);
   for (let row = 0; row < height; row++) {
     for (let column = 0; column < canvas.width; column++) {

@@ -78,7 +78,7 @@ def explorer(
             said.append(
                 "The decoder is not of a kind or size that fits into this page. Its pictures were "
                 "made in advance, at whole standard deviations and for one element at a time: "
-                "moving one puts the others back."
+                "moving one puts the others back, and there is no way from one pose to another."
             )
     if isinstance(maps, str):
         said.append(maps)

@@ -15,8 +15,8 @@ class Browser:
     """One tab; a context manager.
 
     Attributes:
-      requests: addresses that pages asked for, without those of data.
-      errors: what pages wrote to the console as errors or warnings, and uncaught exceptions.
+      requests: addresses that the page asked for, without those of data.
+      errors: what it wrote to the console as errors or warnings, and uncaught exceptions.
     """
 
     def __init__(self, profile):
@@ -82,7 +82,8 @@ class Browser:
         )
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
-        self._events.clear()
+        for noted in (self._events, self.requests, self.errors):
+            noted.clear()
         self.call("Page.navigate", url=address)
         ends = time.monotonic() + SECONDS
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):

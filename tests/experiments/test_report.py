@@ -1,4 +1,5 @@
 import base64
+import copy
 import hashlib
 import io
 import json
@@ -14,12 +15,11 @@ from _report import again, pictures
 from _report.decoded import PERTURBED_IMAGES
 from _report.page import SCRIPTS, page
 from _report.results import MAX_MISTAKES
-from flax import nnx
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from capsjax import models
 from capsjax.evaluation import summaries
+from capsjax.training import checkpoints
 from capsjax.training import config as configs
 
 SECTIONS = (
@@ -152,12 +152,12 @@ def test_worst_mistakes_first(results, text):
 
 
 def test_a_network_without_decoder(results):
-    config = results.checkpoint.config
-    rest = {k: v for k, v in config.model.items() if k not in ("name", "reconstruction")}
-    model = models.create(
-        config.model.name, (8, 8, 1), 10, reconstruction="none", rngs=nnx.Rngs(0), **rest
-    )
-    changed = results._replace(checkpoint=results.checkpoint._replace(model=model))
+    config = copy.deepcopy(results.checkpoint.config)
+    config.model.reconstruction = "none"
+    model = checkpoints.build_model(config)
+    model.eval()
+    checkpoint = results.checkpoint._replace(model=model, config=config)
+    changed = results._replace(checkpoint=checkpoint)
     html = Page(page(changed, {}, []))
     assert html.text.count("This network has no decoder.") == 2
     assert "no decoder, so there are no poses to move. Its couplings are shown alone." in html.text
