@@ -176,6 +176,7 @@ def of_several(args: argparse.Namespace) -> None:
 
 
 def _prepared() -> "Console":
+    """The terminal; programs are kept on disk from now on."""
     from capsjax.training.display import console
     from capsjax.training.setup import cache_programs
 

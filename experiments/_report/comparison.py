@@ -96,7 +96,7 @@ def page(
             _accuracy(groups),
             _learning(groups),
             _mistakes(columns),
-            commands(lines),
+            commands(lines, "The runs are only evaluated."),
             "</main>",
         ]
     )

@@ -121,13 +121,12 @@ def settings(config: ml_collections.ConfigDict) -> str:
     )
 
 
-def commands(lines: Iterable[str]) -> str:
-    """How to get all this again."""
+def commands(lines: Iterable[str], note: str) -> str:
+    """How to get all this again; `note` is the last sentence above it."""
     return section(
         "commands",
         "Reproduce",
-        "In a clone of capsjax, with this page's versions. A finished run is only evaluated; to "
-        "train again, give another directory.",
+        f"In a clone of capsjax, with this page's versions. {note}",
         f'<pre class="scroll" tabindex="0">{escape(chr(10).join(lines))}</pre>',
     )
 

@@ -9,6 +9,7 @@ from _report.mistakes import mistakes
 from _report.results import Results, examples
 
 SCRIPTS = ("elements.js", "curves.js", "answers.js", "decoder.js", "explorer.js")
+AGAIN = "A finished run is only evaluated; to train again, give another directory."
 SECTIONS = {
     "learning": "Learning",
     "confusion": "Confusion matrix",
@@ -40,7 +41,7 @@ def page(results: Results, versions: dict[str, str], commands: Sequence[str]) ->
             decoded.poses(results, shown),
             mistakes(results),
             numbers.settings(config),
-            numbers.commands(commands),
+            numbers.commands(commands, AGAIN),
             "</main>",
         ]
     )
