@@ -12,9 +12,11 @@ FEWEST = 5  # images of a class whose own standard deviations are used
 
 
 class Spread(NamedTuple):
-    """Of the poses of each class shown, over its images in `Examples`: mean, standard deviation.
+    """How the poses of each class shown are spread over its images in `Examples`.
 
-    The deviation is that of the images of all classes where a class has few.
+    Attributes:
+      means: of the poses.
+      deviations: their standard deviations, over the images of all classes where a class has few.
     """
 
     means: Float[np.ndarray, "shown d"]
@@ -22,7 +24,7 @@ class Spread(NamedTuple):
 
 
 def spread(results: Results, examples: Examples) -> Spread:
-    """Only the true class's pose of an image counts. The examples have poses."""
+    """The spread of the poses of true classes; `examples` must have poses."""
     assert examples.poses is not None
     labels = results.dataset.labels[examples.places]
     own = examples.poses[np.arange(len(labels)), labels]
@@ -38,8 +40,8 @@ class Errors(NamedTuple):
     """Squared errors, the means over images and pixels.
 
     Attributes:
-      decoder: of the decoder, given the pose of the true class.
-      typical: of the mean image of the true class, over the whole split.
+      decoder: what the decoder draws, given the pose of the true class.
+      typical: the mean image of the true class, over the whole split.
     """
 
     decoder: float
@@ -52,7 +54,7 @@ class Errors(NamedTuple):
 
 
 def errors(results: Results, examples: Examples, drawing: Drawing) -> Errors:
-    """Of the images in `examples`, which have poses."""
+    """The errors on the images in `examples`, which must have poses."""
     assert examples.poses is not None
     dataset = results.dataset
     images, labels = dataset.images[examples.places], dataset.labels[examples.places]

@@ -163,8 +163,8 @@ def _accuracy(groups: Sequence[Group]) -> str:
     text = "Each accuracy with its 95 % interval (Wilson's), for other images of the same kind."
     if any(len(group.runs) > 1 for group in groups):
         text += (
-            " Of several seeds the mean and the standard deviation (over n − 1): how much the seed "
-            "alone changes."
+            " Several seeds have their mean and standard deviation (over n − 1), which is how much "
+            "the seed alone changes."
         )
     heads = ["", "accuracy", "95 % interval", "parameters", "step", "seed"]
     return section("accuracy", SECTIONS["accuracy"], text, table(heads, rows))

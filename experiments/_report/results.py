@@ -61,7 +61,7 @@ class Examples(NamedTuple):
 
     Attributes:
       by_class: label → places in the data set of its first images, which the page shows.
-      places: of these, further ones of the same classes and the worst mistakes.
+      places: those, further images of the same classes, and the worst mistakes.
       poses: of all class capsules, for the images at `places`; None without class poses.
       reconstruction: of these images, from the class with the highest score; None without decoder.
     """
