@@ -22,7 +22,7 @@ from tests.experiments.test_report import HOSTILE, Page
 def results(results):
     """The tiny run's answers, with a decoder whose pictures change clearly when poses do."""
     model = nnx.clone(results.checkpoint.model)
-    for layer, factor in zip(model.decoder.layers, (30.0, 3.0, 3.0), strict=True):
+    for layer, factor in zip(model.decoder.layers, (200.0, 3.0, 3.0), strict=True):
         layer.kernel[...] *= factor
     return results._replace(checkpoint=results.checkpoint._replace(model=model))
 
