@@ -1,20 +1,27 @@
-"""Shows a trained network on one page: what it learned, mistakes, reconstructions, poses.
+"""Shows trained networks on one page: what they learned, mistakes, reconstructions, poses.
 
   python experiments/report.py runs/mnist
+  python experiments/report.py runs/a runs/b runs/c/seed_*   # compared
   python experiments/report.py --results=runs/reproduce   # all that reproduce.py computed
   python experiments/report.py --results=runs/reproduce/small --pages=docs/results
   python experiments/report.py runs/demo --poses=docs/poses.png   # for README.md
   python experiments/report.py --check   # what docs/ says and its results do not, any more
 
-The page is a single HTML file without scripts or links to anything outside: it can be mailed,
-kept, and opened anywhere.
+The page is a single HTML file that loads nothing from outside: it can be mailed, kept, and opened
+anywhere. Its scripts only move what is in it; without them it shows the same in pictures.
 """
 
 import argparse
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import _cli
+
+if TYPE_CHECKING:
+    from _report.results import Results
+    from etils import epath
+    from rich.console import Console
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,7 +30,12 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "run", nargs="?", type=_cli.path, metavar="DIR", help="--workdir of experiments/train.py"
+        "runs",
+        nargs="*",
+        type=_cli.path,
+        metavar="DIR",
+        help="--workdir of experiments/train.py; several are compared, those of one config as "
+        "seeds of it",
     )
     parser.add_argument(
         "--results",
@@ -61,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         type=_cli.path,
         metavar="FILE.html",
-        help="default: report.html in that directory",
+        help="default: report.html in that directory; comparison.html in the first of several",
     )
     return parser
 
@@ -81,13 +93,15 @@ def main(args: argparse.Namespace) -> None:
 
         update(Path(__file__).parents[1])
         return
-    if (args.run is None) == (args.results is None):
+    if bool(args.runs) == (args.results is not None):
         raise _cli.UsageError("name a run's directory, or --results=DIR, or --check, or --readme")
     if args.pages is not None and (args.results is None or args.output is not None):
         raise _cli.UsageError("--pages goes with --results, and not with --output")
-    if args.poses is not None and args.run is None:
-        raise _cli.UsageError("--poses goes with a run's directory")
-    if args.run is not None:
+    if args.poses is not None and len(args.runs) != 1:
+        raise _cli.UsageError("--poses goes with one run's directory")
+    if len(args.runs) > 1:
+        of_several(args)
+    elif args.runs:
         of_run(args)
     else:
         of_results(args)
@@ -123,31 +137,10 @@ def of_run(args: argparse.Namespace) -> None:
     import evaluate
     from _report.again import train_command
     from _report.page import page
-    from _report.results import Results
 
-    from capsjax.data import Dataset, tasks
-    from capsjax.evaluation import summaries
-    from capsjax.training import checkpoints
-    from capsjax.training.display import console
-    from capsjax.training.setup import cache_programs
-
-    cache_programs()
-    terminal = console()
-    checkpoint = checkpoints.read(args.run, args.which)
-    # The checkpoint's own history ends where it was saved; the run may have gone on.
-    history = checkpoints.read(args.run, "latest").history
-    data, scores = evaluate.score(checkpoint, args, terminal)
-    if data.multi_label:
-        raise ValueError(
-            f"{data.name}: the page shows images of one class each; experiments/evaluate.py gives "
-            "the numbers for several"
-        )
-    rendered = tasks.render(data.examples)
-    labels = rendered.labels.argmax(-1).astype("int32")
-    dataset = Dataset(rendered.images, labels, data.class_names, data.name, data.split)
-    results = Results(
-        checkpoint, history, dataset, scores, summaries.summarize(scores, dataset.labels)
-    )
+    terminal = _prepared()
+    (run,) = args.runs
+    results = _answers(run, args, terminal)
     if args.poses is not None:
         from _report.moved import picture
         from _report.results import examples
@@ -157,23 +150,74 @@ def of_run(args: argparse.Namespace) -> None:
         terminal.print(f"Written to {args.poses}.", markup=False)
         return
     imports = [f"--import={file}" for file in args.imports]
-    train = train_command(checkpoint.config, args.run, imports)
+    train = train_command(results.checkpoint.config, run, imports)
     commands = [
-        train or f"# No file of configs/ fits; the values are in {args.run}/config.json.",
-        shlex.join(
-            [
-                "python",
-                "experiments/report.py",
-                *imports,
-                str(args.run),
-                f"--which={checkpoint.step}",
-                f"--dataset={dataset.name}",
-                f"--split={dataset.split}",
-            ]
-        ),
+        train or f"# No file of configs/ fits; the values are in {run}/config.json.",
+        _command(results, [*imports, str(run), f"--which={results.checkpoint.step}"]),
     ]
     text = page(results, evaluate.versions(), commands)
-    file = _cli.write(text, args.output, args.run, "report.html")
+    _write(text, args, "report.html", terminal)
+
+
+def of_several(args: argparse.Namespace) -> None:
+    """Evaluates several networks on the same images and writes the page that compares them."""
+    import evaluate
+    from _report.comparison import page
+
+    if len(set(args.runs)) < len(args.runs):
+        raise _cli.UsageError("a run is named twice: name each once")
+    terminal = _prepared()
+    runs = [_answers(run, args, terminal) for run in args.runs]
+    names = [str(run) for run in args.runs]
+    imports = [f"--import={file}" for file in args.imports]
+    command = _command(runs[0], [*imports, *names, f"--which={args.which}"])
+    text = page(names, runs, evaluate.versions(), [command])
+    _write(text, args, "comparison.html", terminal)
+
+
+def _prepared() -> "Console":
+    """The terminal; programs are kept on disk from now on."""
+    from capsjax.training.display import console
+    from capsjax.training.setup import cache_programs
+
+    cache_programs()
+    return console()
+
+
+def _answers(run: "epath.Path", args: argparse.Namespace, terminal: "Console") -> "Results":
+    """A network and its answers on the images that `args` ask for."""
+    import evaluate
+    from _report.results import Results
+
+    from capsjax.data import Dataset, tasks
+    from capsjax.evaluation import summaries
+    from capsjax.training import checkpoints
+
+    checkpoint = checkpoints.read(run, args.which)
+    # The checkpoint's own history ends where it was saved; the run may have gone on.
+    history = checkpoints.read(run, "latest").history
+    data, scores = evaluate.score(checkpoint, args, terminal)
+    if data.multi_label:
+        raise ValueError(
+            f"{data.name}: the page shows images of one class each; experiments/evaluate.py gives "
+            "the numbers for several"
+        )
+    rendered = tasks.render(data.examples)
+    labels = rendered.labels.argmax(-1).astype("int32")
+    dataset = Dataset(rendered.images, labels, data.class_names, data.name, data.split)
+    summary = summaries.summarize(scores, dataset.labels)
+    return Results(checkpoint, history, dataset, scores, summary)
+
+
+def _command(results: "Results", words: list[str]) -> str:
+    """This script, for the same images."""
+    dataset = results.dataset
+    images = [f"--dataset={dataset.name}", f"--split={dataset.split}"]
+    return shlex.join(["python", "experiments/report.py", *words, *images])
+
+
+def _write(text: str, args: argparse.Namespace, name: str, terminal: "Console") -> None:
+    file = _cli.write(text, args.output, args.runs[0], name)
     terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
 
 

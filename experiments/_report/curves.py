@@ -1,8 +1,10 @@
-"""A run's history as plots, each for a light and a dark page."""
+"""Histories of runs as plots, each for a light and a dark page."""
 
 import io
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -13,101 +15,156 @@ from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 from _report.pictures import data_uri
 from capsjax.training.history import History
 
-
-class Colours(NamedTuple):
-    """The colours of report.css."""
-
-    text: str
-    grid: str
-    train: str
-    validation: str
-
-
-LIGHT = Colours("#1c2024", "#d9dde2", "#2563c9", "#c2570c")
-DARK = Colours("#e4e7eb", "#3a4048", "#7fb0ff", "#ffa45c")
-
-
-class Plot(NamedTuple):
-    """The same plot for both kinds of page, as data URIs, and what it shows in words."""
-
-    light: str
-    dark: str
-    alt: str
+MOST_POINTS = 300  # of a line, whose values the page gives
+# Each on a light and on a dark page; the first two are those of page.css.
+COLOURS = (
+    ("#2563c9", "#7fb0ff"),
+    ("#c2570c", "#ffa45c"),
+    ("#1a7f4b", "#5fd39a"),
+    ("#9333b0", "#d89bf0"),
+    ("#6b7280", "#b4bcc8"),
+    ("#a16207", "#e3c04f"),
+)
+TEXT, GRID = ("#1c2024", "#e4e7eb"), ("#d9dde2", "#3a4048")
 
 
-def loss(history: History, step: int) -> Plot:
-    """The training loss; `step` is the checkpoint's."""
-    steps, losses = _train(history, "loss")
+class Line(NamedTuple):
+    """Numbers by step.
 
-    def draw(axes: Axes, colours: Colours) -> None:
-        axes.plot(steps, losses, color=colours.train, label="train")
+    Attributes:
+      name: in the legend.
+      values: at each step, the mean where they are of several runs.
+      deviations: at each step, the standard deviation over the runs.
+      colour: one of COLOURS.
+      marked: with dots.
+    """
+
+    name: str
+    values: Mapping[int, float]
+    deviations: Mapping[int, float] | None = None
+    colour: int = 0
+    marked: bool = False
+
+
+def loss(history: History, step: int) -> str:
+    """The training loss as HTML; `step` is the checkpoint's."""
+    losses = series(history, "loss")
+    first, *_, last = losses.values() if len(losses) > 1 else [*losses.values()] * 2
+    alt = f"Training loss, from {first:.3g} to {last:.3g} in {max(losses):,} steps"
+    return losses_plot([Line("train", losses)], alt, step)
+
+
+def accuracy(history: History, step: int) -> str:
+    """Training and, where images were held out, validation accuracy, as HTML."""
+    shares, validation = series(history, "accuracy"), history.validation_accuracy()
+    alt = f"Training accuracy, {[*shares.values()][-1]:.1%} at the end"
+    lines = [Line("train", shares)]
+    if validation:
+        alt += f", and validation accuracy, {max(validation.values()):.1%} at best"
+        lines.append(Line("validation", validation, colour=1, marked=True))
+    return accuracies_plot(lines, alt, step)
+
+
+def series(history: History, name: str) -> dict[int, float]:
+    """A training metric by step."""
+    return {r["step"]: r[name] for r in history.records if r["split"] == "train"}
+
+
+def losses_plot(lines: Sequence[Line], alt: str, step: int | None = None) -> str:
+    """Lines on a logarithmic axis."""
+
+    def scale(axes: Axes) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_ylabel("loss")
 
-    alt = f"Training loss falling from {losses[0]:.3g} to {losses[-1]:.3g} in {steps[-1]:,} steps"
-    return _both(draw, alt, step)
+    return _html(lines, scale, alt, "loss", step)
 
 
-def accuracy(history: History, step: int) -> Plot:
-    """Training and, where images were held out, validation accuracy."""
-    steps, shares = _train(history, "accuracy")
-    validation = history.validation_accuracy()
+def accuracies_plot(lines: Sequence[Line], alt: str, step: int | None = None) -> str:
+    """Lines of shares."""
 
-    def draw(axes: Axes, colours: Colours) -> None:
-        axes.plot(steps, shares, color=colours.train, label="train")
-        if validation:
-            axes.plot(
-                list(validation),
-                list(validation.values()),
-                color=colours.validation,
-                marker="o",
-                markersize=3,
-                label="validation",
-            )
+    def scale(axes: Axes) -> None:
         # Where it ends is what matters: the first steps may fall below the frame.
-        axes.set_ylim(*_accuracy_range([*shares, *validation.values()]))
+        axes.set_ylim(*_accuracy_range(lines))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.set_ylabel("accuracy")
 
-    alt = f"Training accuracy, {shares[-1]:.1%} at the end"
-    if validation:
-        alt += f", and validation accuracy, {max(validation.values()):.1%} at best"
-    return _both(draw, alt, step)
+    return _html(lines, scale, alt, "accuracy", step)
 
 
-def _train(history: History, name: str) -> tuple[list[int], list[float]]:
-    records = [record for record in history.records if record["split"] == "train"]
-    return [r["step"] for r in records], [r[name] for r in records]
-
-
-def _accuracy_range(shares: Sequence[float]) -> tuple[float, float]:
-    lowest = float(np.quantile(shares, 0.1))
+def _accuracy_range(lines: Sequence[Line]) -> tuple[float, float]:
+    lowest = min(float(np.quantile([*line.values.values()], 0.1)) for line in lines)
     return max(0.0, lowest - 0.15 * (1 - lowest) - 0.005), 1.0 + 0.05 * (1 - lowest) + 0.0005
 
 
-def _both(draw: Callable[[Axes, Colours], None], alt: str, step: int) -> Plot:
-    light, dark = (_svg(draw, colours, step) for colours in (LIGHT, DARK))
-    return Plot(light, dark, alt)
+def _html(
+    lines: Sequence[Line], scale: Callable[[Axes], None], alt: str, what: str, step: int | None
+) -> str:
+    """Both pictures, and the values of the lines with their places in it for curves.js."""
+    light, _ = _svg(lines, scale, step, dark=False)
+    dark, drawn = _svg(lines, scale, step, dark=True)
+    data = escape(json.dumps({"what": what, "lines": drawn}, separators=(",", ":")))
+    return (
+        f'<div class="plot" data-plot="{data}"><picture>'
+        f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img src="{light}" alt="{escape(alt)}"></picture></div>'
+    )
 
 
-def _svg(draw: Callable[[Axes, Colours], None], colours: Colours, step: int) -> str:
+def _svg(
+    lines: Sequence[Line], scale: Callable[[Axes], None], step: int | None, *, dark: bool
+) -> tuple[str, list[dict[str, Any]]]:
+    text, grid = TEXT[dark], GRID[dark]
     # Equal runs are to give equal pages: no random ids, no date.
     with matplotlib.rc_context({"svg.hashsalt": "capsjax"}):
         figure = Figure(figsize=(5.6, 3.2), layout="constrained")
         axes = figure.subplots()
-        draw(axes, colours)
-        axes.axvline(step, color=colours.text, linewidth=0.8, linestyle=":", label="checkpoint")
+        for line in lines:
+            _draw(axes, line, COLOURS[line.colour % len(COLOURS)][dark])
+        scale(axes)
+        if step is not None:
+            axes.axvline(step, color=text, linewidth=0.8, linestyle=":", label="checkpoint")
         axes.set_xlabel("step")
-        axes.grid(color=colours.grid, linewidth=0.6)
+        axes.grid(color=grid, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(colours.grid)
-        axes.tick_params(which="both", color=colours.grid, labelcolor=colours.text)
-        axes.xaxis.label.set_color(colours.text)
-        axes.yaxis.label.set_color(colours.text)
-        axes.legend(frameon=False, labelcolor=colours.text)
+        axes.spines[["left", "bottom"]].set_color(grid)
+        axes.tick_params(which="both", color=grid, labelcolor=text)
+        axes.xaxis.label.set_color(text)
+        axes.yaxis.label.set_color(text)
+        axes.legend(frameon=False, labelcolor=text)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return data_uri(buffer.getvalue(), "image/svg+xml")
+        drawn = [_placed(axes, line) for line in lines]
+    return data_uri(buffer.getvalue(), "image/svg+xml"), drawn
+
+
+def _draw(axes: Axes, line: Line, colour: str) -> None:
+    # A dollar sign would begin a formula, and an underscore leave the line out of the legend.
+    name = line.name.replace("$", r"\$")
+    name = f"\u200b{name}" if name.startswith("_") else name
+    steps, values = np.array([*line.values]), np.array([*line.values.values()])
+    dots = {"marker": "o", "markersize": 3} if line.marked or len(steps) == 1 else {}
+    axes.plot(steps, values, color=colour, label=name, **dots)
+    if line.deviations:
+        away = np.array([line.deviations[s] for s in steps.tolist()])
+        axes.fill_between(steps, values - away, values + away, color=colour, alpha=0.2, linewidth=0)
+
+
+def _placed(axes: Axes, line: Line) -> dict[str, Any]:
+    """Step, value, and the fractions of the picture's width and height where it is drawn."""
+    points = np.array([*line.values.items()])
+    if len(points) > MOST_POINTS:
+        points = points[np.linspace(0, len(points) - 1, MOST_POINTS).round().astype(int)]
+    to_figure = axes.transData + axes.figure.transFigure.inverted()
+    x, y = to_figure.transform(points).T
+    deviations = [line.deviations[int(s)] if line.deviations else None for s in points[:, 0]]
+    return {
+        "name": line.name,
+        "points": [
+            [int(s), float(f"{v:.4g}"), round(float(a), 4), round(1 - float(b), 4), d]
+            for (s, v), a, b, d in zip(points, x, y, deviations, strict=True)
+        ],
+    }

@@ -1,9 +1,9 @@
 """The sections of pictures that the decoder makes."""
 
 from html import escape
-from itertools import chain
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, UInt8
 
@@ -18,12 +18,12 @@ PERTURBED_IMAGES = 4
 def reconstructions(results: Results, examples: Examples) -> str:
     """Inputs beside what the decoder makes of their class capsule."""
     title, dataset = "Reconstructions", results.dataset
-    if examples.output.reconstruction is None:
+    if examples.reconstruction is None:
         return section("reconstructions", title, "This network has no decoder.")
-    decoded = iter(np.asarray(examples.output.reconstruction))
     rows = []
     for label, places in examples.by_class.items():
-        pairs = "".join(_pair(results, i, next(decoded)) for i in places)
+        decoded = examples.reconstruction[examples.rows(places)]
+        pairs = "".join(_pair(results, *pair) for pair in zip(places, decoded, strict=True))
         name = escape(dataset.class_names[label])
         rows.append(f'<tr><th scope="row">{name}</th><td>{pairs}</td></tr>')
     text = (
@@ -53,12 +53,11 @@ def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c
 
 def poses(results: Results, examples: Examples) -> str:
     """Each element of the class capsule's pose moved (Sabour et al. 2017, figure 4)."""
-    title, dataset, output = "What the pose elements mean", results.dataset, examples.output
-    if output.poses is None or output.reconstruction is None:
-        lacks = "class poses" if output.poses is None else "decoder"
+    title, dataset = "What the pose elements mean", results.dataset
+    if examples.poses is None or examples.reconstruction is None:
+        lacks = "class poses" if examples.poses is None else "decoder"
         return section("poses", title, f"This network has no {lacks}.")
     # The first image of each class that is classified correctly.
-    pose_of = dict(zip(chain.from_iterable(examples.by_class.values()), output.poses, strict=True))
     firsts = [next((i for i in p if results.right[i]), None) for p in examples.by_class.values()]
     known = [i for i in firsts if i is not None]
     if not known:
@@ -70,8 +69,9 @@ def poses(results: Results, examples: Examples) -> str:
     figures = []
     for index in (known[k] for k in spread):
         label = int(dataset.labels[index])
+        pose = examples.poses[examples.rows([index])[0]]
         moved = reconstruct_perturbed(
-            model.decoder, pose_of[index], label, offsets, conditional=conditional
+            model.decoder, jnp.asarray(pose), label, offsets, conditional=conditional
         )
         figures.append(
             _perturbed(dataset.images[index], dataset.class_names[label], moved, offsets)

@@ -28,7 +28,7 @@ def gallery(
         *(
             section(
                 f"class-{label}",
-                escape(names[label]),
+                names[label],
                 f"{len(by_class[label])} images",
                 f'<div class="gallery">{"".join(by_class[label])}</div>',
             )

@@ -1,20 +1,45 @@
 """Small pieces of HTML."""
 
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
-# A browser that reads this loads nothing from outside and runs no script, whatever else is here.
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+# A browser that reads this loads nothing from outside and runs no script but those that are named
+# by their contents, whatever else is here.
+POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'"
+)
 STYLE = Path(__file__).with_name("page.css")
 
 
-def document(title: str, body: str) -> str:
-    """A whole page: `title` and `body` are HTML."""
-    return f"""<!doctype html>
+def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = None) -> str:
+    """A whole page.
+
+    Args:
+      title: HTML.
+      body: HTML.
+      scripts: names of the JavaScript files beside this one that the page holds.
+      data: what they read, as JSON, from the element "data".
+    """
+    sources = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in scripts]
+    policy = POLICY
+    if sources:
+        policy += "; script-src " + " ".join(map(_hash, sources))
+        text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+        # In a script nothing is escaped: there must be nothing that could end it.
+        text = text.replace("<", "\\u003c")
+        body += f'\n<script type="application/json" id="data">{text}</script>'
+        body += "".join(f"\n<script>{source}</script>" for source in sources)
+    page = f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <link rel="icon" href="data:,">
@@ -26,13 +51,26 @@ def document(title: str, body: str) -> str:
 </body>
 </html>
 """
+    # A file's name need not be text: what cannot be written is shown by its number.
+    return page.encode("utf-8", "backslashreplace").decode()
 
 
 def section(name: str, title: str, text: str, body: str = "") -> str:
-    """A part of the page: `text` is plain, `body` is HTML."""
-    return f'<section id="{name}"><h2>{title}</h2><p>{escape(text)}</p>{body}</section>'
+    """A part of the page: `title` and `text` are plain, `body` is HTML."""
+    return f'<section id="{name}"><h2>{escape(title)}</h2><p>{escape(text)}</p>{body}</section>'
+
+
+def contents(titles: dict[str, str]) -> str:
+    """Links to the sections, by name; the titles are plain."""
+    links = "".join(f'<li><a href="#{k}">{escape(v)}</a></li>' for k, v in titles.items())
+    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
 def percent(share: float) -> str:
     """Like 98.9 %."""
     return f"{100 * share:.1f} %"
+
+
+def _hash(source: str) -> str:
+    digest = hashlib.sha256(source.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

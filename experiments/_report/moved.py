@@ -1,6 +1,7 @@
 """One picture of what a network encodes: poses moved, for pages that cannot hold a report."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from PIL import Image, ImageOps
 
@@ -21,22 +22,21 @@ def picture(results: Results, examples: Examples) -> Image.Image:
     Raises:
       ValueError: the network has no decoder of class poses, or no image is classified right.
     """
-    poses, model = examples.output.poses, results.checkpoint.model
-    if poses is None or examples.output.reconstruction is None:
+    poses, model = examples.poses, results.checkpoint.model
+    if poses is None or examples.reconstruction is None:
         raise ValueError(f"{results.checkpoint.config.model.name} has no decoder of class poses")
     offsets = symmetric_offsets()
     decoder = jax.jit(model.decoder)  # type: ignore[attr-defined]
-    found, place = [], 0
+    found = []
     for label, images in examples.by_class.items():
         right = [i for i in images if results.right[i]]
         if right:
-            pose = poses[place + images.index(right[0])]
+            pose = jnp.asarray(poses[examples.rows(right[:1])[0]])
             moved = reconstruct_perturbed(
                 decoder, pose, label, offsets, conditional=getattr(model, "conditional", True)
             )
             change = np.abs(moved[:, -1] - moved[:, 0]).sum((-1, -2, -3))
             found += [(c, label, e, right[0], moved[e]) for e, c in enumerate(change)]
-        place += len(images)
     if not found:
         raise ValueError(f"of the first images of {results.dataset.name} none is classified right")
     rows: dict[int, tuple[int, np.ndarray]] = {}

@@ -1,6 +1,6 @@
 """The sections of numbers: what was trained, how it went, how good it is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import ml_collections
@@ -51,12 +51,7 @@ def header(results: Results, versions: dict[str, str]) -> str:
 def learning(results: Results) -> str:
     """Loss and accuracy over the run."""
     step = results.checkpoint.step
-    plots = [curves.loss(results.history, step), curves.accuracy(results.history, step)]
-    pictures = "".join(
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{plot.dark}">'
-        f'<img src="{plot.light}" alt="{escape(plot.alt)}"></picture>'
-        for plot in plots
-    )
+    plots = curves.loss(results.history, step) + curves.accuracy(results.history, step)
     every = results.checkpoint.config.training.log_every_steps
     text = (
         f"Training values are means over {every} steps, on images as training draws them and while "
@@ -69,7 +64,7 @@ def learning(results: Results) -> str:
         "learning",
         "Learning",
         text,
-        f'<div class="plots">{pictures}</div>',
+        f'<div class="plots">{plots}</div>',
     )
 
 
@@ -83,8 +78,7 @@ def confusion(results: Results) -> str:
     rows = []
     for i, name in enumerate(names):
         cells = "".join(
-            _confusion_cell(int(n), float(n / totals[i, 0]), i == j)
-            for j, n in enumerate(counts[i])
+            _confusion_cell(int(n), float(n / totals[i, 0]), i, j) for j, n in enumerate(counts[i])
         )
         share = percent(results.summary.per_class[i]) if counts[i].any() else "–"
         rows.append(
@@ -96,16 +90,19 @@ def confusion(results: Results) -> str:
         "Number of images by true class (rows) and predicted class (columns); on the right the "
         "fraction of each class that is correct.",
         f'<div class="scroll"><table class="confusion"><thead><tr><td></td>{head}'
-        f'<th scope="col">right</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>',
+        f'<th scope="col">right</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        '<div id="cell" hidden></div>',
     )
 
 
-def _confusion_cell(count: int, share: float, right: bool) -> str:
+def _confusion_cell(count: int, share: float, true: int, predicted: int) -> str:
+    right = true == predicted
     if not count:
         return '<td class="none">0</td>' if right else "<td></td>"
     # By the square root, so that one mistake in a hundred is seen.
     return (
-        f'<td class="{"right" if right else "wrong"}" style="--heat:{share**0.5:.2f}">{count}</td>'
+        f'<td class="{"right" if right else "wrong"}" style="--heat:{share**0.5:.2f}" '
+        f'data-true="{true}" data-predicted="{predicted}">{count}</td>'
     )
 
 
@@ -119,17 +116,33 @@ def settings(config: ml_collections.ConfigDict) -> str:
         "config",
         "Config",
         "Everything that the run depends on, as the checkpoint holds it.",
-        f'<details><summary>Show</summary><div class="scroll"><table class="config"><tbody>{rows}'
-        "</tbody></table></div></details>",
+        '<details><summary>Show</summary><div class="scroll" tabindex="0"><table class="config">'
+        f"<tbody>{rows}</tbody></table></div></details>",
     )
 
 
-def commands(lines: Iterable[str]) -> str:
-    """How to get all this again."""
+def commands(lines: Iterable[str], note: str) -> str:
+    """How to get all this again; `note` is the last sentence above it."""
     return section(
         "commands",
         "Reproduce",
-        "In a clone of capsjax, with this page's versions. A finished run is only evaluated; to "
-        "train again, give another directory.",
-        f'<pre class="scroll">{escape(chr(10).join(lines))}</pre>',
+        f"In a clone of capsjax, with this page's versions. {note}",
+        f'<pre class="scroll" tabindex="0">{escape(chr(10).join(lines))}</pre>',
+    )
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of plain cells; the first of each row is its head."""
+    head = "".join(
+        f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in heads
+    )
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table class="results"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )

@@ -3,27 +3,47 @@
 from collections.abc import Sequence
 from html import escape
 
-from _report import decoded, numbers
-from _report.html import document
+from _report import decoded, explorer, numbers
+from _report.html import contents, document
 from _report.mistakes import mistakes
 from _report.results import Results, examples
+
+SCRIPTS = ("elements.js", "curves.js", "answers.js", "decoder.js", "explorer.js")
+AGAIN = "A finished run is only evaluated; to train again, give another directory."
+SECTIONS = {
+    "learning": "Learning",
+    "confusion": "Confusion matrix",
+    "explorer": "Explorer",
+    "reconstructions": "Reconstructions",
+    "poses": "Pose elements",
+    "mistakes": "Mistakes",
+    "config": "Config",
+    "commands": "Reproduce",
+}
 
 
 def page(results: Results, versions: dict[str, str], commands: Sequence[str]) -> str:
     """One HTML document that refers to nothing outside itself."""
     config, dataset = results.checkpoint.config, results.dataset
     shown = examples(results)
-    title = escape(f"{config.model.name} on {dataset.name}")
+    places = explorer.chosen(results, shown)
+    explored, data = explorer.explorer(results, shown, places)
+    data["images"] = explorer.pictures(results, places)
     body = "\n".join(
         [
             numbers.header(results, versions),
+            contents(SECTIONS),
+            "<main>",
             numbers.learning(results),
             numbers.confusion(results),
+            explored,
             decoded.reconstructions(results, shown),
             decoded.poses(results, shown),
             mistakes(results),
             numbers.settings(config),
-            numbers.commands(commands),
+            numbers.commands(commands, AGAIN),
+            "</main>",
         ]
     )
-    return document(title, body)
+    title = escape(f"{config.model.name} on {dataset.name}")
+    return document(title, body, SCRIPTS, data)

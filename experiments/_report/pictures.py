@@ -2,12 +2,14 @@
 
 import base64
 import io
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Num
 from PIL import Image
 
-IN_STRIPS = 64  # pixels, the highest
+LARGEST = 128  # pixels, the longer side of a picture
+IN_STRIPS = 64  # the same in rows and sheets of them
 PHOTOGRAPH = 48
 
 
@@ -21,7 +23,9 @@ def picture(image: Num[np.ndarray, "h w c"]) -> str:
 
     One channel is shown grey, three in colour; other numbers of channels side by side in grey.
     """
-    return _encode(_picture(image))
+    made = _picture(image)
+    made.thumbnail((LARGEST, LARGEST))
+    return _encode(made)
 
 
 def strip(images: Num[np.ndarray, "k h w c"], gap: int = 2) -> str:
@@ -36,6 +40,19 @@ def strip(images: Num[np.ndarray, "k h w c"], gap: int = 2) -> str:
     for i, picture in enumerate(pictures):
         row.paste(picture.convert(row.mode), (i * (width + gap), 0))
     return _encode(row.crop((0, 0, row.width - gap, height)))
+
+
+def sheet(images: Num[np.ndarray, "rows columns h w c"]) -> str:
+    """Images of one kind in rows and columns without gaps, as one data URI."""
+    rows, columns = images.shape[:2]
+    pictures = [[_picture(image) for image in row] for row in images]
+    for picture in chain.from_iterable(pictures):
+        picture.thumbnail((IN_STRIPS, IN_STRIPS))
+    width, height = pictures[0][0].size
+    page = Image.new(pictures[0][0].mode, (width * columns, height * rows))
+    for row, column in np.ndindex(rows, columns):
+        page.paste(pictures[row][column], (column * width, row * height))
+    return _encode(page)
 
 
 def _picture(image: Num[np.ndarray, "h w c"]) -> Image.Image:

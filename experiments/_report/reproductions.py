@@ -1,57 +1,87 @@
 """One page of all tables and figures, reproduced or not."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from _reproduce import results
 from _reproduce.compare import Comparison
-from _reproduce.tables import Items, Table, blocks
+from _reproduce.tables import MEANINGLESS, Items, Table, blocks
 
 from _report.html import document, section
 from _report.pictures import data_uri
 
-RULES = (
-    "“Order” counts the other rows on the same side as in the paper; “value” is said at full scale "
-    "only; a claim holds, or does not, where means differ by more than two standard errors, and is "
-    "undecided in between (with one run, by sign alone). Smoke runs prove the path and compare "
-    "nothing."
-)
+TITLE = "Tables and figures of five papers"
 
 
 def page(comparisons: Sequence[Comparison], versions: dict[str, str]) -> str:
     """One HTML document that refers to nothing outside itself.
 
     Args:
-      comparisons: of every name, by scale; those without runs are shown as missing.
+      comparisons: of every name, by scale; those without runs are folded away.
       versions: of what wrote the page.
     """
     listed = ", ".join(f"{name} {number}" for name, number in versions.items())
+    run = [one for one in comparisons if one.has_page]
+    rules = " ".join(_rules(run))
     header = (
-        "<header><h1>Tables and figures of five papers</h1>"
-        f"<p>{escape(RULES)}</p><p>Page written with {escape(listed)}.</p></header>"
+        f"<header><h1>{TITLE}</h1><p>{escape(rules)}</p>"
+        f"<p>Page written with {escape(listed)}.</p></header>"
     )
-    body = [header, _index(comparisons), *(_part(one) for one in comparisons if one.has_page)]
-    return document("Tables and figures of five papers", "\n".join(body))
+    rest = [one for one in comparisons if not one.has_page]
+    body = [header, "<main>", _index(run, rest), *map(_part, run), "</main>"]
+    return document(TITLE, "\n".join(body))
+
+
+def _rules(run: Sequence[Comparison]) -> Iterator[str]:
+    """What the words mean that the page uses, and no others."""
+    compared = [one for one in run if one.scale != "smoke"]
+    rows = [row for one in compared for found in one.rows.values() for row in found.values()]
+    if any("order" in row.verdict for row in rows):
+        yield (
+            "“Order” counts the rows on the same side of this one as in the paper, of those that "
+            "are printed and were run."
+        )
+    if any(one.scale == "full" and any(one.records.values()) for one in run):
+        yield (
+            "“Same”, “higher” and “lower” compare a value with the published one, by two standard "
+            "errors or the tolerance of the table."
+        )
+    verdicts = {verdict.verdict for one in compared for verdict in one.verdicts} - {"not run"}
+    if verdicts:
+        yield (
+            "A claim holds, or does not, where means differ by more than two standard errors, and "
+            "is undecided in between (with one run, by sign alone)."
+        )
+    if any(one.scale == "smoke" for one in run):
+        yield "Smoke runs prove that the path works; their numbers mean nothing."
 
 
 def _anchor(comparison: Comparison) -> str:
     return f"{comparison.stem}_{comparison.scale}"
 
 
-def _index(comparisons: Sequence[Comparison]) -> str:
-    rows = []
-    for one in comparisons:
-        name = escape(one.name)
-        if one.has_page:
-            name = f'<a href="#{_anchor(one)}">{name}</a>'
-        rows.append((name, one.scale, one.experiment.title, one.summary))
-    return section(
-        "index",
-        "Index",
-        "What holds, what does not, what was not run.",
-        _table(("name", "scale", "what", "claims"), rows),
-    )
+def _index(run: Sequence[Comparison], rest: Sequence[Comparison]) -> str:
+    heads = ("name", "scale", "what", "claims")
+    rows = [
+        (
+            f'<a href="#{_anchor(one)}">{escape(one.name)}</a>',
+            one.scale,
+            one.experiment.title,
+            "none: a smoke run" if one.scale == "smoke" else one.summary,
+        )
+        for one in run
+    ]
+    body = _table(heads, rows) if rows else ""
+    if rest:
+        others = [(escape(one.name), one.scale, one.experiment.title) for one in rest]
+        names = "name was" if len(rest) == 1 else "names were"
+        body += (
+            f"<details><summary>{len(rest)} {names} not run</summary>"
+            f"{_table(heads[:3], others)}</details>"
+        )
+    text = "What was run, and what became of its claims." if rows else "Nothing was run yet."
+    return section("index", "Index", text, body)
 
 
 def _part(comparison: Comparison) -> str:
@@ -63,8 +93,11 @@ def _part(comparison: Comparison) -> str:
             rows = [(escape(name), *cells) for name, *cells in block.rows]
             body.append(f"<h3>{escape(block.title)}</h3>{_table(block.heads, rows)}")
         elif isinstance(block, Items):
-            lines = "".join(f"<li>{escape(line)}</li>" for line in block.lines)
+            # Markdown's marks of code are of no use here.
+            lines = "".join(f"<li>{escape(line.replace('`', ''))}</li>" for line in block.lines)
             body.append(f"<h3>{escape(block.title)}</h3><ul>{lines}</ul>")
+        elif block == MEANINGLESS:
+            body.append(f'<p class="smoke"><strong>{escape(block)}</strong></p>')
         else:
             body.append(f"<p>{escape(block)}</p>")
     if experiment.figure is not None:
@@ -73,7 +106,7 @@ def _part(comparison: Comparison) -> str:
         address = data_uri(picture.getvalue(), "image/png")
         body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
     assert isinstance(first, str)
-    return section(_anchor(comparison), escape(comparison.name), first, "".join(body))
+    return section(_anchor(comparison), comparison.name, first, "".join(body))
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -86,6 +119,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for name, *cells in rows
     )
     return (
-        f'<div class="scroll"><table class="results"><thead><tr>{head}</tr></thead>'
+        f'<div class="scroll" tabindex="0"><table class="results"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )

@@ -1,21 +1,22 @@
 """What the page shows."""
 
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from flax import nnx
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from capsjax.data import Dataset
+from capsjax.evaluation.batches import in_batches
 from capsjax.evaluation.summaries import Summary
-from capsjax.models import Output
 from capsjax.training.checkpoints import Checkpoint
 from capsjax.training.history import History
 
 # Enough to see what the network does; a page of a set with a hundred classes stays small too.
 MAX_CLASSES = 20
 IMAGES_PER_CLASS = 6
+MEASURED_PER_CLASS = 30
+MAX_MISTAKES = 12
 
 
 class Results(NamedTuple):
@@ -39,30 +40,60 @@ class Results(NamedTuple):
     def predicted(self) -> Int[np.ndarray, "n"]:
         return self.scores.argmax(-1)
 
+    def worst_mistakes(self) -> Int[np.ndarray, "m"]:
+        """The places of the wrong answers, those first in which the wrong class leads most."""
+        wrong = np.flatnonzero(~self.right)
+        return wrong[np.argsort(-self.lead[wrong], kind="stable")]
+
+    @property
+    def lead(self) -> Float[np.ndarray, "n"]:
+        """How far the highest score is above that of the true class."""
+        own = np.take_along_axis(self.scores, self.dataset.labels[:, None], axis=-1)[:, 0]
+        return self.scores.max(-1) - own
+
     @property
     def right(self) -> Bool[np.ndarray, "n"]:
         return self.predicted == self.dataset.labels
 
 
 class Examples(NamedTuple):
-    """The first images of each class and what the network says of them.
+    """Images of each class and what the network says of them.
 
     Attributes:
-      by_class: label → places in the data set.
-      output: of the network, in the same order.
+      by_class: label → places in the data set of its first images, which the page shows.
+      places: those, further images of the same classes, and the worst mistakes.
+      poses: of all class capsules, for the images at `places`; None without class poses.
+      reconstruction: of these images, from the class with the highest score; None without decoder.
     """
 
     by_class: dict[int, list[int]]
-    output: Output
+    places: Int[np.ndarray, "n"]
+    poses: Float[np.ndarray, "n classes d"] | None
+    reconstruction: Float[np.ndarray, "n h w c"] | None
+
+    def rows(self, places: Sequence[int]) -> list[int]:
+        """Where images are in the arrays."""
+        row = {place: i for i, place in enumerate(self.places.tolist())}
+        return [row[place] for place in places]
 
 
 def examples(results: Results) -> Examples:
-    """One run of the network for both sections that show reconstructions."""
+    """One run of the network for all sections that show poses and reconstructions."""
     labels = results.dataset.labels
-    by_class = {
-        int(label): np.flatnonzero(labels == label)[:IMAGES_PER_CLASS].tolist()
-        for label in np.unique(labels)[:MAX_CLASSES]
-    }
-    images = results.dataset.images[list(chain.from_iterable(by_class.values()))]
-    output = nnx.jit(lambda model, images: model(images))(results.checkpoint.model, images)
-    return Examples(by_class, output)
+    shown = np.unique(labels)[:MAX_CLASSES].tolist()
+    first = {label: np.flatnonzero(labels == label)[:MEASURED_PER_CLASS] for label in shown}
+    worst = results.worst_mistakes()[:MAX_MISTAKES]
+    worst = worst[np.isin(labels[worst], shown)]
+    places = np.unique(np.concatenate([*first.values(), worst]))
+    poses, reconstruction = in_batches(
+        _answers, results.checkpoint.model, (results.dataset.images[places],)
+    )
+    by_class = {label: found[:IMAGES_PER_CLASS].tolist() for label, found in first.items()}
+    return Examples(by_class, places, poses, reconstruction)
+
+
+def _answers(
+    model: Any, images: UInt8[Array, "n h w c"]
+) -> tuple[Float[Array, "n classes d"] | None, Float[Array, "n h w c"] | None]:
+    output = model(images)
+    return output.poses, output.reconstruction

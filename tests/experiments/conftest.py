@@ -60,3 +60,22 @@ def fails(capsys):
         return f"{stop.value.code}\n{capsys.readouterr().err}"
 
     return run
+
+
+@pytest.fixture(scope="session")
+def results(tiny_run, npz):
+    """The tiny run's answers to the images of its test split."""
+    import numpy as np
+    from _report.results import Results
+    from flax import nnx
+
+    from capsjax.data import load
+    from capsjax.evaluation import summaries
+    from capsjax.training import checkpoints
+
+    checkpoint = checkpoints.read(tiny_run)
+    dataset = load(f"npz:{npz}", "test")
+    score = nnx.jit(lambda model, images: model(images).scores)
+    scores = np.asarray(score(checkpoint.model, dataset.images))
+    summary = summaries.summarize(scores, dataset.labels)
+    return Results(checkpoint, checkpoint.history, dataset, scores, summary)

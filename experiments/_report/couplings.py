@@ -1,0 +1,205 @@
+"""Where in an image the capsules are that couple to a class capsule."""
+
+import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Bool, Float, UInt8
+
+from capsjax.evaluation.batches import in_batches
+from capsjax.functional import safe_norm
+from capsjax.training.checkpoints import build_model
+
+MAX_ITERATIONS = 5
+AT_ONCE = 32  # images
+
+
+class Axis(NamedTuple):
+    """Where the positions of a grid are along one side of the image, in pixels.
+
+    Attributes:
+      centres: the middle of what each position sees.
+      extent: how much that is; None where it is all, or could not be told: the centres are then
+        spread evenly.
+    """
+
+    centres: list[float]
+    extent: int | None
+
+
+class Couplings(NamedTuple):
+    """Couplings to the class capsules as maps, by iteration, image, position and class.
+
+    Attributes:
+      means: c_ij, the mean over the capsules at a position.
+      weighted: the mean with each capsule weighted by its length; None where lengths exceed 1, so
+        that they are no probabilities.
+      layer: the name of the capsules' layer.
+      rows, columns: where the positions are.
+      iterations: the number of routing iterations behind each map.
+    """
+
+    means: Float[np.ndarray, "r n h w classes"]
+    weighted: Float[np.ndarray, "r n h w classes"] | None
+    layer: str
+    rows: Axis
+    columns: Axis
+    iterations: list[int]
+
+
+def couplings(
+    model: Any, config: ml_collections.ConfigDict, images: UInt8[np.ndarray, "n h w c"]
+) -> Couplings | str:
+    """The couplings of the last routing; or a sentence that says why there are no maps.
+
+    Where capsules without positions lie between, the products of the couplings that lead from the
+    nearest ones with positions.
+    """
+    path = _path(model, images.shape[1:])
+    if isinstance(path, str):
+        return path
+    probes = _probes(images.shape[1:])
+    seen = np.concatenate([images, probes])
+    networks = _networks(model, config)
+    maps = [
+        in_batches(_Maps(path), network, (seen,), batch_size=AT_ONCE)
+        for network in networks.values()
+    ]
+    means, weighted, poses = (np.stack(found) for found in zip(*maps, strict=True))
+    num = len(images)
+    rows, columns = _axes(poses[-1, num:], images.shape[1:])
+    longest = np.linalg.norm(poses, axis=-1).max()
+    return Couplings(
+        means[:, :num],
+        weighted[:, :num] if longest <= 1 + 1e-3 else None,
+        path[-1],
+        rows,
+        columns,
+        list(networks),
+    )
+
+
+def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
+    """The same network, with its parameters, by the number of its routing iterations.
+
+    Procedures return the couplings of their last iteration alone, so the others are taken from
+    networks that stop there. It is the network alone where iterations cannot be chosen: its config
+    has no `num_iterations`, or other parameters go with another number.
+    """
+    last = config.model.get("num_iterations", 1)
+    if config.model.get("routing") == "uniform":
+        return {1: model}
+    found: dict[int, Any] = {}
+    for number in range(max(1, last - MAX_ITERATIONS + 1), last):
+        changed = copy.deepcopy(config)
+        with changed.unlocked():
+            changed.model.num_iterations = number
+        abstract = nnx.eval_shape(partial(build_model, changed))
+        abstract.eval()
+        if _shapes(abstract) != _shapes(model):
+            return {last: model}
+        found[number] = nnx.merge(nnx.graphdef(abstract), nnx.state(model))
+    return found | {last: model}
+
+
+def _shapes(model: Any) -> list[tuple[str, tuple[int, ...]]]:
+    leaves = jax.tree_util.tree_leaves_with_path(nnx.state(model))
+    return [(jax.tree_util.keystr(path), leaf.shape) for path, leaf in leaves]
+
+
+def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
+    """The routings from the last one down, then the layer with positions; or why there is none."""
+    names: list[str] = []
+
+    def call(images: Array) -> Any:
+        output = model(images, capture=True)
+        names.extend(output.features)  # in their order, which a traced function does not return
+        return output.features, {name: r.coupling for name, r in output.routed.items()}
+
+    image = jax.ShapeDtypeStruct((1, *shape), jnp.uint8)
+    features, routed = jax.eval_shape(call, image)
+    layers = [name for name in names if name in features]
+    if not routed:
+        return "This network routes nothing: it has no couplings."
+    top = next((name for name in reversed(layers) if name in routed), None)
+    if top is None:
+        return "The routings of this network are not among its captured layers: there are no maps."
+    path, children = [top], routed[top].shape[1]
+    for name in reversed(layers[: layers.index(top)]):
+        found = features[name].shape
+        if len(found) == 5 and found[1] * found[2] * found[3] == children:
+            return (*path, name)
+        if name not in routed or len(routed[name].shape) != 3 or found[1] != children:
+            break
+        path.append(name)
+        children = routed[name].shape[1]
+    return (
+        f"The couplings of this network's {top} capsules belong to no position of the image: "
+        "there are no maps of them."
+    )
+
+
+@dataclass(frozen=True)
+class _Maps:
+    """By position, the mean and the weighted mean coupling, and the poses."""
+
+    path: tuple[str, ...]
+
+    def __call__(self, model: Any, images: UInt8[Array, "n h w c"]) -> tuple[Array, Array, Array]:
+        output = model(images, capture=True)
+        *routings, layer = self.path
+        flow = output.routed[routings[0]].coupling
+        for name in routings[1:]:
+            flow = output.routed[name].coupling @ flow
+        poses = output.features[layer]
+        flow = flow.reshape(*poses.shape[:-1], flow.shape[-1])
+        lengths = safe_norm(poses)
+        total = jnp.maximum(lengths.sum(-1), 1e-6)[..., None]
+        weighted = (lengths[..., None] * flow).sum(-2) / total
+        return flow.mean(-2), weighted, poses
+
+
+def _probes(shape: tuple[int, ...]) -> UInt8[np.ndarray, "k h w c"]:
+    """Noise, and the same with other noise in a row or in a column, for each of them."""
+    height, width, _ = shape
+    noise, other = np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)
+    probes = np.repeat(noise[None], 1 + height + width, axis=0)
+    for row in range(height):
+        probes[1 + row, row] = other[row]
+    for column in range(width):
+        probes[1 + height + column, :, column] = other[:, column]
+    return probes
+
+
+def _axes(
+    poses: Float[np.ndarray, "k rows columns c d"], shape: tuple[int, ...]
+) -> tuple[Axis, Axis]:
+    """Where the positions look, told by which poses change when a row or column of pixels does.
+
+    Args:
+      poses: of the images that `_probes` gives.
+      shape: of an image.
+    """
+    # Rounding may differ by the place in a batch.
+    changed = np.abs(poses[1:] - poses[0]).max((-1, -2)) > 1e-5 * np.abs(poses[0]).max()
+    by_row, by_column = changed[: shape[0]].any(2), changed[shape[0] :].any(1)
+    return _axis(by_row.T), _axis(by_column.T)
+
+
+def _axis(touched: Bool[np.ndarray, "k side"]) -> Axis:
+    """From the pixels that each position sees; at the edges padding may hide a part."""
+    count, side = touched.shape
+    first, last = touched.argmax(1), side - touched[:, ::-1].argmax(1)
+    extents = np.where(touched.any(1), last - first, 0)
+    whole = np.flatnonzero(extents == extents.max())
+    if len(whole) < 2 or extents.max() == side:
+        return Axis([(i + 0.5) * side / count for i in range(count)], None)
+    slope, start = np.polyfit(whole, (first + last)[whole] / 2, 1)
+    centres = [round(float(start + slope * i), 2) for i in range(count)]
+    return Axis(centres, int(extents.max()))
