@@ -44,7 +44,7 @@ class Group(NamedTuple):
     @property
     def wrong(self) -> Bool[np.ndarray, "n"]:
         """The images that more than half of the runs get wrong."""
-        return np.mean([~run.right for run in self.runs], axis=0) > 0.5
+        return np.mean([~run.correct for run in self.runs], axis=0) > 0.5
 
     @property
     def answers(self) -> Int[np.ndarray, "n"]:

@@ -41,7 +41,7 @@ def reconstructions(results: Results, examples: Examples) -> str:
 def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c"]) -> str:
     names, image = results.dataset.class_names, results.dataset.images[index]
     true, predicted = (names[k] for k in (results.dataset.labels[index], results.predicted[index]))
-    arrow = "" if results.right[index] else f"<figcaption>→ {escape(predicted)}</figcaption>"
+    arrow = "" if results.correct[index] else f"<figcaption>→ {escape(predicted)}</figcaption>"
     return (
         '<figure class="pair">'
         f'<img src="{picture(image)}" alt="{escape(f"Image {index}, class {true}")}">'
@@ -58,7 +58,7 @@ def poses(results: Results, examples: Examples) -> str:
         lacks = "class poses" if examples.poses is None else "decoder"
         return section("poses", title, f"This network has no {lacks}.")
     # The first image of each class that is classified correctly.
-    firsts = [next((i for i in p if results.right[i]), None) for p in examples.by_class.values()]
+    firsts = [next((i for i in p if results.correct[i]), None) for p in examples.by_class.values()]
     known = [i for i in firsts if i is not None]
     if not known:
         return section("poses", title, "None of the images above is classified right.")

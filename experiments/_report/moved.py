@@ -29,7 +29,7 @@ def picture(results: Results, examples: Examples) -> Image.Image:
     decoder = jax.jit(model.decoder)  # type: ignore[attr-defined]
     found = []
     for label, images in examples.by_class.items():
-        right = [i for i in images if results.right[i]]
+        right = [i for i in images if results.correct[i]]
         if right:
             pose = jnp.asarray(poses[examples.rows(right[:1])[0]])
             moved = reconstruct_perturbed(

@@ -37,7 +37,7 @@ def header(results: Results, versions: dict[str, str]) -> str:
         "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
     }
     listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
-    right, num = int(results.right.sum()), len(dataset.labels)
+    right, num = int(results.correct.sum()), len(dataset.labels)
     share = f"<strong>{percent(summary.accuracy)}</strong> {escape(dataset.split)} accuracy"
     interval = f"{100 * low:.1f} to {percent(high)}"
     return f"""<header>

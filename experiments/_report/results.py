@@ -42,7 +42,7 @@ class Results(NamedTuple):
 
     def worst_mistakes(self) -> Int[np.ndarray, "m"]:
         """The places of the wrong answers, those first in which the wrong class leads most."""
-        wrong = np.flatnonzero(~self.right)
+        wrong = np.flatnonzero(~self.correct)
         return wrong[np.argsort(-self.lead[wrong], kind="stable")]
 
     @property
@@ -52,7 +52,7 @@ class Results(NamedTuple):
         return self.scores.max(-1) - own
 
     @property
-    def right(self) -> Bool[np.ndarray, "n"]:
+    def correct(self) -> Bool[np.ndarray, "n"]:
         return self.predicted == self.dataset.labels
 
 

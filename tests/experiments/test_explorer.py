@@ -163,7 +163,7 @@ def test_several_runs(results):
     assert f"{share:.2f} ± 0.00 %" in html.text
     assert "training.batch_size2412" in html.text.replace("\n", "")
     assert "model.name" not in html.text
-    wrong = int((~results.right).sum())
+    wrong = int((~results.correct).sum())
     assert f"Wrong in runs/a0 and 1 more seed alone: {min(wrong, 24)}" in html.text
     assert "Wrong in runs/<b> alone: 0" in html.text
     assert "0 images are wrong in both." in html.text
@@ -318,7 +318,7 @@ def test_cells_and_mistakes(browser, address, results):
         "[...document.querySelector('#mistakes .mistakes').children]"
         ".map((f) => [f.dataset.true, Number(f.dataset.lead)])"
     )
-    wrong = ~results.right & (results.dataset.labels == true)
+    wrong = ~results.correct & (results.dataset.labels == true)
     assert [int(t) for t, _ in leads] == [true] * wrong.sum()
     np.testing.assert_allclose(
         [lead for _, lead in leads], sorted(results.lead[wrong], reverse=True), atol=1e-4

@@ -139,7 +139,7 @@ def test_a_row_per_pose_element_and_eleven_columns(results, text):
 
 def test_worst_mistakes_first(results, text):
     cards = re.findall(r'alt="Image (\d+), class (\d), taken for (\d)"', text)
-    assert len(cards) == (~results.right).sum()
+    assert len(cards) == (~results.correct).sum()
     folded = text.partition('<details id="more">')[2].partition("</details>")[0]
     assert folded.count('alt="Image ') == len(cards) - MAX_MISTAKES
     leads = []
