@@ -128,7 +128,7 @@ def card(
 ) -> str:
     """What a reader needs to know of a released network, in Markdown."""
     import evaluate
-    from _benchmark.measure import provenance
+    from _provenance import commit
 
     from capsjax.training.state import num_parameters, split
 
@@ -153,7 +153,7 @@ def card(
         step=checkpoint.step,
         seed=config.seed,
         size=file.stat().st_size,
-        commit=provenance()["commit"],
+        commit=commit(),
         licence=licence,
         file=file.name,
         recipe=json.dumps(_recipe(config.to_dict()), indent=2, ensure_ascii=False),
