@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import evaluate
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from _report import codes, comparison, couplings, decoder, explorer
@@ -268,7 +269,7 @@ def test_the_way_from_one_pose_to_another(browser, address, results, shown):
     for i, pixels in enumerate(film):
         between = (1 - i / 8) * ends[0] + i / 8 * ends[1]
         # Given everything, as the masks have been applied.
-        expected = 255 * np.asarray(drawing.decoder(between[None]))[0, ..., 0]
+        expected = 255 * np.asarray(drawing.decoder(jnp.asarray(between[None])))[0, ..., 0]
         assert np.abs(np.reshape(pixels, (8, 8)) - expected).max() <= 1
 
 
