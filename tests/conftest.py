@@ -67,6 +67,17 @@ def checked_annotations(request):
     jaxtyping.config.update("jaxtyping_disable", before)
 
 
+@pytest.fixture(autouse=True)
+def registered_networks():
+    """Networks that a test registers are forgotten after it."""
+    from capsjax import models
+
+    before = dict(models._REGISTERED)
+    yield
+    models._REGISTERED.clear()
+    models._REGISTERED.update(before)
+
+
 @pytest.fixture
 def compiled_for(request):
     """`_compile.crosscompile.compile_for`: a function compiled for "v5e:2x2", "h100" and the like.

@@ -28,12 +28,6 @@ def test_rows_compare_the_textbook_with_the_library(monkeypatch):
         assert record[kind]["capsjax_seconds"] > 0
 
 
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    """Networks that a test registers are forgotten after it."""
-    monkeypatch.setattr(models, "_REGISTERED", {})
-
-
 @pytest.mark.slow
 def test_a_step_of_a_network_is_measured(tmp_path, capsys):
     models.register("tiny_capsnet", models.CapsNet, TINY)

@@ -81,8 +81,7 @@ def test_layers_couplings_and_options(capsys):
     assert re.search(r"reconstruction +│ 'conditional'", text)
 
 
-def test_operations_are_xlas(monkeypatch):
-    monkeypatch.setattr(models, "_REGISTERED", {})
+def test_operations_are_xlas():
     models.register("mine", OneWeight, OneWeightConfig())
     described = script_models.describe("mine", (8, 8, 1), 3)
     assert described.operations == pytest.approx(64 + 3, abs=2)  # sum and mean, three products

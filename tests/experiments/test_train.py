@@ -178,7 +178,6 @@ models.register("mine", Mine, MineConfig())
 
 
 def test_a_network_of_ones_own_works_in_every_script(npz, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(models, "_REGISTERED", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "mine.py").write_text(MINE)
     mine, run = f"--import={tmp_path / 'mine.py'}", tmp_path / "run"

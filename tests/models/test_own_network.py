@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from capsjax import models, restore
+from capsjax import restore
 from tests.pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "models.md").read_text()
@@ -19,8 +19,7 @@ def images(tmp_path):
     return path
 
 
-def test_a_network_of_ones_own(images, tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "_REGISTERED", {})
+def test_a_network_of_ones_own(images, tmp_path):
     example = blocks(PAGE, "python")[-1]
     assert len(example.split("class Mine(")[1].splitlines()) <= 30
     changes = {

@@ -24,8 +24,7 @@ class Linear(nnx.Module):
 
 
 @pytest.fixture
-def mine(monkeypatch):
-    monkeypatch.setattr(models, "_REGISTERED", {})
+def mine():
     models.register("mine", Linear, LinearConfig())
 
 

@@ -35,9 +35,8 @@ class Dropping(nnx.Module):
 
 
 @pytest.fixture
-def config(npz, monkeypatch):
+def config(npz):
     """56 steps on shifted images."""
-    monkeypatch.setattr(models, "_REGISTERED", {})
     models.register("dropping", Dropping, DroppingConfig())
     config = configs.default("dropping", f"npz:{npz}")
     config.data.max_shift = 2
