@@ -65,8 +65,8 @@ def load(
         the environment variable CAPSJAX_DATA_DIR (separated as in PATH), then TFDS's default.
         Only TFDS datasets are looked for there.
       device_budget_mb: images that take more than this many MB (of 2**20 bytes) when decoded come
-        as `capsjax.data.lazy_images.LazyImages`, which is fed to a device in batches. Those of a
-        TFDS set stay in their files, and only the labels are read. None: no limit.
+        as `capsjax.data.lazy_images.LazyImages`, which is fed to a device in batches. The
+        images of a TFDS set stay in their files; only the labels are read. None: no limit.
       fitting: what the images of a "folder:PATH" are made, if not left as they are.
 
     Returns:

@@ -54,7 +54,7 @@ def evaluation_data(
 ) -> EvaluationData:
     """The split of a data set, unchanged, or the evaluation set of a generated task.
 
-    Images of a "folder:PATH" are made to fit the network, as those that it was trained on.
+    Images of a "folder:PATH" are made to fit the network, as its training images were.
 
     Args:
       config: of the network.

@@ -22,7 +22,7 @@ class DynamicCapsNetConfig(Normalization):
 
     Attributes:
       backbone: "simple", one 3×3 convolution with stride 2, or "resnet".
-      features: channels of the backbone's map. (Those of the ResNet's first stage are 64.)
+      features: channels of the backbone's map. (The ResNet's first stage has 64.)
       primary_kernel: of the primary capsules, with stride 2.
       primary_padding: zeros on each side.
       channels: capsules per position.

@@ -27,8 +27,8 @@ class ClaimedDirectory(NamedTuple):
 
     Attributes:
       key_version: that the run began with.
-      check: raises OSError if other processes are not kept out any more; with several hosts all of
-        them must call it.
+      check: raises OSError if other processes are no longer kept out; with several hosts, all must
+        call it.
     """
 
     key_version: int

@@ -103,8 +103,8 @@ def attend_backward(
 ) -> dict[str, Array]:
     """The cotangents of poses, kernel and parents, for that of the sums (see tpu.attend_backward).
 
-    Those of poses and parents come from one kernel, that of the kernel from another: each writes
-    every number once.
+    One kernel gives those of poses and parents, another that of the kernel: each writes every
+    number once.
     """
     operands = {"p": poses, "k": kernel, "q": parents, "w": cotangent}
     sizes = sizes_of(list(operands), list(operands.values()))
