@@ -38,6 +38,16 @@ class Verdict(NamedTuple):
     difference: float | None = None
 
 
+class Ordering(NamedTuple):
+    """How far our order of a column's rows is the printed one."""
+
+    tau: float  # Kendall's τ-b of our means
+    rows: int
+    # Nine tenths of τ if each mean is drawn around ours with its standard error; None where a row
+    # has one run.
+    interval: tuple[float, float] | None = None
+
+
 class Comparison(NamedTuple):
     """A name at a scale."""
 
@@ -64,7 +74,8 @@ class Comparison(NamedTuple):
     def summary(self) -> str:
         """How many claims have which verdict, for an index."""
         if not any(self.records.values()):
-            return "results kept apart only" if self.left else "not run"
+            not_run = f"not run: {len(self.verdicts)}" if self.verdicts else "not run"
+            return "results kept apart only" if self.left else not_run
         if self.scale == "smoke":
             return "the path works"
         return summary([verdict.verdict for verdict in self.verdicts])
@@ -150,14 +161,22 @@ def judge(claim: Claim, more: Estimate | None, less: Estimate | None) -> Verdict
     return Verdict(claim, verdict + by_sign * BY_SIGN, difference)
 
 
-def kendall(rows: Iterable[Row]) -> tuple[float, int] | None:
-    """τ-b of our means against what is printed, and the number of rows; None below two."""
-    pairs = [(r.ours.mean, r.published.mean) for r in rows if r.ours and r.published]
+def kendall(rows: Iterable[Row]) -> Ordering | None:
+    """Our means against what is printed; None below two rows, or if all our means are equal."""
+    pairs = [(row.ours, row.published.mean) for row in rows if row.ours and row.published]
     if len(pairs) < 2:
         return None
-    tau = scipy.stats.kendalltau(*zip(*pairs, strict=True)).statistic
-    # All our means are equal: no ordering.
-    return None if math.isnan(tau) else (float(tau), len(pairs))
+    ours, printed = zip(*pairs, strict=True)
+    means, errors = [one.mean for one in ours], [one.error for one in ours]
+    tau = scipy.stats.kendalltau(means, printed).statistic
+    if math.isnan(tau):
+        return None
+    if None in errors:
+        return Ordering(float(tau), len(pairs))
+    draws = np.random.default_rng(0).normal(means, errors, (1000, len(pairs)))
+    taus = [scipy.stats.kendalltau(draw, printed).statistic for draw in draws]
+    low, high = np.quantile(taus, [0.05, 0.95])
+    return Ordering(float(tau), len(pairs), (float(low), float(high)))
 
 
 def _verdict(row: Row, rows: Iterable[Row], column: Column, scale: str) -> str:

@@ -1,12 +1,13 @@
 """What the page of a name says, as blocks, and these as Markdown."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from _reproduce.compare import Comparison, Row, kendall
+from _reproduce.compare import BY_SIGN, VERDICTS, Comparison, Row, kendall
 from _reproduce.experiment import Estimate
 from _reproduce.recipes import recipe_key
 
@@ -104,9 +105,35 @@ def index(comparisons: Sequence[Comparison], earlier: str = "") -> str:
         name = f"[{one.name}]({one.stem}.md)" if one.has_page else one.name
         line = f"| {name} | {_safe(one.experiment.title)} | {one.summary} |"
         lines.append(line if one.has_page else written.get(one.name, line))
-    run = sum("](" in line and "results kept apart only" not in line for line in lines)
+    run = sum(map(_was_run, lines))
     head = f"# Tables and figures at scale {comparisons[0].scale}\n\n"
-    return head + f"{run} of {len(comparisons)} were run.\n\n" + "\n".join(lines) + "\n"
+    head += f"{run} of {len(comparisons)} were run.\n\n"
+    return head + "\n".join([*_by_paper(lines[2:]), "", *lines]) + "\n"
+
+
+def _was_run(line: str) -> bool:
+    """Whether a line of the index has results."""
+    return "](" in line and "results kept apart only" not in line
+
+
+def _by_paper(lines: Iterable[str]) -> list[str]:
+    """The lines of an index counted: a row for each paper, a column for each verdict."""
+    papers: dict[str, list[str]] = {}
+    for line in lines:
+        papers.setdefault(line.strip("| [").partition("/")[0], []).append(line)
+    counts = {paper: Counter[str]() for paper in papers}
+    for paper, of_paper in papers.items():
+        for line in of_paper:
+            for verdict, count in re.findall(r"([a-z][a-z ()]*): (\d+)", line.rpartition(" | ")[2]):
+                counts[paper][verdict] += int(count)
+    kinds = [kind for verdict in VERDICTS for kind in (verdict, verdict + BY_SIGN)]
+    kinds = [kind for kind in kinds if any(count[kind] for count in counts.values())]
+    rows = [
+        [paper, f"{sum(map(_was_run, of_paper))} of {len(of_paper)}"]
+        + [str(counts[paper][kind]) for kind in kinds]
+        for paper, of_paper in papers.items()
+    ]
+    return _table(Table("", "l" + "r" * (1 + len(kinds)), ("paper", "names run", *kinds), rows))
 
 
 def _table(table: Table) -> list[str]:
@@ -140,9 +167,12 @@ def _signed(difference: float | None, digits: int) -> str:
 
 
 def _ordering(rows: Iterable[Row]) -> str:
-    if (tau := kendall(rows)) is None:
+    if (found := kendall(rows)) is None:
         return "Ordering: fewer than two rows to compare."
-    return f"Ordering against the published column: Kendall's τ = {tau[0]:+.2f} ({tau[1]} rows)."
+    about = f"{found.rows} rows"
+    if found.interval:
+        about += "; 90 % interval from {:+.2f} to {:+.2f}".format(*found.interval)
+    return f"Ordering against the published column: Kendall's τ = {found.tau:+.2f} ({about})."
 
 
 def _about_runs(comparison: Comparison) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import reproduce
 from _reproduce import figures, measures, recipes, registry, results, runs, tables
-from _reproduce.compare import compare, estimate, judge, kendall
+from _reproduce.compare import Ordering, Row, compare, estimate, judge, kendall
 from _reproduce.experiment import (
     SCALES,
     Claim,
@@ -153,7 +153,7 @@ def test_rows_and_ordering():
     # 0.6 from the printed mean; its standard error is 1/√4, ours 0.1.
     assert b.verdict == "order 0/1, same"
     assert c.ours is None
-    assert kendall(found.rows["accuracy"].values()) == (-1.0, 2)
+    assert kendall(found.rows["accuracy"].values()) == Ordering(-1.0, 2, (-1.0, -1.0))
     assert found.summary == "does not hold: 1"
     single = {name: records[name][:1] for name in "ab"}
     alone = compare("x/y", an_experiment(), "full", single)
@@ -168,11 +168,23 @@ def test_kendall_is_scipys():
     )
     records = {name: [a_record(name, value)] for name, value in ours.items()}
     found = compare("x/y", experiment, "small", records)
-    assert kendall(found.rows["accuracy"].values())[0] == pytest.approx(
-        2 / 3
-    )  # five pairs of six agree
+    ordering = kendall(found.rows["accuracy"].values())
+    assert ordering.tau == pytest.approx(2 / 3)  # five pairs of six agree
+    assert ordering.interval is None  # one run each
     assert found.rows["accuracy"]["b"].verdict == "order 2/3"
     assert kendall([]) is None
+
+
+def test_the_interval_of_an_ordering():
+    """Two of three rows lie within their errors of each other, so a pair may be either way."""
+    means = {"a": (70.0, 0.1), "b": (80.0, 3.0), "c": (81.0, 3.0)}
+    rows = [Row(Estimate(m, e, 4), Estimate(p)) for p, (m, e) in enumerate(means.values())]
+    low, high = kendall(rows).interval
+    assert low == pytest.approx(1 / 3)
+    assert high == 1
+    assert kendall(rows) == kendall(rows)  # the same page each time
+    text = tables._ordering(rows)
+    assert text.endswith("τ = +1.00 (3 rows; 90 % interval from +0.33 to +1.00).")
 
 
 def test_a_deviation_over_a_line():
@@ -208,7 +220,7 @@ def test_smoke_compares_nothing():
 
 
 def test_nothing_run():
-    assert compare("x/y", an_experiment(), "small", {}).summary == "not run"
+    assert compare("x/y", an_experiment(), "small", {}).summary == "not run: 1"
 
 
 # Single runs, on a data set of seconds
@@ -564,6 +576,8 @@ def test_pages_of_what_was_run(tmp_path):
     key = recipes.recipe_key(configs.default("sabour2017_capsnet", "mnist"))
     assert f"- Recipes: `{key}` a; `{key}` b\n- Not run: c\n" in page
     assert "1 of 2 were run." in index
+    assert "| paper | names run | holds (by sign alone) | not run |" in index
+    assert "| x | 1 of 2 | 1 | 1 |" in index
 
 
 def test_pages_by_command_line(fails, store, tmp_path):
