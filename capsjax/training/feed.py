@@ -39,10 +39,10 @@ def source_images(
 
     The steps must be asked for in ascending order.
     """
-    labels = replicate(task.train.labels, devices)
-    if not is_streamed(task):
-        images = replicate(task.train.images, devices)
-        yield lambda step: (DeviceSource(labels, images, np.asarray(0, np.int32)), last)
+    labels, images = replicate(task.train.labels, devices), task.train.images
+    if not isinstance(images, LazyImages):
+        flat = replicate(images.reshape(len(images), -1), devices)
+        yield lambda step: (DeviceSource(labels, flat, np.asarray(0, np.int32)), last)
         return
     batch = _reader(task, batches, key, devices)
     with _chunks(batch, devices, first, last) as chunk_at:

@@ -148,20 +148,23 @@ class DeviceSource(NamedTuple):
 
     Attributes:
       labels: of all source images.
-      images: all of them; or, where they would not fit, those of each example in this device's
-        share of some consecutive steps.
+      images: all of them, flat: from a row of pixels a TPU takes what it wants, from [n, h, w, c]
+        it would first copy all into another layout. Or, where they would not fit, those of each
+        example in this device's share of some consecutive steps.
       first: the number of the first of those steps.
     """
 
     labels: Int[Array, "n"]
-    images: UInt8[Array, "n h w c"] | UInt8[Array, "steps local k h w c"]
+    images: UInt8[Array, "n h*w*c"] | UInt8[Array, "steps local k h w c"]
     first: Int[Array, ""] | Int[np.ndarray, ""]
 
     def images_of(
-        self, step: Int[Array, ""], chosen: Int[Array, "local k"]
+        self, step: Int[Array, ""], chosen: Int[Array, "local k"], shape: tuple[int, int, int]
     ) -> UInt8[Array, "local k h w c"]:
-        """The chosen images of a step's examples."""
-        return self.images[chosen] if self.images.ndim == 4 else self.images[step - self.first]
+        """The chosen images of a step's examples; `shape` is that of one."""
+        if self.images.ndim == 2:
+            return self.images[chosen].reshape(*chosen.shape, *shape)
+        return self.images[step - self.first]
 
 
 def run_key(seed: int, version: int) -> PRNGKeyArray:
@@ -207,7 +210,7 @@ def drawing(
             for_data, source.labels, indices
         )
         make = jax.vmap(partial(make_example, task.recipe))
-        images = source.images_of(step, chosen)
+        images = source.images_of(step, chosen, task.train.images.shape[1:])
         return make(for_data, indices, images, source.labels[chosen]), for_model
 
     return draw

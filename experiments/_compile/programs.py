@@ -4,6 +4,7 @@ What they are made of is real (the network, the recipe, the order of an epoch, t
 steps of a dispatch); only the images are blank, since a program does not depend on them.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -97,7 +98,9 @@ def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:
 
 def _training(setup: Training) -> jax.stages.Lowered:
     state = jax.eval_shape(lambda: setup.init_state(0))
-    source = DeviceSource(setup.task.train.labels, setup.task.train.images, np.int32(0))
+    images = setup.task.train.images
+    flat = jax.ShapeDtypeStruct((len(images), math.prod(images.shape[1:])), images.dtype)
+    source = DeviceSource(setup.task.train.labels, flat, np.int32(0))
     key = jax.eval_shape(lambda: jax.random.key(0))
     return lower(setup.dispatch(), setup.devices, state, _shapes(source), key, _shapes(np.int32(0)))
 

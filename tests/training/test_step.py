@@ -50,7 +50,7 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8, versions=1):
         return state, record
 
     run = on_devices(program, devices, (None,) * 4)
-    source = DeviceSource(labels, images, np.asarray(0, np.int32))
+    source = DeviceSource(labels, images.reshape(-1, 1), np.asarray(0, np.int32))
     state = replicate(TrainState(jnp.int32(0), (), (), ()), devices)
     source, key = replicate((source, jax.random.key(1)), devices)
     records = []
