@@ -22,7 +22,7 @@ capsjax.data.transforms,capsjax.training.history,capsjax.training.optimizers,cap
 TYPES := --jaxtyping-packages=$(TYPED),beartype.beartype
 
 .PHONY: help demo test test-all test-latest test-accelerators compile-accelerators reproduce-smoke \
-  lint docs clean
+  docs clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,7 +68,7 @@ test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device ne
 compile-accelerators: test-accelerators ## The list behind docs/accelerators.md; goes on where it was stopped
 	$(BIN)/python experiments/compile.py --list
 
-reproduce-smoke: $(VENV)/installed ## Every table and figure of the papers, at the smallest scale
+reproduce-smoke: $(VENV)/installed ## All 25 tables and figures, at the smallest scale
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n 2 -m slow -k every_name_at_smoke_scale tests/experiments/test_reproduce.py
 
 docs: $(VENV)/installed-docs ## Builds docs/_build/html and runs its notebooks, warnings as errors

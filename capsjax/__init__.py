@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING, Any
 from capsjax._version import __version__
 
 if TYPE_CHECKING:
-    from capsjax import analysis, data, functional, layers, losses, models, routing, training
+    from capsjax import (
+        analysis,
+        data,
+        evaluation,
+        functional,
+        layers,
+        losses,
+        models,
+        routing,
+        training,
+    )
     from capsjax.training.checkpoints import restore
 
 __all__ = [
     "__version__",
     "analysis",
     "data",
+    "evaluation",
     "functional",
     "layers",
     "losses",

@@ -97,12 +97,14 @@ def add_device_budget(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def path(text: str) -> "epath.Path":
+def path(text: str) -> "epath.Path | str":
     """The type of an argument that is a local path, relative or not, or an address."""
     from etils import epath
 
     from capsjax import _files
 
+    if text.startswith(("http://", "https://")):
+        return text  # a released network; etils has no paths on the web
     try:
         return _files.absolute(text) if "://" in text else epath.Path(text)
     except ValueError as error:
@@ -186,20 +188,31 @@ def run(
         sys.exit("interrupted")
 
 
-def write(text: str, output: "epath.Path | None", directory: str, name: str) -> "epath.Path":
-    """Writes `text` into `output`, or else into the file `name` of `directory`; returns which.
+def write(text: str, output: "epath.Path | None", run: str, name: str) -> "epath.Path":
+    """Writes `text` into `output`, or else into the file `name` of `run`; returns which.
 
-    A link in the place of the latter, which nobody named, is replaced and not followed.
+    Beside a released network, where `run` is its file; in the working directory, where it is from
+    the web. A link in the place of the latter, which nobody named, is replaced and not followed.
     """
     from capsjax import _files
 
-    file = output or _files.absolute(directory) / name
+    file = output or _directory(os.fspath(run)) / name
     file.parent.mkdir(parents=True, exist_ok=True)
     if output is None:
         _files.write_atomically(file, text)
     else:
         file.write_bytes(text.encode())
     return file
+
+
+def _directory(run: str) -> "epath.Path":
+    """Where to put what is made of a run or of a released network."""
+    from capsjax import _files
+    from capsjax.training import release
+
+    if not release.is_one(run):
+        return _files.absolute(run)
+    return _files.absolute(".") if release.is_on_the_web(run) else _files.absolute(run).parent
 
 
 @contextlib.contextmanager

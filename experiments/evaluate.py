@@ -44,8 +44,8 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         nargs="+",
         metavar="DIR",
-        help="--workdir of experiments/train.py; several are evaluated as an ensemble, by the mean "
-        "of their scores",
+        help="--workdir of experiments/train.py, or a .safetensors file of experiments/release.py; "
+        "several are evaluated as an ensemble, by the mean of their scores",
     )
     _cli.add_which(parser)
     _cli.add_data(parser)
@@ -53,8 +53,8 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         type=_cli.path,
         metavar="FILE.json",
-        help="default: evaluation_DATASET_SPLIT.json in the run's directory, in the first's "
-        "ensemble_of_N_DATASET_SPLIT.json for an ensemble",
+        help="default: evaluation_DATASET_SPLIT.json in the run's directory; for an ensemble "
+        "ensemble_of_N_DATASET_SPLIT.json in that of the first",
     )
     return parser
 

@@ -49,7 +49,11 @@ def parser() -> argparse.ArgumentParser:
         "images", nargs="*", metavar="IMAGE", help="files, folders or patterns to classify"
     )
     parser.add_argument(
-        "--checkpoint", required=True, metavar="DIR", help="--workdir of experiments/train.py"
+        "--checkpoint",
+        required=True,
+        metavar="DIR",
+        help="--workdir of experiments/train.py, or a .safetensors file of experiments/release.py; "
+        "a path or an address",
     )
     _cli.add_which(parser)
     parser.add_argument(

@@ -10,6 +10,7 @@ an address. Any other program reads the parameters with the safetensors package.
 
 import argparse
 import json
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,11 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--checkpoint", required=True, metavar="DIR", help="--workdir of experiments/train.py"
+        "--checkpoint",
+        required=True,
+        metavar="DIR",
+        help="--workdir of experiments/train.py, or a .safetensors file of experiments/release.py; "
+        "a path or an address",
     )
     _cli.add_which(parser)
     _cli.add_data(parser)
@@ -139,26 +144,31 @@ def card(
         title=file.stem,
         model=f"`{config.model.name}`",
         parameters=num_parameters(split(checkpoint.model)[1]),
-        data=f"`{config.data.name}`",
+        data=f"`{_cell(config.data.name)}`",
         height=height,
         width=width,
         channels=channels,
-        classes=", ".join(config.task.class_names),
+        classes=_cell(", ".join(config.task.class_names)),
         accuracy=100 * summary.accuracy,
         low=100 * low,
         high=100 * high,
         images=len(data.examples),
-        evaluated=f"`{data.name}`",
+        evaluated=f"`{_cell(data.name)}`",
         split=data.split,
         step=checkpoint.step,
         seed=config.seed,
         size=file.stat().st_size,
         commit=commit(),
-        licence=licence,
+        licence=_cell(licence),
         file=file.name,
         recipe=json.dumps(_recipe(config.to_dict()), indent=2, ensure_ascii=False),
         **{name: evaluate.versions()[name] for name in ("capsjax", "jax", "flax")},
     )
+
+
+def _cell(text: str) -> str:
+    """Plain text for a cell of a table in Markdown."""
+    return " ".join(escape(text, quote=False).replace("|", "\\|").split())
 
 
 def _recipe(config: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@
   python experiments/report.py --results=runs/reproduce   # all that reproduce.py computed
   python experiments/report.py --results=runs/reproduce/small --pages=docs/results
   python experiments/report.py runs/demo --poses=docs/poses.png   # for README.md
-  python experiments/report.py --check   # what docs/ says and its results do not, any more
+  python experiments/report.py --check   # what docs/ says that its results no longer support
 
 The page is a single HTML file that loads nothing from outside: it can be mailed, kept, and opened
 anywhere. Its scripts only move what is in it; without them it shows the same in pictures.
@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> None:
 
         lines = check(Path(__file__).parents[1])
         if lines:
-            raise ValueError("these do not hold any more:\n  " + "\n  ".join(lines))
+            raise ValueError("these statements no longer hold:\n  " + "\n  ".join(lines))
         print("The pages say what the experiments and the results say.")
         return
     if args.readme:
@@ -138,6 +138,8 @@ def of_run(args: argparse.Namespace) -> None:
     from _report.again import train_command
     from _report.page import page
 
+    from capsjax.training import release
+
     terminal = _prepared()
     (run,) = args.runs
     results = _answers(run, args, terminal)
@@ -150,7 +152,8 @@ def of_run(args: argparse.Namespace) -> None:
         terminal.print(f"Written to {args.poses}.", markup=False)
         return
     imports = [f"--import={file}" for file in args.imports]
-    train = train_command(results.checkpoint.config, run, imports)
+    workdir = f"runs/{Path(run).stem}" if release.is_one(run) else run
+    train = train_command(results.checkpoint.config, workdir, imports)
     commands = [
         train or f"# No file of configs/ fits; the values are in {run}/config.json.",
         _command(results, [*imports, str(run), f"--which={results.checkpoint.step}"]),
@@ -196,6 +199,12 @@ def _answers(run: "epath.Path", args: argparse.Namespace, terminal: "Console") -
     checkpoint = checkpoints.read(run, args.which)
     # The checkpoint's own history ends where it was saved; the run may have gone on.
     history = checkpoints.read(run, "latest").history
+    if not any(record["split"] == "train" for record in history.records):
+        every = checkpoint.config.training.log_every_steps
+        raise ValueError(
+            f"{run} has a checkpoint of step {checkpoint.step} and no metrics yet: train it for at "
+            f"least {every} steps"
+        )
     data, scores = evaluate.score(checkpoint, args, terminal)
     if data.multi_label:
         raise ValueError(

@@ -6,8 +6,8 @@
 
 Any value of the config can be set this way; an unknown key is an error. With another name
 (--config.optimizer.name=sgd) the options are those of that name. The work directory gets
-config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits. More
---config.training.epochs extend a run.
+config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits. A
+larger --config.training.epochs extends a run.
 
 --config.seeds=5 trains seed, seed + 1, … in one call, each in its own WORKDIR/seed_N.
 
@@ -49,8 +49,8 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=1,
         metavar="EPOCHS",
-        help="between images beside their reconstructions, and entropies of the couplings, for "
-        "TensorBoard; default: 1; 0: none",
+        help="write images beside their reconstructions, and entropies of the couplings, to "
+        "TensorBoard every so many epochs; default: 1; 0: never",
     )
     parser.add_argument(
         "--stall_seconds",

@@ -12,7 +12,7 @@ import logging
 import os
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -194,7 +194,7 @@ def latest_step(workdir: epath.Path) -> int | None:
 
 
 def check_names(directory: epath.Path) -> None:
-    """Raises ValueError if something that is no checkpoint has a step's number for its name.
+    """Raises ValueError if something that is not a checkpoint has a step number as its name.
 
     A link would be another run's checkpoint.
     """
@@ -204,9 +204,10 @@ def check_names(directory: epath.Path) -> None:
         if path.name.isdecimal() and (
             path.is_symlink() or not path.is_dir() or path.name != str(int(path.name))
         ):
-            what = "a link" if path.is_symlink() else "a file" if path.is_file() else "no step"
+            misspelt = "a directory whose name is not spelt as a step's"
+            what = "a link" if path.is_symlink() else "a file" if path.is_file() else misspelt
             raise ValueError(
-                f"{path} is {what} and not a checkpoint of this run: remove it. Nothing was changed"
+                f"{path} is {what}, not a checkpoint of this run: remove it. Nothing was changed"
             )
 
 
@@ -215,19 +216,19 @@ def _opened(directory: epath.Path) -> Iterator[ocp.CheckpointManager]:
     """The manager of a directory in which nothing is to be changed."""
     # Orbax warns of each option that read_only changes, and in any case that it was given.
     logger = logging.getLogger("absl")
-    logger.addFilter(_is_no_notice)
+    logger.addFilter(_is_not_about_read_only)
     try:
         options = ocp.CheckpointManagerOptions(
             read_only=True, save_interval_steps=0, create=False, cleanup_tmp_directories=False
         )
         manager = ocp.CheckpointManager(directory, options=options)
     finally:
-        logger.removeFilter(_is_no_notice)
+        logger.removeFilter(_is_not_about_read_only)
     with manager:
         yield manager
 
 
-def _is_no_notice(record: logging.LogRecord) -> bool:
+def _is_not_about_read_only(record: logging.LogRecord) -> bool:
     return "read only" not in record.getMessage()
 
 
@@ -311,15 +312,26 @@ def _released(path: str | os.PathLike[str], which: Which) -> Checkpoint:
     abstract.eval()
     graphdef, state = nnx.split(abstract)
     expected = {name: (x.shape, x.dtype) for name, x in paths.by_path(state).items()}
-    if expected != {name: (x.shape, x.dtype) for name, x in tensors.items()}:
+    found = {name: (x.shape, x.dtype) for name, x in tensors.items()}
+    names = sorted(expected.keys() | found.keys())
+    if wrong := [name for name in names if expected.get(name) != found.get(name)]:
+        there, wanted = (_described(found, wrong[0]), _described(expected, wrong[0]))
         raise ValueError(
-            f"{path} does not hold the variables of {config.model.name}: it was made with another "
-            "version of capsjax"
+            f"{path} does not hold the variables of {config.model.name}: {wrong[0]} is {there}, "
+            f"expected {wanted}. It was probably made with another version of capsjax; its card "
+            "names the commit"
         )
     state = paths.replaced(state, {name: jax.numpy.asarray(x) for name, x in tensors.items()})
     return Checkpoint(
         nnx.merge(graphdef, state), config, History(**about["history"]), about["step"]
     )
+
+
+def _described(variables: Mapping[str, tuple[tuple[int, ...], Any]], name: str) -> str:
+    if name not in variables:
+        return "missing"
+    shape, dtype = variables[name]
+    return f"{np.dtype(dtype).name} of shape {shape}"
 
 
 @contextmanager
@@ -329,8 +341,8 @@ def _reading(directory: os.PathLike[str]) -> Iterator[None]:
     except Exception as error:  # Orbax and TensorStore raise all kinds for damaged files
         first_line = str(error).partition("\n")[0][:200]
         raise ValueError(
-            f"the checkpoint in {os.fspath(directory)} cannot be read: it is damaged or not of "
-            f"this run ({type(error).__name__}: {first_line}). Nothing was changed"
+            f"the checkpoint in {os.fspath(directory)} cannot be read: it is damaged or "
+            f"belongs to another run ({type(error).__name__}: {first_line}). Nothing was changed"
         ) from error
 
 
@@ -425,7 +437,9 @@ def _problem(directory: epath.Path) -> str | None:
     except (OSError, ValueError) as error:
         return f"its checksums cannot be read ({error})"
     if not isinstance(sums, dict):
-        return f"its checksums are {type(sums).__name__}, expected one for each file"
+        return (
+            f"its checksums are a {type(sums).__name__}, expected an object with one for each file"
+        )
     files = set(_items(directory))
     if missing := sorted(sums.keys() - files):
         return f"{missing[0]} is missing"

@@ -6,9 +6,11 @@ safetensors gives. The file's metadata hold the config, the history and the step
 """
 
 import hashlib
+import http.client
 import json
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +29,13 @@ TIMEOUT_SECONDS = 60
 
 def is_one(path: str | os.PathLike[str]) -> bool:
     """Whether `path` names a released file and not the directory of a run."""
-    return os.fspath(path).endswith(SUFFIX)
+    text = os.fspath(path)
+    return (urllib.parse.urlsplit(text).path if is_on_the_web(text) else text).endswith(SUFFIX)
+
+
+def is_on_the_web(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is an address that a web server answers."""
+    return os.fspath(path).startswith(("http://", "https://"))
 
 
 def write(file: str | os.PathLike[str], model: nnx.Module, about: Mapping[str, Any]) -> epath.Path:
@@ -63,8 +71,8 @@ def read(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str,
 
     Raises:
       FileNotFoundError: there is no such file.
-      OSError: the server does not give it.
-      ValueError: it is damaged, or not of `write`.
+      OSError: it cannot be downloaded.
+      ValueError: it is damaged, or was not written by `write`.
     """
     name = os.fspath(file)
     contents = _contents(name)
@@ -75,24 +83,26 @@ def read(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str,
         description, expected = metadata["capsjax"], metadata["sha256"]
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise ValueError(
-            f"{name} is damaged, or no file of experiments/release.py "
+            f"{name} is damaged, or was not made by experiments/release.py "
             f"({type(error).__name__}: {error})"
         ) from error
     if _digest(tensors, description) != expected:
-        raise ValueError(f"{name} is damaged: its checksum does not fit. Get it anew")
+        raise ValueError(
+            f"{name} is damaged: its checksum does not match. Download or copy it again"
+        )
     return tensors, json.loads(description)
 
 
 def _contents(name: str) -> bytes:
-    if name.startswith(("http://", "https://")):
+    if is_on_the_web(name):
         try:
             with urllib.request.urlopen(name, timeout=TIMEOUT_SECONDS) as answer:
                 return answer.read()
         except urllib.error.HTTPError as error:
             kind = FileNotFoundError if error.code == 404 else OSError
             raise kind(f"{name}: the server answers {error.code} {error.reason}") from error
-        except urllib.error.URLError as error:
-            raise OSError(f"{name} cannot be reached: {error.reason}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise OSError(f"{name} cannot be read: {getattr(error, 'reason', error)}") from error
     path = _files.absolute(name)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")

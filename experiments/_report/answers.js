@@ -16,10 +16,14 @@ function imagesOf(truth, predicted) {
   return found;
 }
 
+function saying(truth, predicted) {
+  const [a, b] = [DATA.classes[truth], DATA.classes[predicted]];
+  return truth === predicted ? `${a}, classified correctly` : `${a}, taken for ${b}`;
+}
+
 function openCell(button, truth, predicted, count) {
   const panel = document.getElementById("cell");
-  const [a, b] = [DATA.classes[truth], DATA.classes[predicted]];
-  const what = truth === predicted ? `${a}, classified right` : `${a}, taken for ${b}`;
+  const what = saying(truth, predicted);
   const images = imagesOf(truth, predicted);
   const close = () => {
     panel.hidden = true;
@@ -34,7 +38,7 @@ function openCell(button, truth, predicted, count) {
     panel,
     element("h3", { tabindex: -1 }, `${what}: ${shown} ${count === 1 ? "image" : "images"}`),
     element("div", { class: "cell" }, ...[...images].map(([place, src]) =>
-      element("figure", {}, element("img", { src, alt: `Image ${place}, class ${a}` }),
+      element("figure", {}, element("img", { src, alt: `Image ${place}, class ${DATA.classes[truth]}` }),
         element("figcaption", {}, `image ${place}`)))),
     element("button", { type: "button", onclick: close }, "Close"),
   );
@@ -47,10 +51,9 @@ function openCell(button, truth, predicted, count) {
 for (const cell of document.querySelectorAll(".confusion td[data-true]")) {
   const { true: truth, predicted } = cell.dataset;
   const count = Number(cell.textContent);
-  const [a, b] = [DATA.classes[truth], DATA.classes[predicted]];
   const button = element("button", {
     type: "button", "aria-expanded": "false", "aria-controls": "cell",
-    "aria-label": `${count} of class ${a} taken for ${b}: show images`,
+    "aria-label": `${count} of class ${saying(truth, predicted)}: show images`,
     onclick: () => openCell(button, truth, predicted, count),
   }, String(count));
   cell.replaceChildren(button);

@@ -1,4 +1,4 @@
-"""Whether the pages of docs/ still say what the experiments and the results say."""
+"""Whether docs/ still agrees with the experiments and their results."""
 
 import re
 from collections.abc import Iterator
@@ -69,18 +69,18 @@ def read(text: str) -> Page:
 
 
 def check(root: Path) -> list[str]:
-    """All that does not hold any more, a line each.
+    """All statements that no longer hold, a line each.
 
     Args:
       root: of the repository.
     """
     results = root / "docs" / "results"
     pages = {
-        name: read(file.read_text())
+        name: read(file.read_text(encoding="utf-8"))
         for name in registry.EXPERIMENTS
         if (file := results / f"{name.replace('/', '_')}.md").exists()
     }
-    index = (results / "index.md").read_text().splitlines()
+    index = (results / "index.md").read_text(encoding="utf-8").splitlines()
     lines = []
     for name, page in pages.items():
         listed = next((line for line in index if line.startswith(f"| [{name}]")), "")
@@ -89,7 +89,8 @@ def check(root: Path) -> list[str]:
     lines += _of_counts(root, run)
     for file in sorted((root / "docs" / "papers").glob("*.md")):
         lines += [
-            f"docs/papers/{file.name}: {line}" for line in _of_paper(file.read_text(), results)
+            f"docs/papers/{file.name}: {line}"
+            for line in _of_paper(file.read_text(encoding="utf-8"), results)
         ]
     return lines
 
@@ -115,8 +116,7 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
     for claim in experiment.claims:
         column = next(c for c in experiment.columns if c.metric == claim.metric)
         table = page.tables.get(column.title, {})
-        number = isinstance(claim.less, float)
-        less = Number(claim.less, 0.0) if number else table.get(str(claim.less))
+        less = table.get(claim.less) if isinstance(claim.less, str) else Number(claim.less, 0.0)
         found = judge(claim, table.get(claim.more), less)
         said = page.verdicts.get(claim.text)
         if said is None:
@@ -154,8 +154,9 @@ def _of_counts(root: Path, run: int) -> Iterator[str]:
         "docs/results/index.md": [f"{run} of {num} were run."],
     }
     for name, texts in wanted.items():
+        page = (root / name).read_text(encoding="utf-8")
         for text in texts:
-            if text not in (root / name).read_text():
+            if not re.search(rf"(?<!\d){re.escape(text)}", page):
                 yield f"{name} does not say {text!r}"
 
 
@@ -172,8 +173,9 @@ def _of_paper(text: str, results: Path) -> Iterator[str]:
             continue
         for page in (page for page in linked if not page.exists()):
             yield f"{page.name} does not exist"
-        texts = [page.read_text() for page in linked if page.exists()]
-        there = {float(n.lstrip("+−-")) for t in texts for n in NUMBER.findall(t)}
+        texts = [page.read_text(encoding="utf-8") for page in linked if page.exists()]
+        rows = [line for text in texts for line in text.splitlines() if line.startswith("|")]
+        there = {float(n.lstrip("+−-")) for row in rows for n in NUMBER.findall(row)}
         for number in stated:
             digits = len(number.partition(".")[2])
             if not any(abs(other - float(number)) <= 0.5001 * 10.0**-digits for other in there):

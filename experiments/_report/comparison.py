@@ -10,8 +10,8 @@ import scipy.stats
 from jaxtyping import Bool, Int
 
 from _report import curves
-from _report.html import contents, document, percent, section
-from _report.numbers import commands, table
+from _report.html import contents, counted, document, percent, section, table
+from _report.numbers import commands
 from _report.pictures import picture
 from _report.results import Results
 from capsjax.training.config import flatten
@@ -47,9 +47,13 @@ class Group(NamedTuple):
         return np.mean([~run.correct for run in self.runs], axis=0) > 0.5
 
     @property
-    def answers(self) -> Int[np.ndarray, "n"]:
-        """What most runs say of each image."""
-        return scipy.stats.mode([run.predicted for run in self.runs], axis=0).mode
+    def mistaken_for(self) -> Int[np.ndarray, "n"]:
+        """The wrong class that most runs give for each image."""
+        dataset = self.runs[0].dataset
+        said = np.array([run.predicted for run in self.runs])
+        votes = (said[..., None] == np.arange(dataset.num_classes)).sum(0)
+        np.put_along_axis(votes, dataset.labels[:, None].astype(int), -1, axis=1)
+        return votes.argmax(-1)
 
 
 def page(
@@ -73,9 +77,10 @@ def page(
             np.array_equal(other.images, first.images)
             and np.array_equal(other.labels, first.labels)
         ):
+            what = "classes" if other.class_names != first.class_names else "images"
             raise ValueError(
-                f"{names[0]} and {name} were evaluated on different images, {first.name} and "
-                f"{other.name}: name one data set for all with --dataset"
+                f"{names[0]} and {name} were evaluated on different {what} ({first.name} and "
+                f"{other.name}): name one data set that fits all runs with --dataset=NAME"
             )
     groups = grouped(names, runs)
     # Seeds of a single config are compared with each other.
@@ -112,8 +117,8 @@ def grouped(names: Sequence[str], runs: Sequence[Results]) -> list[Group]:
     for _, group in groupby(places, key=lambda i: order[str(keys[i])]):
         chosen = list(group)
         own = [names[i] for i in chosen]
-        seeds = "seed" if len(own) == 2 else "seeds"
-        name = own[0] if len(own) == 1 else f"{own[0]} and {len(own) - 1} more {seeds}"
+        more = f" and {counted(len(own) - 1, 'more seed')}" if len(own) > 1 else ""
+        name = f"{own[0]}{more}"
         found.append(Group(name, own, [runs[i] for i in chosen]))
     return found
 
@@ -130,7 +135,7 @@ def _configs(groups: Sequence[Group]) -> str:
         return section("configs", title, "These runs have one config and differ in their seed.")
     keys = dict.fromkeys(key for values in found for key in values)
     differing = [k for k in keys if len({str(values.get(k, NONE)) for values in found}) > 1]
-    rows = [[key, *(str(values.get(key, NONE)) for values in found)] for key in differing]
+    rows = [[escape(key), *(str(values.get(key, NONE)) for values in found)] for key in differing]
     return section(
         "configs",
         title,
@@ -146,13 +151,13 @@ def _accuracy(groups: Sequence[Group]) -> str:
             shares = [100 * run.summary.accuracy for run in group.runs]
             seeds = f"{len(shares)} seeds"
             spread = f"{np.mean(shares):.2f} ± {np.std(shares, ddof=1):.2f} %"
-            rows.append([group.name, spread, "", "", "", seeds])
+            rows.append([escape(group.name), spread, "", "", "", seeds])
         for name, run in zip(group.names, group.runs, strict=True):
             low, high = run.summary.interval
             _, params, _ = split(run.checkpoint.model)
             rows.append(
                 [
-                    name,
+                    escape(name),
                     percent(run.summary.accuracy),
                     f"{100 * low:.1f} to {percent(high)}",
                     f"{num_parameters(params):,}",
@@ -229,7 +234,7 @@ def _versus(base: Group, other: Group) -> str:
     ours, theirs = base.wrong & ~other.wrong, other.wrong & ~base.wrong
     both = int((base.wrong & other.wrong).sum())
     num = int(ours.sum()), int(theirs.sum())
-    said = f"{both:,} {'image is' if both == 1 else 'images are'} wrong in both."
+    said = f"{counted(both, 'image is', 'images are')} wrong in both."
     if sum(num):
         p = scipy.stats.binomtest(num[0], sum(num)).pvalue
         said += f" McNemar's exact test of {num[0]:,} against {num[1]:,}: p = {p:.2g}."
@@ -246,16 +251,16 @@ def _side(one: Group, other: Group, places: Bool[np.ndarray, "n"]) -> str:
     found = np.flatnonzero(places)
     shown = found[np.argsort(-lead[found], kind="stable")][:MAX_IMAGES]
     figures = "".join(_figure(one, int(i)) for i in shown) or "<p>None.</p>"
-    counted = f"{len(shown)} of {len(found):,}" if len(shown) < len(found) else str(len(found))
+    part = f"{len(shown)} of {len(found):,}" if len(shown) < len(found) else str(len(found))
     return (
-        f"<div><h4>Wrong in {escape(one.name)} alone: {counted}</h4>"
+        f"<div><h4>Wrong in {escape(one.name)} alone: {part}</h4>"
         f'<div class="gallery">{figures}</div></div>'
     )
 
 
 def _figure(one: Group, place: int) -> str:
     dataset = one.runs[0].dataset
-    true, said = (dataset.class_names[k] for k in (dataset.labels[place], one.answers[place]))
+    true, said = (dataset.class_names[k] for k in (dataset.labels[place], one.mistaken_for[place]))
     alt = escape(f"Image {place}, class {true}, taken for {said}")
     return (
         f'<figure><img src="{picture(dataset.images[place])}" alt="{alt}"><figcaption>'

@@ -58,8 +58,8 @@ def couplings(
 ) -> Couplings | str:
     """The couplings of the last routing; or a sentence that says why there are no maps.
 
-    Where capsules without positions lie between, the products of the couplings that lead from the
-    nearest ones with positions.
+    Where capsules without positions lie in between, the couplings are multiplied along the way from
+    the nearest capsules with positions.
     """
     path = _path(model, images.shape[1:])
     if isinstance(path, str):
@@ -198,7 +198,7 @@ def _axis(touched: Bool[np.ndarray, "k side"]) -> Axis:
     first, last = touched.argmax(1), side - touched[:, ::-1].argmax(1)
     extents = np.where(touched.any(1), last - first, 0)
     whole = np.flatnonzero(extents == extents.max())
-    if len(whole) < 2 or extents.max() == side:
+    if len(whole) < 2 or extents.max() in (0, side):
         return Axis([(i + 0.5) * side / count for i in range(count)], None)
     slope, start = np.polyfit(whole, (first + last)[whole] / 2, 1)
     centres = [round(float(start + slope * i), 2) for i in range(count)]

@@ -1,13 +1,13 @@
 """The sections of pictures that the decoder makes."""
 
 from html import escape
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from _report.html import section
+from _report.decoder import Drawing
+from _report.html import counted, section
 from _report.pictures import picture, strip
 from _report.results import Examples, Results
 from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
@@ -26,14 +26,16 @@ def reconstructions(results: Results, examples: Examples) -> str:
         pairs = "".join(_pair(results, *pair) for pair in zip(places, decoded, strict=True))
         name = escape(dataset.class_names[label])
         rows.append(f'<tr><th scope="row">{name}</th><td>{pairs}</td></tr>')
+    drawing = Drawing.of(results.checkpoint.model)
+    alone = drawing is None or drawing.conditional
+    source = "the class capsule with the highest score alone" if alone else "all class capsules"
     text = (
         f"The first images of each class in the {dataset.split} split, and to the right of each "
-        "what the decoder makes of the class capsule with the highest score alone. An arrow names "
-        "that class where it is wrong."
+        f"what the decoder makes of {source}. An arrow names the predicted class where it is wrong."
     )
     left_out = len(np.unique(dataset.labels)) - len(examples.by_class)
     if left_out:
-        text += f" {left_out} more classes are not shown."
+        text += f" {counted(left_out, 'more class is', 'more classes are')} not shown."
     body = f'<table class="pairs"><tbody>{"".join(rows)}</tbody></table>'
     return section("reconstructions", title, text, body)
 
@@ -46,7 +48,7 @@ def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c
         '<figure class="pair">'
         f'<img src="{picture(image)}" alt="{escape(f"Image {index}, class {true}")}">'
         f'<img src="{picture(reconstruction)}" '
-        f'alt="{escape(f"Its reconstruction from the capsule of class {predicted}")}">'
+        f'alt="{escape(f"Its reconstruction; predicted class {predicted}")}">'
         f"{arrow}</figure>"
     )
 
@@ -54,24 +56,23 @@ def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c
 def poses(results: Results, examples: Examples) -> str:
     """Each element of the class capsule's pose moved (Sabour et al. 2017, figure 4)."""
     title, dataset = "What the pose elements mean", results.dataset
-    if examples.poses is None or examples.reconstruction is None:
+    drawing = Drawing.of(results.checkpoint.model)
+    if examples.poses is None or examples.reconstruction is None or drawing is None:
         lacks = "class poses" if examples.poses is None else "decoder"
         return section("poses", title, f"This network has no {lacks}.")
     # The first image of each class that is classified correctly.
     firsts = [next((i for i in p if results.correct[i]), None) for p in examples.by_class.values()]
     known = [i for i in firsts if i is not None]
     if not known:
-        return section("poses", title, "None of the images above is classified right.")
+        return section("poses", title, "None of the images above is classified correctly.")
     spread = np.linspace(0, len(known) - 1, min(PERTURBED_IMAGES, len(known))).round().astype(int)
     offsets = symmetric_offsets()
-    model: Any = results.checkpoint.model  # which modules it has differs
-    conditional = getattr(model, "conditional", True)  # as every published one with a decoder
     figures = []
     for index in (known[k] for k in spread):
         label = int(dataset.labels[index])
         pose = examples.poses[examples.rows([index])[0]]
         moved = reconstruct_perturbed(
-            model.decoder, jnp.asarray(pose), label, offsets, conditional=conditional
+            drawing.compiled, jnp.asarray(pose), label, offsets, conditional=drawing.conditional
         )
         figures.append(
             _perturbed(dataset.images[index], dataset.class_names[label], moved, offsets)

@@ -25,7 +25,7 @@ class Layer(NamedTuple):
         return ACTIVATIONS[self.activation](x @ self.kernel.astype(np.float32) + self.bias)
 
 
-# Those that explorer.js knows.
+# The same as ACTIVATIONS in decoder.js.
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),

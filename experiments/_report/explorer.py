@@ -12,7 +12,7 @@ from jaxtyping import Num
 from _report import decoder
 from _report.codes import Errors, Spread, errors, spread
 from _report.couplings import Axis, Couplings, couplings
-from _report.html import section
+from _report.html import counted, section
 from _report.pictures import picture, sheet
 from _report.results import MAX_MISTAKES, Examples, Results
 
@@ -72,7 +72,12 @@ def explorer(
             "deviations of the data, and the picture is what the decoder makes of it."
         )
         found = errors(results, examples, drawing)
-        quality = _quality(found, len(examples.places), results.dataset.split)
+        quality = _quality(
+            found,
+            len(examples.places),
+            results.dataset.split,
+            conditional=drawing.conditional,
+        )
         data |= _poses(results, examples, places, drawing)
         if data["decoder"] is None:
             said.append(
@@ -93,16 +98,16 @@ def explorer(
     return section("explorer", TITLE, " ".join(said), body), data
 
 
-def _quality(found: Errors, num: int, split: str) -> str:
+def _quality(found: Errors, num: int, split: str, *, conditional: bool) -> str:
     """What the rule says of the decoder, as HTML."""
     kind, than = (
         ("undertrained", "no less than") if found.undertrained else ("trained", "less than")
     )
     text = (
-        f"Drawing {num} images of the {split} split from the poses of their true classes, the "
-        f"decoder has a mean squared error of {found.decoder:.4f} (pixels lie between 0 and 1), "
-        f"{than} the {found.typical:.4f} of the mean image of each class. By this rule the decoder "
-        f"is {kind}."
+        f"Drawing {counted(num, 'image')} of the {split} split from the poses of "
+        f"{'their true classes' if conditional else 'all classes'}, the decoder has a mean squared "
+        f"error of {found.decoder:.4f} (pixels lie between 0 and 1), {than} the "
+        f"{found.typical:.4f} of the mean image of each class. By this rule the decoder is {kind}."
     )
     return f'<p class="quality {kind}">{escape(text)}</p>'
 
@@ -116,7 +121,7 @@ def _poses(
     own = spread(results, examples)
     classes = results.dataset.num_classes
     seen = shown if drawing.conditional else list(range(classes))
-    # Before the images, one that is the mean of each class.
+    # The mean of all class poses over the images of each class, to be chosen like an image.
     typical = np.stack([examples.poses[labels == label].mean(0) for label in shown])
     poses = examples.poses[examples.rows(places)]
     effects = [

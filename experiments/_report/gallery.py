@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from _report.html import document, section
+from _report.html import counted, document, section
 from _report.pictures import picture
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ def gallery(
     for prediction in predictions:
         figure = _figure(prediction, names, top)
         by_class.setdefault(prediction.best(1)[0], []).append(figure)
-    title = f"{len(predictions)} images, {checkpoint.config.model.name}"
+    title = f"{counted(len(predictions), 'image')}, {checkpoint.config.model.name}"
     parts = [
         f"<h1>{escape(title)}</h1>",
         *(
             section(
                 f"class-{label}",
                 names[label],
-                f"{len(by_class[label])} images",
+                counted(len(by_class[label]), "image"),
                 f'<div class="gallery">{"".join(by_class[label])}</div>',
             )
             for label in sorted(by_class)
@@ -37,7 +37,9 @@ def gallery(
     ]
     if broken:
         lines = "".join(f"<li>{escape(line)}</li>" for line in broken)
-        parts.append(section("broken", "Not read", f"{len(broken)} files", f"<ul>{lines}</ul>"))
+        parts.append(
+            section("broken", "Not read", counted(len(broken), "file"), f"<ul>{lines}</ul>")
+        )
     return document(escape(title), "\n".join(parts))
 
 

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,28 @@ def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = Non
 def section(name: str, title: str, text: str, body: str = "") -> str:
     """A part of the page: `title` and `text` are plain, `body` is HTML."""
     return f'<section id="{name}"><h2>{escape(title)}</h2><p>{escape(text)}</p>{body}</section>'
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Like "1 image" and "1,200 images"."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; the first cell of each row is its head, in HTML, and the others are plain."""
+    head = "".join(
+        f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in heads
+    )
+    body = "".join(
+        f'<tr><th scope="row">{name}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table class="results"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def contents(titles: dict[str, str]) -> str:

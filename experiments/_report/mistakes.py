@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 from jaxtyping import Int
 
-from _report.html import section
+from _report.html import counted, section
 from _report.pictures import picture
 from _report.results import MAX_MISTAKES, Results
 
@@ -19,7 +19,7 @@ def mistakes(results: Results) -> str:
     title = "Mistakes"
     worst = results.worst_mistakes()
     if not len(worst):
-        return section("mistakes", title, "There are none: every image is classified right.")
+        return section("mistakes", title, "There are none: every image is classified correctly.")
     first, more = worst[:MAX_MISTAKES], _of_all_kinds(results, worst[MAX_MISTAKES:])
     scale = max(1.0, float(results.scores[worst].max()))
     cards, rest = (
@@ -28,7 +28,8 @@ def mistakes(results: Results) -> str:
     )
     num = len(first) + len(more)
     text = (
-        f"{num} of {len(worst):,} wrong answers, those first in which the wrong class leads most. "
+        f"{num} of {counted(len(worst), 'wrong answer')}, beginning with those in which the wrong "
+        "class leads most. "
         "The bars are the class scores (for a CapsNet, the lengths of the class capsules): blue "
         "the true class, orange the predicted one."
     )

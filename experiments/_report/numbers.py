@@ -1,13 +1,13 @@
 """The sections of numbers: what was trained, how it went, how good it is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 
 import ml_collections
 import numpy as np
 
 from _report import curves
-from _report.html import percent, section
+from _report.html import counted, percent, section
 from _report.results import Results
 from capsjax.training.config import flatten
 from capsjax.training.state import num_parameters, split
@@ -54,8 +54,8 @@ def learning(results: Results) -> str:
     plots = curves.loss(results.history, step) + curves.accuracy(results.history, step)
     every = results.checkpoint.config.training.log_every_steps
     text = (
-        f"Training values are means over {every} steps, on images as training draws them and while "
-        "the network changes. "
+        f"Training values are means over {counted(every, 'step')}, on images as training "
+        "draws them and while the network changes. "
     )
     if results.history.validation_accuracy():
         text += "Validation is measured after each epoch on images held out of the training split. "
@@ -128,21 +128,4 @@ def commands(lines: Iterable[str], note: str) -> str:
         "Reproduce",
         f"In a clone of capsjax, with this page's versions. {note}",
         f'<pre class="scroll" tabindex="0">{escape(chr(10).join(lines))}</pre>',
-    )
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain cells; the first of each row is its head."""
-    head = "".join(
-        f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in heads
-    )
-    body = "".join(
-        f'<tr><th scope="row">{escape(name)}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for name, *cells in rows
-    )
-    return (
-        f'<div class="scroll" tabindex="0"><table class="results"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
     )

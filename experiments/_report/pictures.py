@@ -23,14 +23,14 @@ def picture(image: Num[np.ndarray, "h w c"]) -> str:
 
     One channel is shown grey, three in colour; other numbers of channels side by side in grey.
     """
-    made = _picture(image)
+    made = as_image(image)
     made.thumbnail((LARGEST, LARGEST))
     return _encode(made)
 
 
 def strip(images: Num[np.ndarray, "k h w c"], gap: int = 2) -> str:
     """Images of one kind in a row, the page showing through between them, as one data URI."""
-    pictures = [_picture(image) for image in images]
+    pictures = [as_image(image) for image in images]
     for picture in pictures:
         picture.thumbnail((IN_STRIPS, IN_STRIPS))
     width, height = pictures[0].size
@@ -45,7 +45,7 @@ def strip(images: Num[np.ndarray, "k h w c"], gap: int = 2) -> str:
 def sheet(images: Num[np.ndarray, "rows columns h w c"]) -> str:
     """Images of one kind in rows and columns without gaps, as one data URI."""
     rows, columns = images.shape[:2]
-    pictures = [[_picture(image) for image in row] for row in images]
+    pictures = [[as_image(image) for image in row] for row in images]
     for picture in chain.from_iterable(pictures):
         picture.thumbnail((IN_STRIPS, IN_STRIPS))
     width, height = pictures[0][0].size
@@ -55,7 +55,8 @@ def sheet(images: Num[np.ndarray, "rows columns h w c"]) -> str:
     return _encode(page)
 
 
-def _picture(image: Num[np.ndarray, "h w c"]) -> Image.Image:
+def as_image(image: Num[np.ndarray, "h w c"]) -> Image.Image:
+    """An image, uint8 or floats in [0, 1]; see `picture` for other than one or three channels."""
     if image.dtype != np.uint8:
         image = np.round(255 * np.clip(image, 0, 1)).astype(np.uint8)
     if image.shape[-1] != 3:

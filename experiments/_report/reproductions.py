@@ -8,7 +8,7 @@ from _reproduce import results
 from _reproduce.compare import Comparison
 from _reproduce.tables import MEANINGLESS, Items, Table, blocks
 
-from _report.html import document, section
+from _report.html import counted, document, section, table
 from _report.pictures import data_uri
 
 TITLE = "Tables and figures of five papers"
@@ -72,13 +72,12 @@ def _index(run: Sequence[Comparison], rest: Sequence[Comparison]) -> str:
         )
         for one in run
     ]
-    body = _table(heads, rows) if rows else ""
+    body = table(heads, rows) if rows else ""
     if rest:
         others = [(escape(one.name), one.scale, one.experiment.title) for one in rest]
-        names = "name was" if len(rest) == 1 else "names were"
         body += (
-            f"<details><summary>{len(rest)} {names} not run</summary>"
-            f"{_table(heads[:3], others)}</details>"
+            f"<details><summary>{counted(len(rest), 'name was', 'names were')} not run</summary>"
+            f"{table(heads[:3], others)}</details>"
         )
     text = "What was run, and what became of its claims." if rows else "Nothing was run yet."
     return section("index", "Index", text, body)
@@ -91,7 +90,7 @@ def _part(comparison: Comparison) -> str:
     for block in rest:
         if isinstance(block, Table):
             rows = [(escape(name), *cells) for name, *cells in block.rows]
-            body.append(f"<h3>{escape(block.title)}</h3>{_table(block.heads, rows)}")
+            body.append(f"<h3>{escape(block.title)}</h3>{table(block.heads, rows)}")
         elif isinstance(block, Items):
             # Markdown's marks of code are of no use here.
             lines = "".join(f"<li>{escape(line.replace('`', ''))}</li>" for line in block.lines)
@@ -107,18 +106,3 @@ def _part(comparison: Comparison) -> str:
         body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
     assert isinstance(first, str)
     return section(_anchor(comparison), comparison.name, first, "".join(body))
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first cell of each row is HTML, the others are plain."""
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in heads)
-    body = "".join(
-        f'<tr><th scope="row">{name}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for name, *cells in rows
-    )
-    return (
-        f'<div class="scroll" tabindex="0"><table class="results"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )

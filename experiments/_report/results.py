@@ -63,7 +63,8 @@ class Examples(NamedTuple):
       by_class: label → places in the data set of its first images, which the page shows.
       places: those, further images of the same classes, and the worst mistakes.
       poses: of all class capsules, for the images at `places`; None without class poses.
-      reconstruction: of these images, from the class with the highest score; None without decoder.
+      reconstruction: of these images, from the class with the highest score, or from all classes
+        where the decoder is not conditional; None without decoder.
     """
 
     by_class: dict[int, list[int]]

@@ -223,7 +223,7 @@ PRINTED_RATIOS = {
     "x-": (0.83, 0.84),
     "y-": (0.84, 0.84),
 }
-# Of five standard normal vectors in R^32; the paper's .311 does not follow from its formula.
+# For five standard normal vectors in R^32; the paper's .311 does not follow from its formula.
 RANDOM = 0.462
 EQUIVARIANCE_SCALES = {
     "full": Scale(ABOUT_FULL, seeds=3),
@@ -281,7 +281,7 @@ FIGURE_4 = Experiment(
         Column(f"{factor}: |cos| > 0.8", f"{factor}: images with |cos| > 0.8, %", digits=1)
         for factor in ("rotation", "x", "y")
     ),
-    # Of random directions in R^32 less than 1 in 10^8 is so near.
+    # Fewer than 1 in 10^8 random directions in R^32 are that close.
     claims=tuple(
         Claim(
             f"{factor}: the cosine peaks at ±1 (a majority above 0.8)",

@@ -162,7 +162,7 @@ def judge(claim: Claim, more: Estimate | None, less: Estimate | None) -> Verdict
 
 
 def kendall(rows: Iterable[Row]) -> Ordering | None:
-    """Our means against what is printed; None below two rows, or if all our means are equal."""
+    """Our means against what is printed; None below two rows, or where one side is all equal."""
     pairs = [(row.ours, row.published.mean) for row in rows if row.ours and row.published]
     if len(pairs) < 2:
         return None

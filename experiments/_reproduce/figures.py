@@ -1,6 +1,7 @@
 """The papers' figures, from records. All are drawn on white, to stand beside the paper."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -203,9 +204,7 @@ def pairs(comparison: Comparison) -> Figure:
     """Images over their reconstructions, each column headed by (label, prediction, target)."""
     found = [
         (variant, record["loaded"], record["series"])
-        for variant, records in comparison.records.items()
-        for record in records[:1]
-        if "loaded" in record
+        for variant, record in _with_arrays(comparison)
     ]
     if not found:
         return _nothing()
@@ -227,7 +226,7 @@ def pairs(comparison: Comparison) -> Figure:
 
 def feature_spaces(comparison: Comparison) -> Figure:
     """Above each variant's features on their two main axes, below where they are reconstructed."""
-    found = [(v, records[0]["loaded"]) for v, records in comparison.records.items() if records]
+    found = [(variant, record["loaded"]) for variant, record in _with_arrays(comparison)]
     if not found:
         return _nothing()
     figure = Figure(figsize=(3.2 * len(found), 6.4), dpi=120, layout="constrained")
@@ -255,13 +254,19 @@ def scatters(comparison: Comparison) -> Figure:
     return figure
 
 
+def _with_arrays(comparison: Comparison) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each variant with its first run that has arrays: one that diverged has none."""
+    for variant, records in comparison.records.items():
+        for record in [record for record in records if "loaded" in record][:1]:
+            yield variant, record
+
+
 def _arrays(comparison: Comparison) -> list[tuple[str, np.ndarray]]:
-    """All arrays of the first run of each variant, with a title."""
+    """All arrays of a run of each variant, with a title."""
     return [
         (f"{variant}: {name}", array)
-        for variant, records in comparison.records.items()
-        for record in records[:1]
-        for name, array in record.get("loaded", {}).items()
+        for variant, record in _with_arrays(comparison)
+        for name, array in record["loaded"].items()
     ]
 
 

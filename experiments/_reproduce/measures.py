@@ -180,7 +180,7 @@ def alignment(digits: Sequence[int] = ()) -> Measure:
             poses = moved_poses(run.checkpoint.model, images, labels, factor, (0.0, *amounts))
             found[name] = align(poses[:, 1:] - poses[:, :1])
         metrics = {name: float(np.nanmean(a.ratios)) for name, a in found.items()}
-        for digit in digits:
+        for digit in sorted(set(digits) & set(labels.tolist())):
             for name, a in found.items():
                 metrics[f"{name}, digit {digit}"] = float(np.nanmean(a.ratios[labels == digit]))
         series = {}
@@ -198,7 +198,7 @@ def alignment(digits: Sequence[int] = ()) -> Measure:
     return measure
 
 
-# Of `perturbation`.
+# For `perturbation`.
 PERTURBED_IMAGES = 100
 RANGE_OF_A_PIXEL = (
     Column("range of a pixel", "Mean range of a pixel, of 1", digits=4),

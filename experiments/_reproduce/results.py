@@ -56,7 +56,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     """Writes NAME.md, and NAME.png and NAME.svg where it has a figure; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{comparison.stem}.md"]
-    files[0].write_text(tables.page(comparison))
+    files[0].write_text(tables.page(comparison), encoding="utf-8")
     for kind in ("png", "svg") if comparison.experiment.figure else ():
         files.append(files[0].with_suffix(f".{kind}"))
         draw(comparison, files[-1], kind)
@@ -71,8 +71,8 @@ def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     files = [file for one in comparisons if one.has_page for file in write(one, folder)]
     index = folder / "index.md"
     folder.mkdir(parents=True, exist_ok=True)
-    earlier = index.read_text() if index.exists() else ""
-    index.write_text(tables.index(comparisons, earlier))
+    earlier = index.read_text(encoding="utf-8") if index.exists() else ""
+    index.write_text(tables.index(comparisons, earlier), encoding="utf-8")
     return [*files, index]
 
 

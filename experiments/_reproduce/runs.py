@@ -152,7 +152,10 @@ def _run(
         measured = experiment.measure(_finished(directories, images, store.data_dir))
     for metric, value in measured.metrics.items():
         if not np.isfinite(value):
-            raise ValueError(f"the measurement {metric} gave {value}")
+            raise ValueError(
+                f"{name}, {variant}, run {number}: the measurement {metric!r} gave {value}, "
+                "expected a finite number"
+            )
     trained = [read_json(directory / "time.json") for directory in begun]
     record = {
         "name": name,
@@ -235,7 +238,7 @@ def _train(
 def read_json(file: Path) -> dict[str, Any]:
     """A record; raises ValueError naming the file if it is damaged."""
     try:
-        return json.loads(file.read_text())
+        return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} is damaged ({error}); remove it to run this anew") from error
 

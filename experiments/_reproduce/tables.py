@@ -43,8 +43,8 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
     experiment = comparison.experiment
     yield f"{experiment.title}."
     scale = experiment.scales[comparison.scale]
-    seeds = "1 seed" if scale.seeds == 1 else f"{scale.seeds} seeds"
-    yield f"Scale {comparison.scale}, {seeds} planned. {scale.about}"
+    seeds = "seed" if scale.seeds == 1 else "seeds"
+    yield f"Scale {comparison.scale}, {scale.seeds} {seeds} planned. {scale.about}"
     if comparison.scale == "smoke":
         yield MEANINGLESS
     notes = [f"chosen: {text}" for text in experiment.chosen]
@@ -168,7 +168,7 @@ def _signed(difference: float | None, digits: int) -> str:
 
 def _ordering(rows: Iterable[Row]) -> str:
     if (found := kendall(rows)) is None:
-        return "Ordering: fewer than two rows to compare."
+        return "Ordering: none, as fewer than two rows can be compared or all values are equal."
     about = f"{found.rows} rows"
     if found.interval:
         about += "; 90 % interval from {:+.2f} to {:+.2f}".format(*found.interval)

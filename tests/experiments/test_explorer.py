@@ -53,9 +53,9 @@ def test_spread_and_effects(results, shown):
 
 
 def test_the_rule_for_an_undertrained_decoder(results, shown):
-    drawing = decoder.Drawing.of(results.checkpoint.model)
-    found = codes.errors(results, shown, drawing)
-    assert found.undertrained == (found.decoder >= found.typical)
+    assert codes.Errors(0.2, 0.1).undertrained
+    assert codes.Errors(0.1, 0.1).undertrained
+    assert not codes.Errors(0.1, 0.2).undertrained
 
     def perfect(poses, labels):
         return results.dataset.images[shown.places] / 255
@@ -135,7 +135,8 @@ def test_where_positions_look():
     for i, (start, end) in enumerate([(0, 3), (1, 5), (3, 7), (5, 8)]):  # windows of 4, padded
         touched[i, start:end] = True
     assert couplings._axis(touched) == couplings.Axis([1.0, 3.0, 5.0, 7.0], 4)
-    assert couplings._axis(np.ones((2, 8), bool)) == couplings.Axis([2.0, 6.0], None)
+    for seen in (True, False):  # everything, or nothing: no pose reacts
+        assert couplings._axis(np.full((2, 8), seen)) == couplings.Axis([2.0, 6.0], None)
 
 
 # Several runs

@@ -173,8 +173,8 @@ def test_no_mistakes_and_nothing_but_mistakes(results):
         results._replace(scores=s, summary=summaries.summarize(s, labels))
         for s in (classes[labels], classes[(labels + 1) % 10])
     )
-    assert "There are none: every image is classified right." in page(perfect, {}, [])
-    assert "None of the images above is classified right." in page(wrong, {}, [])
+    assert "There are none: every image is classified correctly." in page(perfect, {}, [])
+    assert "None of the images above is classified correctly." in page(wrong, {}, [])
 
 
 HOSTILE = (

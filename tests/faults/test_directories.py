@@ -82,10 +82,10 @@ def test_no_folder_of_a_run_is_something_else(copy, tmp_path, name, kind):
 @pytest.mark.parametrize(
     ("name", "make", "message"),
     [
-        ("21", Path.touch, "21 is a file and not a checkpoint"),
-        ("21", lambda path: path.symlink_to(path.parent / "14"), "21 is a link and not"),
-        ("21", lambda path: path.symlink_to("nowhere"), "21 is a link and not"),
-        ("021", Path.mkdir, "021 is no step and not"),
+        ("21", Path.touch, "21 is a file, not a checkpoint"),
+        ("21", lambda path: path.symlink_to(path.parent / "14"), "21 is a link, not"),
+        ("21", lambda path: path.symlink_to("nowhere"), "21 is a link, not"),
+        ("021", Path.mkdir, "021 is a directory whose name is not spelt"),
     ],
 )
 def test_only_checkpoints_have_steps_for_names(copy, name, make, message):
