@@ -172,6 +172,12 @@ def test_several_runs(results):
     seeds = Page(comparison.page(names[:2], [results, seed], {}, []))
     assert "have one config and differ in their seed" in seeds.text
     assert f"{wrong} images are wrong in both." in seeds.text
+    # Two of five are right, and no wrong class has more.
+    said = [np.full_like(labels, k) for k in (labels[0], labels[0], 9, 9, 8)]
+    five = [seed._replace(scores=np.eye(10, dtype=np.float32)[k]) for k in said]
+    assert labels[0] not in (8, 9)
+    assert comparison.Group("", [], five).wrong[0]
+    assert comparison.Group("", [], five).mistaken_for[0] == 9
     elsewhere = perfect._replace(
         dataset=perfect.dataset._replace(images=255 - perfect.dataset.images)
     )

@@ -3,9 +3,11 @@ import re
 from pathlib import Path
 
 import _cli
+import evaluate
 import predict
 import pytest
 import release
+import report
 from PIL import Image
 
 from capsjax.training import checkpoints
@@ -35,6 +37,12 @@ def test_a_release_and_its_card(tiny_run, tmp_path, capsys):
     Image.new("L", (8, 8)).save(image)
     _cli.run(predict.parser(), predict.main, [f"--checkpoint={file}", str(image)])
     assert "image.png" in capsys.readouterr().out
+    # What is made of it lies beside it.
+    _cli.run(evaluate.parser(), evaluate.main, [f"--checkpoint={file}"])
+    (written,) = file.parent.glob("evaluation_*.json")
+    assert json.loads(written.read_text())["accuracy"] > 0
+    _cli.run(report.parser(), report.main, [str(file)])
+    assert "--workdir=runs/tiny" in (file.parent / "report.html").read_text()
 
 
 def test_nothing_is_overwritten(tiny_run, tmp_path, fails):
@@ -50,8 +58,6 @@ def test_nothing_is_overwritten(tiny_run, tmp_path, fails):
 @pytest.mark.parametrize("card", CARDS, ids=lambda path: path.stem)
 def test_released_networks_are_as_good_as_their_cards_say(card):
     """Those in the repository."""
-    import evaluate
-
     file = card.with_suffix(".safetensors")
     assert file.stat().st_size <= 5e6
     args = release.parser().parse_args([f"--checkpoint={file}", "--output=new.safetensors"])

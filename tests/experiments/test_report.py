@@ -21,6 +21,7 @@ from sklearn.datasets import load_sample_image
 from capsjax.evaluation import summaries
 from capsjax.training import checkpoints
 from capsjax.training import config as configs
+from capsjax.training.history import History
 
 SECTIONS = (
     "learning",
@@ -235,6 +236,12 @@ def test_user_mistakes_are_one_line(fails, finished_run, tmp_path):
     assert "no split 'tset'" in fails(report, finished_run, "--split=tset")
     assert "error: /dev/null: " in fails(report, finished_run, "--output=/dev/null/x.html")
     assert "--poses goes with one run's directory" in fails(report, "a", "b", "--poses=x.png")
+
+
+def test_a_run_that_was_interrupted_before_its_first_metrics(fails, finished_run, monkeypatch):
+    read = checkpoints.read
+    monkeypatch.setattr(checkpoints, "read", lambda *a: read(*a)._replace(history=History()))
+    assert "has a checkpoint of step 7 and no metrics yet" in fails(report, finished_run)
 
 
 def test_a_broken_run_leaves_the_older_report(fails, finished_run):
