@@ -36,6 +36,12 @@ def parser() -> argparse.ArgumentParser:
         "its claims, one by one",
     )
     parser.add_argument(
+        "--costs",
+        action="store_true",
+        help="estimate anew what full scale would take on accelerators, from the records of "
+        "experiments/compile.py, into docs/accelerators/full.json; minutes",
+    )
+    parser.add_argument(
         "--scale",
         choices=SCALES,
         default="small",
@@ -82,6 +88,9 @@ def main(args: argparse.Namespace) -> None:
     if not all(stand_ins.values()):
         raise ValueError(f"--use takes NAME=OTHER, got {' '.join(args.use)}")
     check_options("--use", stand_ins, data.names())
+    if args.costs:
+        _costs()
+        return
     store = Store(args.workdir / args.scale, args.scale, stand_ins, args.data_dir).with_earlier()
     if args.list:
         _list(store) if len(names) > 1 else _list_claims(store, args.name)
@@ -112,13 +121,13 @@ def main(args: argparse.Namespace) -> None:
 
 def _list(store: "Store") -> None:
     """A table of all names."""
-    from _reproduce import results
+    from _reproduce import costs, results
     from _reproduce.recipes import run_config, source_of
     from _reproduce.registry import EXPERIMENTS
     from rich.table import Table
 
-    table = Table("name", "what", "data", "runs", "tested", "claims")
-    left = []
+    table = Table("name", "what", "data", "runs", "full, h", "tested", "claims")
+    hours, left = costs.read(), []
     for name, experiment in EXPERIMENTS.items():
         variants = experiment.at(store.scale)
         configs = [run_config(experiment, v, store.scale, 0, store.use) for v in variants]
@@ -126,13 +135,36 @@ def _list(store: "Store") -> None:
         runs = len(variants) * experiment.scales[store.scale].seeds
         tested = f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}"
         comparison = results.gather(store, name, experiment)
-        table.add_row(name, experiment.title, sources, str(runs), tested, comparison.summary)
+        table.add_row(
+            name,
+            experiment.title,
+            sources,
+            str(runs),
+            str(hours.get(name, "–")),
+            tested,
+            comparison.summary,
+        )
         left += [f"{name}: {line}" for line in comparison.left]
     _cli.table_console().print(_cli.whole_names(table))
     print(f"Claims: by the results in {store.folder}; docs/results/index.md has those shown there.")
+    print("Full scale: estimated hours on one TPU v5e chip / eight / one H100 at least (--costs).")
     print("Tested: by a rule, of those published; --list NAME says why others are not.")
     if left:
         print("Kept apart:\n  " + "\n  ".join(left))
+
+
+def _costs() -> None:
+    """Estimates the hours of full scale anew."""
+    from _reproduce import costs
+    from _reproduce.registry import EXPERIMENTS
+    from _reproduce.tables import FULL
+    from rich.table import Table
+
+    table = Table("name", "images shown", FULL)
+    for name, cost in costs.write(EXPERIMENTS).items():
+        table.add_row(name, f"{cost.images:,}", str(cost))
+    _cli.table_console().print(_cli.whole_names(table))
+    print(f"Written to {costs.COSTS}.")
 
 
 def _list_claims(store: "Store", name: str) -> None:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import matplotlib
 import numpy as np
 
-from _reproduce import tables
+from _reproduce import costs, tables
 from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
 from _reproduce.recipes import slug
@@ -72,7 +72,7 @@ def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     index = folder / "index.md"
     folder.mkdir(parents=True, exist_ok=True)
     earlier = index.read_text(encoding="utf-8") if index.exists() else ""
-    index.write_text(tables.index(comparisons, earlier), encoding="utf-8")
+    index.write_text(tables.index(comparisons, earlier, costs.read()), encoding="utf-8")
     return [*files, index]
 
 

@@ -11,6 +11,9 @@ from _reproduce.compare import BY_SIGN, VERDICTS, Comparison, Row, kendall
 from _reproduce.experiment import Estimate
 from _reproduce.recipes import recipe_key
 
+# The head of a column of `costs.Cost`.
+FULL = "full scale, hours on one v5e chip / eight / one H100 at least (estimates)"
+EMPTY: Mapping[str, object] = {}
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
 
 
@@ -97,14 +100,21 @@ def markdown(title: str, parts: Iterable[str | Table | Items]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def index(comparisons: Sequence[Comparison], earlier: str = "") -> str:
-    """The page of all names; what was not run here keeps its line of the `earlier` page."""
-    written = {name: line for line, name in re.findall(r"^(\| \[(.+?)\]\(.*)$", earlier, re.M)}
-    lines = ["| name | what | claims |", "| --- | --- | --- |"]
+def index(
+    comparisons: Sequence[Comparison], earlier: str = "", costs: Mapping[str, object] = EMPTY
+) -> str:
+    """The page of all names; what was not run here keeps what the `earlier` page says of it.
+
+    `costs` are the hours of full scale, in words.
+    """
+    written = dict(re.findall(r"^\| \[(.+?)\]\(.* \| ([^|]*) \|$", earlier, re.M))
+    lines = [f"| name | what | {FULL} | claims |", "| --- | --- | ---: | --- |"]
     for one in comparisons:
-        name = f"[{one.name}]({one.stem}.md)" if one.has_page else one.name
-        line = f"| {name} | {_safe(one.experiment.title)} | {one.summary} |"
-        lines.append(line if one.has_page else written.get(one.name, line))
+        there = one.has_page or one.name in written
+        name = f"[{one.name}]({one.stem}.md)" if there else one.name
+        claims = one.summary if one.has_page else written.get(one.name, one.summary)
+        cost = costs.get(one.name, "–")
+        lines.append(f"| {name} | {_safe(one.experiment.title)} | {cost} | {claims} |")
     run = sum(map(_was_run, lines))
     head = f"# Tables and figures at scale {comparisons[0].scale}\n\n"
     head += f"{run} of {len(comparisons)} were run.\n\n"

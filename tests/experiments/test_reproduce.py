@@ -545,7 +545,10 @@ def test_a_training_that_diverges_is_a_result(tiny, store):
 
 def test_a_measurement_that_is_no_number_is_an_error(tiny, store):
     bad = replace(tiny, measure=lambda run: Measured({"accuracy": float("nan")}))
-    with pytest.raises(ValueError, match="accuracy gave nan"):
+    with pytest.raises(
+        ValueError,
+        match="x/y, a, run 0: the measurement 'accuracy' gave nan, expected a finite number",
+    ):
         runs.run(store, "x/y", bad, "a", 0)
     assert today(store, bad, "a") is None
 

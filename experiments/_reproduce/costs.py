@@ -1,0 +1,143 @@
+"""What full scale would take on accelerators: estimates from what compile.py compiled."""
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import _configs
+import jax
+import jax.numpy as jnp
+import ml_collections
+from _compile import programs
+from _compile.targets import CHIPS_BY_NAME
+from flax import nnx
+
+from _reproduce.experiment import Experiment
+from _reproduce.recipes import recipe_key, trainings
+from capsjax import models
+from capsjax.data import tasks
+from capsjax.training import config as configs
+from capsjax.training.checkpoints import build_model
+from capsjax.training.setup import build
+
+DOCS = Path(__file__).parents[2] / "docs" / "accelerators"
+COMPILED, COSTS = DOCS / "now.json", DOCS / "full.json"
+
+
+class Cost(NamedTuple):
+    """Estimated hours of training all runs of a name at full scale, one run after another.
+
+    Attributes:
+      images: that are shown in all.
+      v5e: on one chip, by the compiler's cycles.
+      v5e_8: on eight, if they are eight times as fast.
+      h100: at the least, by the bytes that a step moves and the published rate of the memory.
+    """
+
+    images: int
+    v5e: float
+    v5e_8: float
+    h100: float
+
+    def __str__(self) -> str:
+        hours = (f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in self[1:])
+        return " / ".join(f"{'<0.1' if float(h.replace(',', '')) < 0.1 else h}" for h in hours)
+
+
+class Compiled(NamedTuple):
+    """A network of docs/accelerators.md and the seconds that one image of a training step takes."""
+
+    network: str
+    operations: float
+    seconds: float
+
+
+def read() -> dict[str, Cost]:
+    """The estimates by name, as `write` left them."""
+    return {name: Cost(**cost) for name, cost in json.loads(COSTS.read_text("utf-8")).items()}
+
+
+def write(experiments: dict[str, Experiment]) -> dict[str, Cost]:
+    """Estimates all names anew, which takes minutes, and keeps them in docs/accelerators."""
+    found = {name: estimate(experiment) for name, experiment in experiments.items()}
+    text = json.dumps({name: cost._asdict() for name, cost in found.items()}, indent=1)
+    COSTS.write_text(f"{text}\n", encoding="utf-8")
+    return found
+
+
+def estimate(experiment: Experiment) -> Cost:
+    """What all runs of an experiment would take at full scale."""
+    once = {}
+    for variant in experiment.at("full"):
+        networks = experiment.scales["full"].seeds * experiment.variants[variant].members
+        for seed in range(networks):
+            for config in trainings(experiment, variant, "full", seed, {}):
+                once[recipe_key(config), config.seed] = config
+    shown = {key: images_shown(config) for key, config in once.items()}
+    v5e, h100 = (
+        sum(shown[key] * seconds_for_an_image(config, chip) for key, config in once.items()) / 3600
+        for chip in ("v5e", "h100")
+    )
+    return Cost(sum(shown.values()), v5e, v5e / 8, h100)
+
+
+def images_shown(config: ml_collections.ConfigDict) -> int:
+    """How many images a run trains on, if nothing stops it early."""
+    batch = config.training.batch_size
+    return config.training.epochs * (programs.num_examples(config) // batch) * batch
+
+
+def seconds_for_an_image(config: ml_collections.ConfigDict, chip: str) -> float:
+    """Those of the most similar compiled network, times the ratio of the operations.
+
+    The most similar is of the same class, if one is, and among these nearest in operations.
+    """
+    operations = operations_of(config)
+    compiled = _compiled(chip)
+    own = models.lookup(config.model.name).model
+    alike = [one for one in compiled if models.lookup(one.network).model is own] or compiled
+    nearest = min(alike, key=lambda one: abs(math.log(one.operations / operations)))
+    return nearest.seconds * operations / nearest.operations
+
+
+@cache
+def _compiled(chip: str) -> list[Compiled]:
+    """The training steps that were compiled for one kind of chip."""
+    found = []
+    for record in json.loads(COMPILED.read_text("utf-8")):
+        where = record["target"].partition(":")[0], record["group"], record["program"]
+        if where != (chip, "networks", "training") or "estimated" not in record:
+            continue
+        if any(option.startswith("--config.") for option in record["options"]):
+            continue
+        (recipe,) = (o for o in record["options"] if o.startswith("--config="))
+        config = _configs.load(recipe.removeprefix("--config=configs/").replace(".py", ""))
+        milliseconds = record["estimated"]["milliseconds"]
+        if milliseconds is None:
+            milliseconds = 1e3 * record["bytes_moved"] / CHIPS_BY_NAME[chip].bandwidth
+        on_one = record["devices"] * milliseconds / 1e3 / record["estimated"]["images"]
+        found.append(Compiled(config.model.name, operations_of(config), on_one))
+    return found
+
+
+def operations_of(config: ml_collections.ConfigDict) -> float:
+    """XLA's count for the network on one image; the body of a loop counts once."""
+    task = tasks.create(**config.data, read=programs.blank)
+    whole = build(config, task, jax.devices()[:1]).config
+    return _operations(json.dumps(configs.to_json(whole), sort_keys=True))
+
+
+@cache
+def _operations(described: str) -> float:
+    config = configs.from_json(json.loads(described))
+    graphdef, state = nnx.split(nnx.eval_shape(lambda: build_model(config)))
+    image = jax.ShapeDtypeStruct((1, *config.task.input_shape), jnp.float32)
+
+    def forward(state: Any, image: jax.Array) -> Any:
+        model = nnx.merge(graphdef, state)
+        model.eval()
+        return model(image)[:3]
+
+    return jax.jit(forward).lower(state, image).cost_analysis()["flops"]
