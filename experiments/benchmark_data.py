@@ -185,7 +185,7 @@ def step_time(task: "Task", batch_size: int) -> float:
     config.training.batch_size = batch_size
     setup = build(config, task, devices)
     run = on_devices(setup.run_steps, devices, (None, None, None, None))
-    source = DeviceSource(task.train.labels, task.train.images, np.int32(0))
+    source = DeviceSource.whole(task.train)
     arguments = replicate((setup.init_state(0), source, jax.random.key(0)), devices)
     return best(lambda: run(*arguments, np.int32(1)), 3)
 

@@ -83,10 +83,14 @@ def main(args: argparse.Namespace) -> None:
     mask = jax.nn.one_hot(jnp.arange(batch_size) % task.num_classes, task.num_classes)
 
     dispatch = on_devices(setup.run_steps, devices, (None, None, None, None))
-    source = DeviceSource(task.train.labels, task.train.images, np.int32(0))
+    source = DeviceSource.whole(task.train)
     arguments = replicate((state, source, key), devices)
     sample = partial(
-        jax.jit(task.sample, static_argnums=3), key, source.images, source.labels, batch_size
+        jax.jit(task.sample, static_argnums=3),
+        key,
+        task.train.images,
+        task.train.labels,
+        batch_size,
     )
     grads = jax.tree.map(jnp.ones_like, state.params)
 

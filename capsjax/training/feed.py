@@ -39,11 +39,11 @@ def source_images(
 
     The steps must be asked for in ascending order.
     """
-    labels, images = replicate(task.train.labels, devices), task.train.images
-    if not isinstance(images, LazyImages):
-        flat = replicate(images.reshape(len(images), -1), devices)
-        yield lambda step: (DeviceSource(labels, flat, np.asarray(0, np.int32)), last)
+    if not is_streamed(task):
+        source = replicate(DeviceSource.whole(task.train), devices)
+        yield lambda step: (source, last)
         return
+    labels = replicate(task.train.labels, devices)
     batch = _reader(task, batches, key, devices)
     with _chunks(batch, devices, first, last) as chunk_at:
 

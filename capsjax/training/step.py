@@ -16,7 +16,7 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, Shaped, UInt8
 
-from capsjax.data.tasks import Example, Task, make_example
+from capsjax.data.tasks import Example, Source, Task, make_example
 from capsjax.models import Output
 from capsjax.training.objective import Metrics, Objective
 from capsjax.training.state import TrainState
@@ -155,8 +155,15 @@ class DeviceSource(NamedTuple):
     """
 
     labels: Int[Array, "n"]
-    images: UInt8[Array, "n h*w*c"] | UInt8[Array, "steps local k h w c"]
+    images: UInt8[Array, "n pixels"] | UInt8[Array, "steps local k h w c"]
     first: Int[Array, ""] | Int[np.ndarray, ""]
+
+    @classmethod
+    def whole(cls, source: Source) -> "DeviceSource":
+        """All labels and images of a source, still on the host."""
+        labels: Any = source.labels
+        images: Any = np.asarray(source.images).reshape(len(labels), -1)
+        return cls(labels, images, np.asarray(0, np.int32))
 
     def images_of(
         self, step: Int[Array, ""], chosen: Int[Array, "local k"], shape: tuple[int, int, int]

@@ -265,7 +265,7 @@ def _input_seconds(setup: Training, devices: list[jax.Device], count: int, repea
 
 
 def _source(task: Task) -> DeviceSource:
-    return DeviceSource(task.train.labels, task.train.images, np.int32(0))
+    return DeviceSource.whole(task.train)
 
 
 def _as_number(x: jax.Array) -> jax.Array:
