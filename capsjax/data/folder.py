@@ -157,7 +157,7 @@ class Folder:
         for folder in _subfolders(root):
             if folder.name not in self.class_names:
                 raise ValueError(
-                    f"{folder}: {folder.name!r} is no class of {self._path / 'train'}, expected "
+                    f"{folder}: {folder.name!r} is not a class of {self._path / 'train'}, expected "
                     f"one of {', '.join(self.class_names)}"
                 )
             if _subfolders(folder):

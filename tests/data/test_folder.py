@@ -104,7 +104,7 @@ def test_unfit_folders_are_named(tmp_path):
 def test_class_that_train_does_not_have(tmp_path):
     write_classes(tmp_path / "set/train", 2)
     write_image(tmp_path / "set/test/dog/0.png", random_images(1)[0])
-    with pytest.raises(ValueError, match=r"'dog' is no class of .*train, expected one of ant"):
+    with pytest.raises(ValueError, match=r"'dog' is not a class of .*train, expected one of ant"):
         capsjax.data.load(f"folder:{tmp_path}/set", "train")
 
 
