@@ -31,8 +31,9 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> No
             f"name: dataset {name!r} is not prepared in\n"
             + "\n".join(places)
             + "\nEither name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or "
-            "install what prepares it, pip install 'capsjax[prepare]' (in a clone '.[prepare]'), and "
-            f"load it again where there is a network: it is then downloaded into {directories[0]}"
+            "install what prepares it, pip install 'capsjax[prepare]' (in a clone '.[prepare]'), "
+            "and load it again where there is a network: it is then downloaded into "
+            f"{directories[0]}"
         )
     with extra("data"):
         import tensorflow_datasets as tfds
