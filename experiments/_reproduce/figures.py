@@ -144,7 +144,7 @@ def trace_panel(
             ]
             for step, point in zip(found[0][steps], points, strict=False):
                 at_step.setdefault(step, []).append(point)
-            colour = colormaps["tab10"](number % 10)
+            colour = colormaps["viridis"](number / max(1, len(comparison.records) - 1))
             axes.scatter(
                 *zip(*points, strict=True),
                 color=[(*colour[:3], 0.3 + 0.7 * (i + 1) / length) for i in range(length)],
