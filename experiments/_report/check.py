@@ -9,6 +9,7 @@ from _reproduce import registry
 from _reproduce.compare import Verdict, judge, summary
 from _reproduce.experiment import Experiment
 from _reproduce.recipes import recipe_key, run_config, source_of
+from _reproduce.results import in_short
 
 from capsjax import models
 
@@ -142,7 +143,7 @@ def _agree(found: Verdict, said: str, digits: int) -> bool:
 
 
 def _of_counts(root: Path, run: int) -> Iterator[str]:
-    """Numbers that several pages give."""
+    """Numbers and sentences that several pages have."""
     num = len(registry.EXPERIMENTS)
     wanted = {
         "README.md": [
@@ -151,7 +152,10 @@ def _of_counts(root: Path, run: int) -> Iterator[str]:
             f"[what {run} of them gave]",
         ],
         "docs/results.md": [f"{run} of {num} at small scale"],
-        "docs/results/index.md": [f"{run} of {num} were run."],
+        "docs/results/index.md": [
+            f"{run} of {num} were run.",
+            *in_short(root / "docs" / "papers").values(),
+        ],
     }
     for name, texts in wanted.items():
         page = (root / name).read_text(encoding="utf-8")

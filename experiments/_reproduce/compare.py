@@ -36,6 +36,8 @@ class Verdict(NamedTuple):
     claim: Claim
     verdict: str  # one of VERDICTS, with BY_SIGN where a row has one run
     difference: float | None = None
+    # Two standard errors of the difference: what could be told from none. None after one run.
+    near: float | None = None
 
 
 class Ordering(NamedTuple):
@@ -156,9 +158,10 @@ def judge(claim: Claim, more: Estimate | None, less: Estimate | None) -> Verdict
     difference = more.mean - less.mean
     above = difference + claim.slack
     by_sign = more.error is None or less.error is None
-    near = 0.0 if by_sign else 2 * math.hypot(more.error, less.error)
-    verdict = "holds" if above > near else "does not hold" if above < -near else "undecided"
-    return Verdict(claim, verdict + by_sign * BY_SIGN, difference)
+    near = None if by_sign else 2 * math.hypot(more.error, less.error)
+    apart = near or 0.0
+    verdict = "holds" if above > apart else "does not hold" if above < -apart else "undecided"
+    return Verdict(claim, verdict + by_sign * BY_SIGN, difference, near)
 
 
 def kendall(rows: Iterable[Row]) -> Ordering | None:

@@ -1,5 +1,6 @@
 """From a results folder to comparisons and files."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -66,14 +67,23 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
 def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Writes the pages of what was run, and index.md; returns the files.
 
-    Pages in `folder` of names that were not run here stay, and so do their lines of the index.
+    Pages in `folder` of names that were not run here stay, and so do their lines of the index. What
+    stands of each paper comes from the papers' pages, where they lie beside `folder`.
     """
     files = [file for one in comparisons if one.has_page for file in write(one, folder)]
     index = folder / "index.md"
     folder.mkdir(parents=True, exist_ok=True)
     earlier = index.read_text(encoding="utf-8") if index.exists() else ""
-    index.write_text(tables.index(comparisons, earlier, costs.read()), encoding="utf-8")
+    stands = in_short(folder.parent / "papers")
+    index.write_text(tables.index(comparisons, earlier, costs.read(), stands), encoding="utf-8")
     return [*files, index]
+
+
+def in_short(papers: Path) -> dict[str, str]:
+    """The paragraphs that begin with "In short:", by the name of the page."""
+    pages = {file.stem: file.read_text(encoding="utf-8") for file in sorted(papers.glob("*.md"))}
+    found = {name: re.search(r"^In short: (.+?)\n\n", t, re.M | re.S) for name, t in pages.items()}
+    return {name: " ".join(one[1].split()) for name, one in found.items() if one}
 
 
 def draw(comparison: Comparison, file: Path | BinaryIO, kind: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from _reproduce.compare import BY_SIGN, VERDICTS, Comparison, Row, kendall
+from _reproduce.compare import BY_SIGN, VERDICTS, Comparison, Row, Verdict, kendall
 from _reproduce.experiment import Estimate
 from _reproduce.recipes import recipe_key
 
@@ -77,7 +77,7 @@ def claims(comparison: Comparison) -> Iterator[Table | Items]:
     experiment = comparison.experiment
     digits = {column.metric: column.digits for column in experiment.columns}
     rows = [
-        [v.claim.text, v.verdict, _signed(v.difference, digits[v.claim.metric])]
+        [v.claim.text, v.verdict, _difference(v, digits[v.claim.metric])]
         for v in comparison.verdicts
     ]
     if rows:
@@ -101,11 +101,14 @@ def markdown(title: str, parts: Iterable[str | Table | Items]) -> str:
 
 
 def index(
-    comparisons: Sequence[Comparison], earlier: str = "", costs: Mapping[str, object] = EMPTY
+    comparisons: Sequence[Comparison],
+    earlier: str = "",
+    costs: Mapping[str, object] = EMPTY,
+    stands: Mapping[str, str] = EMPTY,
 ) -> str:
     """The page of all names; what was not run here keeps what the `earlier` page says of it.
 
-    `costs` are the hours of full scale, in words.
+    `costs` are the hours of full scale, in words, by name; `stands` what stands of each paper.
     """
     written = dict(re.findall(r"^\| \[(.+?)\]\(.* \| ([^|]*) \|$", earlier, re.M))
     lines = [f"| name | what | {FULL} | claims |", "| --- | --- | ---: | --- |"]
@@ -118,7 +121,8 @@ def index(
     run = sum(map(_was_run, lines))
     head = f"# Tables and figures at scale {comparisons[0].scale}\n\n"
     head += f"{run} of {len(comparisons)} were run.\n\n"
-    return head + "\n".join([*_by_paper(lines[2:]), "", *lines]) + "\n"
+    short = [f"- [{paper}](../papers/{paper}.md): {text}\n" for paper, text in stands.items()]
+    return head + "\n".join([*_by_paper(lines[2:]), "", *short, *lines]) + "\n"
 
 
 def _was_run(line: str) -> bool:
@@ -174,6 +178,12 @@ def _number(value: Estimate, digits: int) -> str:
 
 def _signed(difference: float | None, digits: int) -> str:
     return "–" if difference is None else f"{difference:+.{digits}f}"
+
+
+def _difference(verdict: Verdict, digits: int) -> str:
+    """The difference of a claim's rows ± two standard errors."""
+    near = "" if verdict.near is None else f" ± {verdict.near:.{digits}f}"
+    return _signed(verdict.difference, digits) + near
 
 
 def _ordering(rows: Iterable[Row]) -> str:

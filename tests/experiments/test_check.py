@@ -43,6 +43,7 @@ CLAIM = "| dynamic routing harms CapsNet |"
     [
         ("README.md", "tables and figures by name", "names", "README.md does not say"),
         ("docs/results/index.md", "were run.", "ran.", "index.md does not say"),
+        (PAPER, "In short: ", "In short: truly, ", "index.md does not say 'truly, "),
         (
             TABLE,
             f"{CLAIM} does not hold",

@@ -36,6 +36,8 @@ SHAPES = {
     "mnist": ((28, 28, 1), 10),
     "affnist_generated": ((40, 40, 1), 10),
     "multimnist": ((36, 36, 1), 10),
+    "multimnist_a": ((36, 36, 1), 10),
+    "multimnist_b": ((36, 36, 1), 10),
     "diverse_multimnist": ((36, 36, 1), 10),
     "cifar10": ((32, 32, 3), 10),
     "cifar100": ((32, 32, 3), 100),
@@ -111,6 +113,9 @@ def test_claims():
     assert judge(CLAIM, None, values(1.0)).verdict == "not run"
     alone = judge(CLAIM, values(2.0), values(1.0, 1.1))
     assert alone.verdict == "holds (by sign alone)"
+    assert alone.near is None
+    # Standard errors of .1 in both rows.
+    assert judge(CLAIM, values(3.0, 3.2), values(1.0, 1.2)).near == pytest.approx(0.08**0.5)
     as_good = replace(CLAIM, slack=0.5)
     assert judge(as_good, values(2.0), values(2.4)).verdict == "holds (by sign alone)"
     assert judge(as_good, values(2.0), values(2.4)).difference == pytest.approx(-0.4)
@@ -567,13 +572,15 @@ def test_pages_of_what_was_run(tmp_path):
     records = {name: [a_record(name, value) | about] for name, value in (("a", 90.0), ("b", 80.0))}
     run = compare("x/y", an_experiment(), "small", records)
     missing = compare("x/z", an_experiment(), "small", {})
-    files = results.write_all([run, missing], tmp_path)
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "x.md").write_text("# x\n\nIn short: it holds,\nmostly.\n\nMore.\n")
+    files = results.write_all([run, missing], tmp_path / "results")
     assert {file.name for file in files} == {"x_y.md", "index.md"}
-    index = (tmp_path / "index.md").read_text()
+    index = (tmp_path / "results" / "index.md").read_text()
     assert "[x/y](x_y.md)" in index
     assert "| x/z |" in index
     assert "not run" in index.split("x/z")[1]
-    page = (tmp_path / "x_y.md").read_text()
+    page = (tmp_path / "results" / "x_y.md").read_text()
     assert page == tables.page(run)
     assert "- Commit: abc (measured at def)\n- Device: 1 × cpu (a processor, 2 cores)\n" in page
     key = recipes.recipe_key(configs.default("sabour2017_capsnet", "mnist"))
@@ -581,6 +588,7 @@ def test_pages_of_what_was_run(tmp_path):
     assert "1 of 2 were run." in index
     assert "| paper | names run | holds (by sign alone) | not run |" in index
     assert "| x | 1 of 2 | 1 | 1 |" in index
+    assert "\n- [x](../papers/x.md): it holds, mostly.\n" in index
 
 
 def test_pages_by_command_line(fails, store, tmp_path):
