@@ -151,7 +151,10 @@ MANIFOLD = Experiment(
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS, images=90 * 81),
         "small": Scale(
-            f"{ABOUT_SMALL}, 3 epochs; 20 pairs of digits.", SMALL, seeds=3, images=20 * 81
+            f"{ABOUT_SMALL}, 3 epochs of half of the digits; 20 pairs of digits.",
+            SMALL | {"data.train_fraction": 0.5},
+            seeds=3,
+            images=20 * 81,
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE, images=81),
     },
@@ -198,8 +201,8 @@ FIGURE_7 = Experiment(
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS),
         "small": Scale(
-            f"{ABOUT_SMALL}, 4 epochs of half of the digits.",
-            SMALL | {"data.train_fraction": 0.5, "training.epochs": 4},
+            f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits.",
+            SMALL | {"data.train_fraction": 0.25, "training.epochs": 4},
         ),
         "smoke": Scale(
             ABOUT_SMOKE, SMOKE, only=("CapsNet, B", "CapsNet, A2B", "CNN, B", "CNN, A1B")
