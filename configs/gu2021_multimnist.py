@@ -1,8 +1,9 @@
 """Overlapping digits (Gu et al. 2021, table 4 and figure 3): 6M images, 100 of each first digit.
 
 Any of its networks: --config=configs/gu2021_multimnist.py:gu2021_convnet_fc_lk. An epoch shows one
-image of each first digit, so 100 epochs show each of the 6M once. For another number of them set
-both --config.data.versions=1000 --config.training.epochs=1000.
+image of each first digit, so 100 epochs go through the 6M once (but for the last, incomplete batch
+of each). For another number of them set both --config.data.versions=1000
+--config.training.epochs=1000.
 
 The paper gives no schedule: the rate is constant here.
 """

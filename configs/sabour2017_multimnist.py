@@ -1,8 +1,9 @@
 """CapsNet on two overlapping digits (Sabour et al. 2017, section 6).
 
 Each is reconstructed alone, with the other's pose masked out. 60M images, 1,000 of each first
-digit: an epoch shows one of each, so 1,000 epochs show each image once. Tested on 100 images of
-each first test digit (the paper: 1,000). …:cnn is the paper's CNN.
+digit: an epoch shows one of each, so 1,000 epochs go through them once (but for the last,
+incomplete batch of each). Tested on 100 images of each first test digit (the paper: 1,000). …:cnn
+is the paper's CNN.
 """
 
 from capsjax.training import config as configs

@@ -113,11 +113,11 @@ def of_results(args: argparse.Namespace) -> None:
     from _report.reproductions import page
     from _reproduce import registry, results
 
-    comparisons = [
-        results.gather(where, name, experiment)
-        for where in results.folders(args.results)
-        for name, experiment in registry.EXPERIMENTS.items()
-    ]
+    comparisons = []
+    for where in results.folders(args.results):
+        comparisons += [results.gather(where, *named) for named in registry.EXPERIMENTS.items()]
+        for line in results.of_no_name(where, registry.EXPERIMENTS):
+            print(f"Kept apart: {line}")
     if args.pages is not None:
         scales = {comparison.scale for comparison in comparisons}
         if len(scales) > 1:

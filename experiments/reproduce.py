@@ -127,7 +127,7 @@ def _list(store: "Store") -> None:
     from rich.table import Table
 
     table = Table("name", "what", "data", "runs", "full, h", "tested", "claims")
-    hours, left = costs.read(), []
+    hours, left = costs.read(), results.of_no_name(store, EXPERIMENTS)
     for name, experiment in EXPERIMENTS.items():
         variants = experiment.at(store.scale)
         configs = [run_config(experiment, v, store.scale, 0, store.use) for v in variants]

@@ -10,6 +10,7 @@ from _reproduce.compare import Verdict, judge, summary
 from _reproduce.experiment import Experiment
 from _reproduce.recipes import recipe_key, run_config, source_of
 from _reproduce.results import in_short
+from _reproduce.tables import notes, printed
 
 from capsjax import models
 
@@ -32,6 +33,7 @@ class Page(NamedTuple):
     Attributes:
       scale: its name.
       tables: by title and row, the numbers that were run.
+      published: by title and row, what is printed, as the page has it.
       verdicts: by claim.
       keys: by row, the key of its recipe.
       data: names of data sets.
@@ -40,6 +42,7 @@ class Page(NamedTuple):
 
     scale: str
     tables: dict[str, dict[str, Number]]
+    published: dict[str, dict[str, str]]
     verdicts: dict[str, str]
     keys: dict[str, str]
     data: list[str]
@@ -50,6 +53,7 @@ def read(text: str) -> Page:
     """Reads a page as `_reproduce.tables.markdown` writes it."""
     scale = re.search(r"^Scale (\w+),", text, re.M)
     tables: dict[str, dict[str, Number]] = {}
+    published: dict[str, dict[str, str]] = {}
     verdicts, title = {}, ""
     for line in text.splitlines():
         if line.startswith("## "):
@@ -57,7 +61,10 @@ def read(text: str) -> Page:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if title == "Claims" and len(cells) == 3 and cells[0] not in ("claim", "---"):
             verdicts[cells[0]] = cells[1]
-        elif len(cells) == 6 and cells[2].isdecimal() and int(cells[2]):
+        elif len(cells) == 6 and cells[2].isdecimal():
+            published.setdefault(title, {})[cells[0]] = cells[3]
+            if not int(cells[2]):
+                continue
             mean, _, std = cells[1].partition(" ± ")
             error = float(std) / int(cells[2]) ** 0.5 if std else None
             tables.setdefault(title, {})[cells[0]] = Number(float(mean), error)
@@ -66,7 +73,7 @@ def read(text: str) -> Page:
     data = re.search(r"^- Data: (.*)$", text, re.M)
     names = re.split(r", | from ", data[1]) if data else []
     by_row = {row: key for key, row in keys}
-    return Page(scale[1] if scale else "", tables, verdicts, by_row, names, text)
+    return Page(scale[1] if scale else "", tables, published, verdicts, by_row, names, text)
 
 
 def check(root: Path) -> list[str]:
@@ -86,6 +93,10 @@ def check(root: Path) -> list[str]:
     for name, page in pages.items():
         listed = next((line for line in index if line.startswith(f"| [{name}]")), "")
         lines += [f"{name}: {line}" for line in _of_page(page, registry.EXPERIMENTS[name], listed)]
+    stems = {name.replace("/", "_") for name in registry.EXPERIMENTS} | {"index"}
+    for file in sorted(results.glob("*.md")):
+        if file.stem not in stems:
+            lines.append(f"docs/results/{file.name}: there is no such name any more")
     run = sum(bool(page.tables) for page in pages.values())
     lines += _of_counts(root, run)
     for file in sorted((root / "docs" / "papers").glob("*.md")):
@@ -93,7 +104,7 @@ def check(root: Path) -> list[str]:
             f"docs/papers/{file.name}: {line}"
             for line in _of_paper(file.read_text(encoding="utf-8"), results)
         ]
-    return lines
+    return list(dict.fromkeys(lines))
 
 
 def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
@@ -108,6 +119,14 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
             yield f"there is no row {row!r} any more"
         for row in table.keys() & rows.keys() - page.keys.keys():
             yield f"{row}: the page has no key of its recipe"
+        for row in table.keys() & rows.keys():
+            today = printed(titles[title].printed(row), titles[title].digits)
+            if page.published[title][row] != today:
+                yield f"{row}: {page.published[title][row]} as printed in {title!r}, not {today}"
+    wanted = {f"- {note}" for note in notes(experiment)}
+    for note in wanted ^ set(re.findall(r"^- (?:chosen|different): .*$", page.text, re.M)):
+        where = "not on the page" if note in wanted else "on the page alone"
+        yield f"{note[2:60]!r} … is {where}"
     for row in page.keys.keys() & rows.keys():
         config = run_config(experiment, row, page.scale, 0, {})
         stand_ins = [{}, *({source_of(config): other} for other in page.data)]
@@ -148,9 +167,13 @@ def _of_counts(root: Path, run: int) -> Iterator[str]:
     wanted = {
         "README.md": [
             f"| {len(models.names())} by name",
+            f"functions, {len(models.names())} networks by name",
             f"| {num} tables and figures by name",
+            f"{num} tables and figures of five papers",
+            f"the {num} tables and figures by name",
             f"[what {run} of them gave]",
         ],
+        "docs/index.md": [f"{num} tables and figures of five papers"],
         "docs/results.md": [f"{run} of {num} at small scale"],
         "docs/results/index.md": [
             f"{run} of {num} were run.",
@@ -189,3 +212,8 @@ def _of_paper(text: str, results: Path) -> Iterator[str]:
             count = (sum(v.startswith("holds") for v in verdicts), len(verdicts))
             if count != (int(holding), int(of)):
                 yield f"{count[0]} of {count[1]} claims hold, not {words[:60]!r} …"
+        for failing in re.findall(r"(\d+) claims do not hold", words):
+            verdicts = [v for t in texts for v in read(t).verdicts.values()]
+            count = sum(v.startswith("does not hold") for v in verdicts)
+            if count != int(failing):
+                yield f"{count} claims do not hold, not {words[:60]!r} …"

@@ -26,6 +26,8 @@ def _row(config: str, changes: dict | None = None, **small: object) -> Variant:
     return Variant(f"choi2019:{config}", changes or {}, at={"small": few, "smoke": smoke})
 
 
+SEVEN_CAPSNETS = 89.4  # of Sabour et al., as the paper quotes it
+
 TABLE_1 = Experiment(
     title="Test accuracy (table 1 and section 4.1)",
     variants={
@@ -65,7 +67,7 @@ TABLE_1 = Experiment(
             {
                 "CapsNet, MNIST+, by its own paper": 99.75,
                 "CNN, affNIST, by the same": 66.0,
-                "CapsNet of 7 networks, CIFAR-10+": 89.4,
+                "CapsNet of 7 networks, CIFAR-10+": SEVEN_CAPSNETS,
             },
             tolerance=0.5,
         ),
@@ -79,6 +81,12 @@ TABLE_1 = Experiment(
         ),
         Claim(
             "seven networks beat one on CIFAR-10+", "accuracy", "CIFAR-10+, 7 networks", "CIFAR-10+"
+        ),
+        Claim(
+            "seven AR CapsNets beat seven CapsNets on CIFAR-10+ (89.4)",
+            "accuracy",
+            "CIFAR-10+, 7 networks",
+            SEVEN_CAPSNETS,
         ),
         *(
             Claim(f"AR CapsNet beats CapsNet on {data}", "accuracy", data, f"CapsNet, {data}")

@@ -1,7 +1,7 @@
 """From a results folder to comparisons and files."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -40,6 +40,15 @@ def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
 
 def _said(value: object) -> str:
     return "not there" if value is None else repr(value)
+
+
+def of_no_name(store: Store, names: Container[str]) -> list[str]:
+    """The folders of results that belong to none of `names`, a line each."""
+    files = (store.folder / "results").glob("*/*/*-seed*.json")
+    found = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
+    return [
+        f"{name}: there is no such name any more" for name in sorted(found) if name not in names
+    ]
 
 
 def folders(workdir: Path) -> list[Store]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from _reproduce.compare import BY_SIGN, VERDICTS, Comparison, Row, Verdict, kendall
-from _reproduce.experiment import Estimate
+from _reproduce.experiment import Estimate, Experiment
 from _reproduce.recipes import recipe_key
 
 # The head of a column of `costs.Cost`.
@@ -50,10 +50,8 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
     yield f"Scale {comparison.scale}, {scale.seeds} {seeds} planned. {scale.about}"
     if comparison.scale == "smoke":
         yield MEANINGLESS
-    notes = [f"chosen: {text}" for text in experiment.chosen]
-    notes += [f"different: {text}" for text in experiment.different]
-    if notes:
-        yield Items("Chosen here, or different from the paper", notes)
+    if chosen := notes(experiment):
+        yield Items("Chosen here, or different from the paper", chosen)
     for column in experiment.columns:
         found = comparison.rows[column.metric]
         rows = [[variant, *_cells(row, column.digits)] for variant, row in found.items()]
@@ -70,6 +68,12 @@ def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
     yield Items("Runs", list(_about_runs(comparison)))
     if comparison.left:
         yield Items("Kept apart", comparison.left)
+
+
+def notes(experiment: Experiment) -> list[str]:
+    """What was chosen, and what differs from the paper, each said to be which."""
+    chosen = [f"chosen: {text}" for text in experiment.chosen]
+    return chosen + [f"different: {text}" for text in experiment.different]
 
 
 def claims(comparison: Comparison) -> Iterator[Table | Items]:
@@ -164,10 +168,15 @@ def _cells(row: Row, digits: int) -> list[str]:
     return [
         "not run" if row.ours is None else _number(row.ours, digits),
         "0" if row.ours is None else str(row.ours.runs),
-        "–" if row.published is None else _number(row.published, digits),
+        printed(row.published, digits),
         _signed(row.difference, digits),
         row.verdict or "–",
     ]
+
+
+def printed(value: Estimate | None, digits: int) -> str:
+    """A published number as the tables have it."""
+    return "–" if value is None else _number(value, digits)
 
 
 def _number(value: Estimate, digits: int) -> str:

@@ -254,6 +254,7 @@ FIGURE_4 = Experiment(
     ),
     untested={
         "accuracy jitters before the network has converged": "seen in the curves; no rule",
+        "it jitters less with larger poses": "no numbers are printed, nor which poses",
         "more iterations take more time": "drawn; a matter of the machine",
         "without LayerNorm and with 5 iterations the prediction is uniform": "its accuracy would "
         "be 10 %, which the table shows",

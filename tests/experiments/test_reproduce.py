@@ -348,6 +348,9 @@ def test_results_of_an_older_recipe_are_named_kept_and_not_mixed(tiny, store):
         "a: there is no such row at this scale any more"
     ]
     assert file.exists()
+    # And a whole name.
+    assert results.of_no_name(store, {"x/y"}) == []
+    assert results.of_no_name(store, {"x/z"}) == ["x/y: there is no such name any more"]
 
 
 def test_recipe_keys_tell_departures_from_the_defaults(tiny):
