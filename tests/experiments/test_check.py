@@ -18,7 +18,7 @@ def copy(tmp_path):
             tmp_path / "docs" / folder,
             ignore=shutil.ignore_patterns("*.png", "*.svg"),
         )
-    for name in ("README.md", "docs/results.md"):
+    for name in ("README.md", "docs/index.md", "docs/results.md"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
