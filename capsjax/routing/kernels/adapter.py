@@ -6,6 +6,7 @@ batched without forming one kernel gradient per example, and lowered to another 
 platform. A primitive can. `tests/routing/kernels/test_rules.py` tries each rule with this JAX.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -149,10 +150,29 @@ def undivided(like: Any) -> Any:
 
     None where types do not say how arrays are divided.
     """
+    return divided(like)
+
+
+def divided(like: Any, *spec: Any) -> Any:
+    """The sharding over the axes of `like`'s mesh that `spec` names for each axis of an array.
+
+    None where types do not say how arrays are divided.
+    """
     mesh = jax.typeof(like).sharding.mesh
     if mesh.empty or not mesh.explicit_axes:
         return None
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+
+
+def division(x: Any, axis: int) -> tuple[Any, int]:
+    """The axes of a mesh over which the type of `x` says `axis` is divided, and in how many parts.
+
+    None and 1 where it is whole, or where types do not say it.
+    """
+    sharding = jax.typeof(x).sharding
+    names = sharding.spec[axis] if len(sharding.spec) > axis else None
+    each = (names,) if isinstance(names, str) else names or ()
+    return names, math.prod(sharding.mesh.shape[name] for name in each)
 
 
 def typed(like: Any, shape: tuple[Any, ...], spec: Sequence[Any]) -> Any:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
+from capsjax.routing.kernels import adapter
 from capsjax.routing.kernels.terms import AXES, KERNELS, Operands, Sizes
 
 
@@ -26,25 +27,27 @@ def even_length(positions: int, most: int) -> int:
     return max(1, -(-positions // blocks))  # an empty batch has a block of nothing but padding
 
 
-def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, length: int) -> Array:
-    """`f` of all positions [N, …], or for kernels its sum, from one block of `length` at a time.
+def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, most: int) -> Array:
+    """`f` of all positions [N, …], or for kernels its sum, from one block at a time.
 
     Args:
       f: takes operands whose leading axis is a block and returns one such array, or for `wrt` a
         kernel the part of its derivative that the block adds.
-      operands: arrays [N, …].
+      operands: arrays [N, …]. Where their types say that N is divided over devices, each device
+        goes through its own part.
       wrt: the letter of the result.
-      length: of a block; the last one is filled with zeros.
+      most: how many positions a block has on a device at most; the last one is filled with zeros.
     """
     positions = next(iter(operands.values())).shape[0]
-    blocks = jax.tree.map(lambda x: _split(x, length), operands)
+    parts = max(adapter.division(x, 0)[1] for x in operands.values())
+    length = even_length(positions // parts, most)
+    blocks = jax.tree.map(lambda x: _split(x, parts, length), operands)
     if wrt in KERNELS:
         zero = jax.eval_shape(f, jax.tree.map(_first, blocks))
         return lax.scan(
             lambda total, block: (total + f(block), None), jnp.zeros_like(zero), blocks
         )[0]
-    out = lax.map(f, blocks)
-    return out.reshape(out.shape[0] * out.shape[1], *out.shape[2:])[:positions]
+    return _join(lax.map(f, blocks), parts, positions // parts)
 
 
 def _first(blocks: Array) -> Array | jax.ShapeDtypeStruct:
@@ -54,8 +57,23 @@ def _first(blocks: Array) -> Array | jax.ShapeDtypeStruct:
     return blocks[0]
 
 
-def _split(x: Array, length: int) -> Array:
-    """[blocks, length, …], padded with zeros."""
-    count = -(-x.shape[0] // length)
-    padded = jnp.pad(x, [(0, count * length - x.shape[0])] + [(0, 0)] * (x.ndim - 1))
-    return padded.reshape(count, length, *x.shape[1:])
+def _split(x: Array, parts: int, length: int) -> Array:
+    """[N, …] as [blocks, parts · length, …]; each part of N is padded with zeros."""
+    names, _ = adapter.division(x, 0)
+    each, rest = x.shape[0] // parts, x.shape[1:]
+    count = -(-each // length)
+    x = lax.reshape(x, (parts, each, *rest), out_sharding=adapter.divided(x, names))
+    x = jnp.pad(x, [(0, 0), (0, count * length - each)] + [(0, 0)] * len(rest))
+    x = x.reshape(parts, count, length, *rest).swapaxes(0, 1)
+    shape = (count, parts * length, *rest)
+    return lax.reshape(x, shape, out_sharding=adapter.divided(x, None, names))
+
+
+def _join(x: Array, parts: int, each: int) -> Array:
+    """The inverse of `_split`, for parts of `each` positions."""
+    names, _ = adapter.division(x, 1)
+    count, rest = x.shape[0], x.shape[2:]
+    shape = (count, parts, x.shape[1] // parts, *rest)
+    x = lax.reshape(x, shape, out_sharding=adapter.divided(x, None, names)).swapaxes(0, 1)
+    x = x.reshape(parts, count * x.shape[2], *rest)[:, :each]
+    return lax.reshape(x, (parts * each, *rest), out_sharding=adapter.divided(x, names))

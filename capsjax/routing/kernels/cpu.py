@@ -34,8 +34,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
         return _sum_terms(TERMS[form, wrt](**grids), wrt)
 
     most = _BLOCK_BYTES // max(1, sizes.children * sizes.parents * 4)
-    length = blocks.even_length(sizes.positions, most)
-    out = blocks.sum_or_map(one_block, laid_out, wrt, length)
+    out = blocks.sum_or_map(one_block, laid_out, wrt, most)
     return _restore(out, wrt, sizes.batch)
 
 

@@ -24,12 +24,10 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
 
     most = _BLOCK_BYTES // max(1, _bytes(form, sizes))
     # A program exported for batches of any size cannot have blocks.
-    fixed = isinstance(sizes.positions, int)
-    length = blocks.even_length(sizes.positions, most) if fixed else None
-    if length is None or length >= sizes.positions:
+    if not isinstance(sizes.positions, int) or sizes.positions <= most:
         out = one_block(flat)
     else:
-        out = blocks.sum_or_map(one_block, flat, wrt, length)
+        out = blocks.sum_or_map(one_block, flat, wrt, most)
     return out if wrt in KERNELS else out.reshape(*sizes.batch, *out.shape[1:])
 
 

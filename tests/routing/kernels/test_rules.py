@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from capsjax.routing.kernels import attend, distance, interpreted, moments
+from capsjax.routing.kernels import attend, cpu, distance, einsum, interpreted, moments
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
 from tests.routing.kernels import problems
@@ -209,6 +209,27 @@ def test_explicit_axes(sizes):
         # XLA divides this program, and so it has no kernels even where they are asked for.
         with interpreted("tpu"):
             found = jax.jit(jax.grad(loss_of_kernel))(k, *rest)
+    assert_same(jax.device_get(found), expected, 1e-4)
+
+
+@pytest.mark.parametrize("batch", [(10,), (4, 3)], ids=["one axis", "two axes"])
+def test_explicit_axes_in_several_blocks(batch, monkeypatch):
+    sizes = SIZES._replace(batch=batch)
+    # Two positions in a block: each device has five or six of them.
+    monkeypatch.setattr(cpu, "_BLOCK_BYTES", 2 * 4 * sizes.children * sizes.parents)
+    monkeypatch.setattr(einsum, "_BLOCK_BYTES", 2 * 4 * sizes.children * sizes.parents * 4)
+    k, p, q = (jnp.asarray(problems.problem(sizes)[letter], jnp.float32) for letter in "kpq")
+    both = jax.jit(lambda k, p, q: (ours(p, k, q), jax.grad(loss_of_kernel, (0, 1, 2))(k, p, q)))
+    expected = both(k, p, q)
+    mesh = data_mesh(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        divided = NamedSharding(mesh, PartitionSpec("data"))
+        arguments = k, *(jax.device_put(x, divided) for x in (p, q))
+        found = both(*arguments)
+        assert jax.typeof(found[0][0]).sharding.spec[0] == "data"
+        traced = both.trace(*arguments)
+        for platform in ("tpu", "cuda"):
+            assert "while" in traced.lower(lowering_platforms=(platform,)).as_text()
     assert_same(jax.device_get(found), expected, 1e-4)
 
 
