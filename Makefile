@@ -65,7 +65,7 @@ test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device ne
 	$(BIN)/python experiments/compile.py --fetch
 	$(BIN)/python -m pytest -n 0 -m accelerators tests
 
-compile-accelerators: test-accelerators ## The list behind docs/accelerators.md; goes on where it was stopped
+compile-accelerators: test-accelerators ## The list behind docs/accelerators.md; resumes if stopped
 	$(BIN)/python experiments/compile.py --list
 
 reproduce-smoke: $(VENV)/installed ## All 25 tables and figures, at the smallest scale

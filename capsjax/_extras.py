@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Around imports: what is not installed is an error that says which extra brings it.
+    """A context for optional imports: if one is missing, the error names the extra to install.
 
     Args:
       name: of the extra in setup.cfg.

@@ -50,7 +50,7 @@ def squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]
     0 at s = 0. Computed in at least float32; the result has the type of `s`.
 
     Raises:
-      TypeError: `s` is not a floating array.
+      TypeError: `s` is not a floating-point array.
       ValueError: it has no axis.
     """
     return _shortened(s, lambda length: length / (1 + jnp.square(length)))
@@ -63,7 +63,7 @@ def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array,
     and the gradient the identity. Computed in at least float32; the result has the type of `s`.
 
     Raises:
-      TypeError: `s` is not a floating array.
+      TypeError: `s` is not a floating-point array.
       ValueError: it has no axis.
     """
 

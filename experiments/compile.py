@@ -115,9 +115,24 @@ def main(args: argparse.Namespace) -> None:
             "--target and either --config or --routing must be given (or --list, or --fetch)"
         )
     else:
+        _check(args)
         if args.cpu_seconds:
             resource.setrlimit(resource.RLIMIT_CPU, (args.cpu_seconds, args.cpu_seconds))
         run(args)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuses options that would be without effect."""
+    of_runs = {
+        "--evaluate": args.evaluate,
+        "--largest-batch": args.largest_batch,
+        "--program": args.program is not None,
+        "--chips": args.chips is not None,
+    }
+    if args.routing and (given := [name for name, is_given in of_runs.items() if is_given]):
+        raise _cli.UsageError(f"{given[0]} goes with --config, not with --routing")
+    if args.gradient and not args.routing:
+        raise _cli.UsageError("--gradient goes with --routing; a run's training has its gradient")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -126,24 +141,30 @@ def run(args: argparse.Namespace) -> None:
     Raises:
       ValueError: a program does not fit; the others are compiled all the same.
     """
-    from _benchmark.measure import provenance
+    import jax
     from _compile import report, targets
     from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered
     from _compile.largest import largest_batch
     from _compile.programs import batch_sizes, programs
     from _compile.routing import procedure
+    from _provenance import commit
 
     terminal = _cli.table_console()
     config = None if args.config is None else _cli.config_of(args)
     target = targets.find(args.target)
-    devices = targets.devices(target)[: args.chips]
-    about = provenance()
+    devices = targets.devices(target)
+    if args.chips is not None and not 1 <= args.chips <= len(devices):
+        raise ValueError(
+            f"--chips must be from 1 to {len(devices)}, the devices of {args.target}, got "
+            f"{args.chips}"
+        )
+    devices = devices[: args.chips]
     result: dict[str, Any] = {
         "target": args.target,
         "devices": len(devices),
         "hosts": len({device.process_index for device in devices}),
-        "commit": about["commit"],
-        "jax": about["jax"],
+        "commit": commit(),
+        "jax": jax.__version__,
         "compiler": compilers.version(target.platform),
         "programs": {},
     }

@@ -75,6 +75,7 @@ def main(args: argparse.Namespace) -> None:
     from capsjax import data
     from capsjax._names import check_options, lookup
     from capsjax.training import process
+    from capsjax.training.setup import cache_programs
 
     if args.seeds is not None and args.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
@@ -101,8 +102,7 @@ def main(args: argparse.Namespace) -> None:
     if args.scale == "smoke":  # compiling takes longer than all else there
         jax.config.update("jax_disable_most_optimizations", True)
     # Runs that differ in their seed alone share their programs.
-    if jax.config.jax_compilation_cache_dir is None:
-        jax.config.update("jax_compilation_cache_dir", str(store.folder / "compiled"))
+    cache_programs(store.folder / "compiled")
     lacking = []
     try:
         for name, variants in chosen.items():

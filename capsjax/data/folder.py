@@ -43,7 +43,7 @@ class Folder:
     with a warning that lists them.
 
     Attributes:
-      where: it is, and what its images are made, for messages and the cache.
+      where: the path and the conversion of its images, for messages and the cache.
       splits: their names.
       class_names: in the order of the labels.
     """

@@ -14,7 +14,7 @@ FITS = ("pad", "crop")
 
 
 class Fitting(NamedTuple):
-    """What a user's images are made, so that all have one size and kind.
+    """How a user's images are converted to one size and number of channels.
 
     Attributes:
       height, width: in pixels; 0 to leave the size as it is.

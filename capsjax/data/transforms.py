@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
-from capsjax.functional import normalize as normalize
 from capsjax.functional import to_unit
 
 

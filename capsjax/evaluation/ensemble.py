@@ -38,11 +38,8 @@ class Ensemble(nnx.Module):
     ) -> Output:
         """Mean scores; no poses, as those of different networks cannot be compared.
 
-        Args:
-          images: as the members take them.
-          mask: as the members take it; their reconstructions are not returned.
-          keys: for the members' dropout, the same for all.
-          capture: return what the members' layers and routings made: "member0/classes" and so on.
+        The arguments are those of `capsjax.models.Model`; dropout has the same keys in all members,
+        and what `capture` adds is called "member0/classes" and so on.
         """
         outputs = [member(images, mask=mask, keys=keys, capture=capture) for member in self.members]
         routed, features = {}, {}

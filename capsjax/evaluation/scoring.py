@@ -80,9 +80,9 @@ def evaluation_data(
 
 
 def fitting(config: ml_collections.ConfigDict, name: str = "folder:") -> Fitting:
-    """What the network of `config` needs the images of the data set `name` to be made.
+    """The conversion that fits images of the data set `name` to the network of `config`.
 
-    Proportions are kept as in training, by padding where that was on no folder.
+    Proportions are kept as in training; by padding if it was not trained on a folder.
     """
     if not name.startswith("folder:"):
         return AS_IT_IS

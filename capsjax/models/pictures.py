@@ -1,4 +1,4 @@
-"""A CapsNet for larger colour images. It is of no paper: CapsNet's capsules between convolutions.
+"""A CapsNet for larger colour images. Not from any paper: CapsNet's capsules between convolutions.
 
 In CapsNet (Sabour et al. 2017) the capsules grow with the pixels, and the decoder's last layer
 with their number times 1024. Here convolutions of stride 2 lead to a grid of at most 8×8, whatever

@@ -42,7 +42,7 @@ def inverted_attention_routing(
       Poses [..., J, D] and the coupling r [..., I, J].
 
     Raises:
-      TypeError: `votes` is neither an operator nor a floating array, or `poses` is not floating.
+      TypeError: `votes` is neither an operator nor a floating-point array, or `poses` is not one.
       ValueError: `poses` does not broadcast to [..., J, D].
     """
     votes = as_votes(votes)

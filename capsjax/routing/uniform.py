@@ -29,7 +29,7 @@ def uniform_routing(
       activation: applied to the last axis in place of squash.
 
     Raises:
-      TypeError: `votes` is neither an operator nor a floating array, or `bias` is not floating.
+      TypeError: `votes` is neither an operator nor a floating-point array, or `bias` is not one.
       ValueError: `bias` does not broadcast to [..., J, D].
     """
     votes = as_votes(votes)

@@ -100,7 +100,7 @@ class Checkpoints:
         history: History,
         circumstances: Circumstances,
     ) -> None:
-        """Begins to save; returns when `state` may be given away. Saves a step only once."""
+        """Begins to save, once a step; returns when the buffers of `state` may be donated."""
         step = int(state.step)
         if step == self.latest_step():
             return

@@ -35,7 +35,7 @@ def describe(devices: Sequence[jax.Device]) -> Circumstances:
 
 
 def warn_of_changes(before: Circumstances, now: Circumstances) -> None:
-    """Warns of what a resumed run finds changed; a run that did not write it down knows nothing."""
+    """Warns of what a resumed run finds changed; silent for runs that recorded no circumstances."""
     changes = [
         f"{name} {before[name]!r} → {now[name]!r}"
         for name in now

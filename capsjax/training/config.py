@@ -172,7 +172,7 @@ def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) 
 
 
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
-    """The differences because of which a run of `old` cannot go on with `new`.
+    """The differences that prevent a run of `old` from continuing with `new`.
 
     More epochs extend a run: no schedule depends on their number. An option that came after a
     config was written had its default then.

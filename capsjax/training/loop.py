@@ -364,6 +364,7 @@ def _validator(training: Training, deadline: Deadline) -> Callable[[TrainState],
     labels = task.validation.labels()
 
     def accuracy(state: TrainState) -> float:
+        deadline.suspend()  # the first time it compiles; the first batch starts the time again
         model: Any = nnx.merge(training.eval_graphdef, *state.evaluated)
         scores = scoring.score(
             model,

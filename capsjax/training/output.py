@@ -8,7 +8,7 @@ _said: set[str] = set()
 
 
 class LenientOutput:
-    """A stream of text whose failures are told once, on stderr, and then passed over.
+    """A stream of text that reports its first failure on stderr and ignores later ones.
 
     What its encoding lacks is written as an escape; what cannot be written is lost.
     """

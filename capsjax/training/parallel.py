@@ -109,20 +109,6 @@ def lower(program: partial, devices: Devices, *args: Any) -> jax.stages.Lowered:
     return cast(Any, program.func).lower((np.arange(len(devices)),), *args)
 
 
-def memory_needed(program: partial, *args: Any) -> int:
-    """The bytes that a `program` of `on_devices` takes on a device, as the compiler plans it.
-
-    Nothing is run: `args` may be `jax.ShapeDtypeStruct`s.
-    """
-    sizes = cast(Any, program.func).lower(*program.args, *args).compile().memory_analysis()
-    return (
-        sizes.argument_size_in_bytes
-        + sizes.output_size_in_bytes
-        - sizes.alias_size_in_bytes
-        + sizes.temp_size_in_bytes
-    )
-
-
 def connect(
     coordinator_address: str | None = None,
     num_processes: int | None = None,

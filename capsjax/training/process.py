@@ -75,7 +75,7 @@ def fail(message: str, *, hosts: int = 1) -> NoReturn:
 
 
 def shorten_background_errors() -> None:
-    """From now on what fails in other threads and in callbacks is a line, and each line comes once.
+    """Reports errors of other threads and of callbacks as one line each, without repeats.
 
     It fails in the main thread too, which says what to do. When a save fails, Orbax's callbacks
     fail by the dozen.

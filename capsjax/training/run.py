@@ -106,7 +106,7 @@ class Run:
         self._writer.flush()
 
     def save(self, state: TrainState) -> None:
-        """Begins to save; returns when `state` may be given away. Saves a step only once.
+        """Begins to save, once a step; returns when the buffers of `state` may be donated.
 
         Raises:
           OSError: the lock was removed, and another process may be training here.

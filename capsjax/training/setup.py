@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -194,15 +195,18 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
     )
 
 
-def cache_programs() -> None:
+def cache_programs(directory: Path | None = None) -> None:
     """Turns on JAX's persistent compilation cache, so that a second start compiles nothing.
 
     JAX's own settings take precedence: JAX_COMPILATION_CACHE_DIR is another place (which may be an
-    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off. By
-    default programs are kept beside decoded data, in CAPSJAX_CACHE_DIR/compiled.
+    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off.
+
+    Args:
+      directory: of the programs; by default beside decoded data, CAPSJAX_CACHE_DIR/compiled.
     """
     if jax.config.values["jax_compilation_cache_dir"] is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "compiled"))
+        place = directory or cache_dir() / "compiled"
+        jax.config.update("jax_compilation_cache_dir", str(place))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
 
 

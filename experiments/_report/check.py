@@ -96,7 +96,7 @@ def check(root: Path) -> list[str]:
     stems = {name.replace("/", "_") for name in registry.EXPERIMENTS} | {"index"}
     for file in sorted(results.glob("*.md")):
         if file.stem not in stems:
-            lines.append(f"docs/results/{file.name}: there is no such name any more")
+            lines.append(f"docs/results/{file.name}: this name no longer exists")
     run = sum(bool(page.tables) for page in pages.values())
     lines += _of_counts(root, run)
     for file in sorted((root / "docs" / "papers").glob("*.md")):
@@ -111,12 +111,12 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
     rows = experiment.at(page.scale)
     titles = {column.title: column for column in experiment.columns}
     for title in page.tables.keys() - titles.keys():
-        yield f"there is no column {title!r} any more"
+        yield f"the column {title!r} no longer exists"
     for title, table in page.tables.items():
         if title not in titles or titles[title].deviation_of:
             continue
         for row in table.keys() - rows.keys():
-            yield f"there is no row {row!r} any more"
+            yield f"the row {row!r} no longer exists"
         for row in table.keys() & rows.keys() - page.keys.keys():
             yield f"{row}: the page has no key of its recipe"
         for row in table.keys() & rows.keys():
@@ -147,7 +147,7 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
         if f"- {text}: {reason}\n" not in page.text:
             yield f"the claim {text!r} is not on the page with its reason"
     for text in page.verdicts.keys() - {claim.text for claim in experiment.claims}:
-        yield f"there is no claim {text!r} any more"
+        yield f"the claim {text!r} no longer exists"
     counts = summary(list(page.verdicts.values()))
     if page.tables and not listed.endswith(f"| {counts} |"):
         yield f"docs/results/index.md does not say {counts!r} of it"

@@ -1,4 +1,4 @@
-"""The section in which a pose is taken in hand, and the data that its script reads."""
+"""The section in which a pose can be edited, and the data that its script reads."""
 
 import base64
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def explorer(
             said.append("Its couplings are shown alone.")
     else:
         said.append(
-            "Take the pose of a class capsule in hand: the sliders move its elements, in standard "
+            "Edit the pose of a class capsule: the sliders move its elements, in standard "
             "deviations of the data, and the picture is what the decoder makes of it."
         )
         found = errors(results, examples, drawing)

@@ -34,7 +34,7 @@ def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
     known = tuple(f"{slug(variant)}-" for variant in variants)
     files = (store.folder / "results" / name).glob("*-seed*.json")
     gone = {read_json(file)["variant"] for file in files if not file.name.startswith(known)}
-    left += [f"{row}: there is no such row at this scale any more" for row in sorted(gone)]
+    left += [f"{row}: this row no longer exists at this scale" for row in sorted(gone)]
     return compare(name, experiment, store.scale, records, left)
 
 
@@ -46,9 +46,7 @@ def of_no_name(store: Store, names: Container[str]) -> list[str]:
     """The folders of results that belong to none of `names`, a line each."""
     files = (store.folder / "results").glob("*/*/*-seed*.json")
     found = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
-    return [
-        f"{name}: there is no such name any more" for name in sorted(found) if name not in names
-    ]
+    return [f"{name}: this name no longer exists" for name in sorted(found) if name not in names]
 
 
 def folders(workdir: Path) -> list[Store]:

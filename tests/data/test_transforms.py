@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.data.transforms import flip, normalize, overlay, pad, random_offset, translate
+from capsjax.data.transforms import flip, overlay, pad, random_offset, translate
+from capsjax.functional import normalize
 
 
 def shift(key, image, max_shift):

@@ -52,7 +52,7 @@ CLAIM = "| dynamic routing harms CapsNet |"
             f"{CLAIM} holds",
             "harms CapsNet': holds (by sign alone); by the page's numbers: does not hold (by sign",
         ),
-        (TABLE, CLAIM, "| a claim |", "there is no claim 'a claim' any more"),
+        (TABLE, CLAIM, "| a claim |", "the claim 'a claim' no longer exists"),
         (TABLE, CLAIM, "| a claim |", "'dynamic routing harms CapsNet' is not on the page"),
         (
             TABLE,
@@ -60,10 +60,15 @@ CLAIM = "| dynamic routing harms CapsNet |"
             "by sizes",
             "fewest parameters' is not on the page with its reason",
         ),
-        (TABLE, "| CapsNet |", "| CapsNets |", "no row 'CapsNets' any"),
+        (TABLE, "| CapsNet |", "| CapsNets |", "row 'CapsNets' no longer"),
         (TABLE, "| 79.00 |", "| 97.00 |", "CapsNet: 97.00 as printed in 'affNIST (generated), acc"),
         (TABLE, "- different: affNIST is", "- affNIST is", "affNIST is generated (docs/data.md),"),
-        (TABLE, "## translated MNIST", "## moved MNIST", "no column 'moved MNIST, accuracy, %'"),
+        (
+            TABLE,
+            "## translated MNIST",
+            "## moved MNIST",
+            "column 'moved MNIST, accuracy, %' no longer",
+        ),
         (PAPER, "67.2 and 66.6 %,", "67.2 and 12.3 %,", "12.3 is on none"),
         (PAPER, "5 of 7 claims hold", "7 of 7 claims hold", "5 of 7 claims hold, not"),
         (PAPER, "9 claims do not hold", "7 claims do not hold", "9 claims do not hold, not"),
@@ -87,7 +92,7 @@ def test_an_older_recipe_is_found(copy):
 
 def test_a_page_of_no_name_is_found(copy):
     (copy / "docs" / "results" / "gu2021_table9.md").write_text("# gu2021/table9\n")
-    assert check(copy) == ["docs/results/gu2021_table9.md: there is no such name any more"]
+    assert check(copy) == ["docs/results/gu2021_table9.md: this name no longer exists"]
 
 
 def test_pages_are_read_as_they_are_written():

@@ -223,6 +223,9 @@ def test_what_is_wrong_with_the_command_is_said(script):
     for arguments, status, message in (
         (("--target=h100",), 2, "--target and either --config or --routing must be given"),
         ((config, "--target=v5ee"), 1, "unknown target 'v5ee': did you mean 'v5e:"),
+        (("--routing=em", "--target=cpu", "--chips=1"), 2, "--chips goes with --config"),
+        ((config, "--target=cpu", "--gradient"), 2, "--gradient goes with --routing"),
+        ((config, "--target=cpu", "--chips=0"), 1, "--chips must be from 1 to 1, the devices of"),
     ):
         done = script("compile.py", *arguments)
         assert done.returncode == status
@@ -294,6 +297,13 @@ def test_the_list_has_what_the_page_promises():
         assert {(name, t) for t in ("v5e:16x16", "v5p:2x2x1", "v6e:2x2")} <= networks
     for entry in entries:
         targets.find(entry.target)
+
+
+def test_groups_that_are_not_compiled_again_keep_their_records():
+    earlier = [{"group": group, "name": "old"} for group in ("routing", "networks", "scaling")]
+    new = [{"group": "routing", "name": "new"}]
+    assert pages.with_earlier(new, earlier) == [*new, *earlier[1:]]
+    assert pages.with_earlier([], earlier) == earlier
 
 
 def test_pages_show_what_was_and_what_is():

@@ -345,12 +345,12 @@ def test_results_of_an_older_recipe_are_named_kept_and_not_mixed(tiny, store):
     # So does a row that is gone.
     other = replace(tiny, variants={"b": tiny.variants["a"]})
     assert results.gather(store, "x/y", other).left == [
-        "a: there is no such row at this scale any more"
+        "a: this row no longer exists at this scale"
     ]
     assert file.exists()
     # And a whole name.
     assert results.of_no_name(store, {"x/y"}) == []
-    assert results.of_no_name(store, {"x/z"}) == ["x/y: there is no such name any more"]
+    assert results.of_no_name(store, {"x/z"}) == ["x/y: this name no longer exists"]
 
 
 def test_recipe_keys_tell_departures_from_the_defaults(tiny):

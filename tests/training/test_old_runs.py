@@ -47,6 +47,15 @@ def test_training_finds_it_finished(config, tmp_path, capsys):
     assert result.history.to_json() == EXPECTED["history"]
 
 
+def test_training_goes_on_from_it(config, tmp_path, capsys):
+    config.training.epochs = 3
+    result = loop.train(config, tmp_path / "run", devices=jax.devices()[:1])
+    assert "resuming at step 14" in capsys.readouterr().out
+    assert int(result.state.step) == 21
+    before = EXPECTED["history"]["records"]
+    assert result.history.to_json()["records"][: len(before)] == before
+
+
 def test_another_config_is_still_told_apart(config, tmp_path):
     config.training.epochs = 1
     with pytest.raises(ValueError, match=r"asked for:\n  training\.epochs: 2 → 1$"):

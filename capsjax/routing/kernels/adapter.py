@@ -1,4 +1,4 @@
-"""The one file that uses parts of JAX outside its public API: primitives and their rules.
+"""The one file that uses `jax.extend` and `jax.interpreters`: primitives and their rules.
 
 `jax.custom_jvp`, `jax.custom_vjp` and `jax.custom_batching` cannot say what is needed here: an
 operation that is linear in several arguments, differentiable any number of times in either mode,
