@@ -30,6 +30,15 @@ class UsageError(ValueError):
     """The command line is wrong: the script ends with status 2, as argparse does."""
 
 
+@contextlib.contextmanager
+def of_arguments() -> Iterator[None]:
+    """Where arguments are read: a ValueError there is a wrong command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
 def table_console() -> "Console":
     """The terminal; wide enough for tables if output is not a terminal."""
     from capsjax.training.display import console
@@ -139,10 +148,8 @@ def config_of(args: argparse.Namespace) -> "ml_collections.ConfigDict":
 
     from capsjax.training.overrides import override
 
-    try:
+    with of_arguments():
         return override(_configs.read(args.config), args.overrides)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
 
 
 def run(

@@ -151,10 +151,11 @@ def run(args: argparse.Namespace) -> None:
 
     terminal = _cli.table_console()
     config = None if args.config is None else _cli.config_of(args)
-    target = targets.find(args.target)
+    with _cli.of_arguments():
+        target = targets.find(args.target)
     devices = targets.devices(target)
     if args.chips is not None and not 1 <= args.chips <= len(devices):
-        raise ValueError(
+        raise _cli.UsageError(
             f"--chips must be from 1 to {len(devices)}, the devices of {args.target}, got "
             f"{args.chips}"
         )

@@ -74,10 +74,11 @@ def main(args: argparse.Namespace) -> None:
         )
     for name, path in (("--out", args.out), ("--export", args.export)):
         if path and path.is_dir():
-            raise ValueError(f"{name}: {path} is a directory: name a file in it")
+            raise _cli.UsageError(f"{name}: {path} is a directory: name a file in it")
     from capsjax.data import tasks
 
-    chosen = options(args.name, args.option)
+    with _cli.of_arguments():
+        chosen = options(args.name, args.option)
     if of_files:
         sizes = survey(args.name)
         if not args.out and not args.export:

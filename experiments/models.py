@@ -164,8 +164,9 @@ def one(
     """The parameters, the layers and the options of one network."""
     from capsjax import models
 
-    shape, classes = sizes(models.lookup(name), input_shape, num_classes)
-    described = describe(name, shape, classes)
+    with _cli.of_arguments():
+        shape, classes = sizes(models.lookup(name), input_shape, num_classes)
+        described = describe(name, shape, classes)
     operations = _operations(described.operations)
     yield _parameters(
         f"{name}: {_times(shape)}, {classes} classes, {operations} operations", described.model

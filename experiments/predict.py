@@ -204,17 +204,14 @@ def show(
     terminal: "Console", predictions: Sequence[Prediction], names: tuple[str, ...], top: int
 ) -> None:
     """Tables of a few images, a line for each of many, and which look inverted."""
-    from rich.table import Table
-
     if len(predictions) <= TABLES:
         for prediction in predictions:
             terminal.print(_table(prediction, names, top))
     else:
-        table = Table("image", "classes and scores")
         for prediction in predictions:
             said = (f"{names[i]} {prediction.scores[i]:.3f}" for i in prediction.best(top))
-            table.add_row(escape(str(prediction.file)), escape(", ".join(said)))
-        terminal.print(_cli.whole_names(table))
+            line = f"{prediction.file}: {', '.join(said)}"
+            terminal.print(line, markup=False, highlight=False, soft_wrap=True)
     if inverted := [str(p.file) for p in predictions if p.looks_inverted]:
         more = f" and {len(inverted) - TABLES} more" if len(inverted) > TABLES else ""
         terminal.print(

@@ -22,6 +22,9 @@ from _reproduce.experiment import SCALES
 if TYPE_CHECKING:
     from _reproduce.runs import Store
 
+# Columns that all of --list takes, and how many of its heads a narrower terminal gets.
+WIDE, NARROW = 120, 3
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
@@ -78,17 +81,18 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.training.setup import cache_programs
 
     if args.seeds is not None and args.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
+        raise _cli.UsageError(f"--seeds must be at least 1, got {args.seeds}")
     names = list(EXPERIMENTS) if args.name in ("all", None) else [args.name]
-    rows = {name: lookup("name", name, EXPERIMENTS).at(args.scale) for name in names}
-    chosen = {name: args.only or list(known) for name, known in rows.items()}
-    for name, variants in chosen.items():
-        for variant in variants:
-            lookup(f"row of {name} at scale {args.scale}", variant, rows[name])
     stand_ins = dict(pair.partition("=")[::2] for pair in args.use)
     if not all(stand_ins.values()):
-        raise ValueError(f"--use takes NAME=OTHER, got {' '.join(args.use)}")
-    check_options("--use", stand_ins, data.names())
+        raise _cli.UsageError(f"--use takes NAME=OTHER, got {' '.join(args.use)}")
+    with _cli.of_arguments():
+        rows = {name: lookup("name", name, EXPERIMENTS).at(args.scale) for name in names}
+        chosen = {name: args.only or list(known) for name, known in rows.items()}
+        for name, variants in chosen.items():
+            for variant in variants:
+                lookup(f"row of {name} at scale {args.scale}", variant, rows[name])
+        check_options("--use", stand_ins, data.names())
     if args.costs:
         _costs()
         return
@@ -97,7 +101,7 @@ def main(args: argparse.Namespace) -> None:
         _list(store) if len(names) > 1 else _list_claims(store, args.name)
         return
     if args.name is None:
-        raise ValueError("name what to reproduce, or all; --list shows the names")
+        raise _cli.UsageError("name what to reproduce, or all; --list shows the names")
     store.remember()
     if args.scale == "smoke":  # compiling takes longer than all else there
         jax.config.update("jax_disable_most_optimizations", True)
@@ -126,7 +130,10 @@ def _list(store: "Store") -> None:
     from _reproduce.registry import EXPERIMENTS
     from rich.table import Table
 
-    table = Table("name", "what", "data", "runs", "full, h", "tested", "claims")
+    terminal = _cli.table_console()
+    heads = ("name", "data", "claims", "what", "runs", "full, h", "tested")
+    shown = len(heads) if terminal.width >= WIDE else NARROW
+    table = Table(*heads[:shown])
     hours, left = costs.read(), results.of_no_name(store, EXPERIMENTS)
     for name, experiment in EXPERIMENTS.items():
         variants = experiment.at(store.scale)
@@ -135,18 +142,21 @@ def _list(store: "Store") -> None:
         runs = len(variants) * experiment.scales[store.scale].seeds
         tested = f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}"
         comparison = results.gather(store, name, experiment)
-        table.add_row(
+        cells = (
             name,
-            experiment.title,
             sources,
+            comparison.summary,
+            experiment.title,
             str(runs),
             str(hours.get(name, "–")),
             tested,
-            comparison.summary,
         )
+        table.add_row(*cells[:shown])
         left += [f"{name}: {line}" for line in comparison.left]
-    _cli.table_console().print(_cli.whole_names(table))
+    terminal.print(_cli.whole_names(table))
     print(f"Claims: by the results in {store.folder}; docs/results/index.md has those shown there.")
+    if shown == NARROW:
+        print(f"A terminal of {WIDE} columns, or a file, gets more: {', '.join(heads[NARROW:])}.")
     print("Full scale: estimated hours on one TPU v5e chip / eight / one H100 at least (--costs).")
     print("Tested: by a rule, of those published; --list NAME says why others are not.")
     if left:

@@ -113,7 +113,8 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.training.display import console
 
     config = _cli.config_of(args)
-    configs.check(config)
+    with _cli.of_arguments():
+        configs.check(config)
     process.shorten_background_errors()
     setup.cache_programs()
     try:

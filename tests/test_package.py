@@ -167,3 +167,4 @@ print("works")
         check=False,
     )
     assert done.stdout.strip() == "works", done.stderr
+    assert not done.stderr.strip(), "restore is silent"

@@ -98,4 +98,6 @@ def test_operations_are_xlas():
     ],
 )
 def test_mistakes_are_one_line(fails, arguments, message):
-    assert message in fails(script_models, *arguments)
+    said = fails(script_models, *arguments)
+    assert message in said
+    assert said.startswith("2\n")

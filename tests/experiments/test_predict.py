@@ -1,6 +1,7 @@
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,17 @@ def test_folders_and_patterns_past_broken_files(finished_run, scans, npz, tmp_pa
     _, status = classify(tmp_path, finished_run, scans / "0.png", scans / "*.gif")
     assert status == 1
     assert "*.gif: no such file" in capsys.readouterr().err
+
+
+def test_answers_stand_beside_long_paths(finished_run, image, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    paths = [tmp_path / f"{'long' * 20}_{i}.png" for i in range(predict.TABLES + 1)]
+    for path in paths:
+        shutil.copy(image, path)
+    run(f"--checkpoint={finished_run}", "--image", *paths, "--top=2")
+    lines = capsys.readouterr().out.splitlines()
+    for path in paths:
+        assert any(re.fullmatch(rf"{re.escape(str(path))}: \d 0\.\d+, \d 0\.\d+", x) for x in lines)
 
 
 def test_what_looks_inverted_is_said(finished_run, scans, tmp_path, capsys, monkeypatch):

@@ -607,12 +607,23 @@ def test_pages_by_command_line(fails, store, tmp_path):
     assert "--pages goes with --results" in fails(report, "somewhere", f"--pages={pages}")
 
 
+def test_the_list_in_a_narrow_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reproduce._cli, "WIDEST_TABLE", 80)
+    reproduce.main(reproduce.parser().parse_args(["--list", f"--workdir={tmp_path}"]))
+    said = capsys.readouterr().out
+    assert "cifar100" in said
+    assert "…" not in said
+    assert "gets more: what, runs, full, h, tested." in said
+
+
 # What a user gets wrong
 
 
 def test_unknown_names(fails, tmp_path):
     workdir = f"--workdir={tmp_path / 'w'}"
-    assert "did you mean 'gu2021/table2'" in fails(reproduce, "gu2021/tabel2", workdir)
+    wrong = fails(reproduce, "gu2021/tabel2", workdir)
+    assert "did you mean 'gu2021/table2'" in wrong
+    assert wrong.startswith("2\n")
     message = fails(reproduce, "gu2021/table2", "--only", "no sqash", "--scale=smoke", workdir)
     assert "did you mean 'no squash'" in message
     message = fails(
@@ -628,7 +639,7 @@ def test_rows_whose_data_are_missing_are_left_out_and_named(fails, tmp_path):
     nowhere = f"cifar10=npz:{tmp_path / 'none.npz'}"
     options = ("--scale=small", f"--workdir={tmp_path / 'w'}", "--use", nowhere)
     message = fails(reproduce, "choi2019/table2", *options)
-    assert message.count("none.npz") == 20
+    assert message.count("none.npz") == len(registry.EXPERIMENTS["choi2019/table2"].at("small"))
     assert "choi2019/table2, 4 conv-caps of 32, augmented" in message
     assert not (tmp_path / "w" / "small" / "tables").exists()
 
@@ -689,6 +700,9 @@ def test_a_name_at_smoke_scale(script, tmp_path):
     assert not html.all("script")
     assert all(image["src"].startswith("data:") for image in html.all("img"))
     assert all(name in html.text for name in registry.EXPERIMENTS)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"{len(registry.EXPERIMENTS) - 1} names were not run</summary>" in text
+    assert '<p class="smoke"><strong>This run proves the path only.' in text
 
 
 @pytest.fixture(scope="session")

@@ -110,6 +110,11 @@ def test_values_that_do_not_fit_are_one_message(fails, tmp_path, argument, messa
     assert not (tmp_path / "run").exists()
 
 
+def test_a_wrong_value_of_the_config_ends_with_status_2(fails, tmp_path):
+    arguments = "--config=configs/digits.py", f"--workdir={tmp_path}", "--config.training.epochs=0"
+    assert fails(train, *arguments).startswith("2\n")
+
+
 def quick(npz, *arguments):
     _cli.run(train.parser(), train.main, [f"--config=tests/quick.py:{npz}", *arguments])
 
