@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 MOST_LISTED = 200  # names in an error message
+LARGEST = 3.4028234663852886e38  # in float32
 _KINDS: dict[type, tuple[type, str]] = {
     bool: (bool, "True or False"),
     int: (Integral, "an integer"),
@@ -49,8 +50,9 @@ def check_kind(name: str, value: Any, default: Any) -> None:
     accepted, words = _KINDS[type(default)]
     if not isinstance(value, accepted) or isinstance(value, bool) != isinstance(default, bool):
         raise ValueError(f"{name} must be {words}, got {value!r}")
-    if isinstance(value, Real) and not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value}")
+    if isinstance(value, Real) and not abs(value) <= LARGEST:
+        what = "finite in float32" if abs(value) < math.inf else "finite"
+        raise ValueError(f"{name} must be {what}, got {value}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

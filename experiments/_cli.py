@@ -6,6 +6,7 @@ A script imports JAX in its `main`: that takes seconds, `--help` should not.
 import argparse
 import contextlib
 import importlib.util
+import io
 import os
 import platform
 import re
@@ -37,6 +38,12 @@ def of_arguments() -> Iterator[None]:
         yield
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def escape_output() -> None:
+    """What the encoding of standard output lacks is printed as an escape from now on."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def table_console() -> "Console":

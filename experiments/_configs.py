@@ -55,9 +55,8 @@ def read(text: str) -> ml_collections.ConfigDict:
             config = get_config(variant) if colon else get_config()
     except Exception as error:
         line = _line_of(error, path)
-        if line is None:
-            raise
-        raise ValueError(f"{path}:{line}: {_in_one_line(error)}") from error
+        place = path if line is None else f"{path}:{line}"
+        raise ValueError(f"{place}: {_in_one_line(error)}") from error
     if not isinstance(config, ml_collections.ConfigDict):
         raise ValueError(
             f"{path}: get_config() must return an ml_collections.ConfigDict, such as "

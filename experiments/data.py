@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
+    _cli.escape_output()
     of_files = args.name.startswith("folder:")
     if not args.out and not args.export and not of_files:
         raise _cli.UsageError(

@@ -80,6 +80,7 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.training import process
     from capsjax.training.setup import cache_programs
 
+    _cli.escape_output()
     if args.seeds is not None and args.seeds < 1:
         raise _cli.UsageError(f"--seeds must be at least 1, got {args.seeds}")
     names = list(EXPERIMENTS) if args.name in ("all", None) else [args.name]

@@ -66,7 +66,11 @@ def _files(path: Path, parts: tuple[str, ...]) -> list[Path]:
         if (path / f"{part}.mat").is_file():
             return [path / f"{part}.mat"]
         # In the order of their numbers: 10.mat after 9.mat.
-        numbered = [f for f in (path / f"{part}_batches").glob("*.mat") if f.stem.isdecimal()]
+        numbered = [
+            f
+            for f in (path / f"{part}_batches").glob("*.mat")
+            if f.stem.isdecimal() and f.is_file()
+        ]
         if numbered:
             return sorted(numbered, key=lambda file: int(file.stem))
     return []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from etils import epath
 from jaxtyping import Int, UInt8
 
 from capsjax._extras import extra
@@ -205,6 +206,14 @@ def _reading(where: str) -> Iterator[None]:
         ) from error
 
 
+def _lines(file: epath.Path) -> list[str] | None:
+    """The lines that are not blank; None if it cannot be read."""
+    try:
+        return [line.strip() for line in file.read_text().split("\n") if line.strip()]
+    except (OSError, ValueError):
+        return None
+
+
 def _open(directory: str, split: str, where: str) -> _Records:
     with extra("data"):
         import tensorflow_datasets as tfds
@@ -220,13 +229,18 @@ def _open(directory: str, split: str, where: str) -> _Records:
         ) from error
     if len(source) == 0:
         raise ValueError(f"{where}: there are no examples in it")
+    class_names = tuple(builder.info.features[label_key].names or ())
+    names_file = epath.Path(directory) / f"{label_key}.labels.txt"
+    if names_file.exists() and _lines(names_file) != list(class_names):
+        # TFDS passes over what it cannot read, and calls classes by their numbers.
+        raise ValueError(f"{where}: {names_file} holds no class names; copy it again")
     first = source[0][image_key]
     return _Records(
         source,
         builder.info.name,
         image_key,
         label_key,
-        tuple(builder.info.features[label_key].names or ()),
+        class_names,
         first.shape,
         first.dtype,
         lambda: builder.as_data_source(

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from capsjax.layers.capsule_activation import CapsuleActivation
 from capsjax.layers.rngs import params_key
 from capsjax.routing import Routed, attention_routing, pose_patches
+from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
 
@@ -35,6 +36,12 @@ class _AttentionCapsules(nnx.Module):
         *,
         rngs: nnx.Rngs,
     ):
+        check_counts(
+            in_channels=in_channels,
+            in_pose=in_pose,
+            out_channels=out_channels,
+            out_pose=out_pose,
+        )
         init = nnx.initializers.glorot_uniform
         # fan_in = taps · D_in and fan_out = taps · D: a convolution for each pair of channels.
         transforms = init(in_axis=2, out_axis=4, batch_axis=(0, 3))
@@ -93,6 +100,7 @@ class AttentionConvCapsules(_AttentionCapsules):
         padding: Padding = "SAME",
         rngs: nnx.Rngs,
     ):
+        check_counts(kernel_size=kernel_size, strides=strides)
         self.kernel_size = kernel_size
         self.strides = strides
         self.padding = padding
@@ -131,6 +139,7 @@ class AttentionFullCapsules(_AttentionCapsules):
         *,
         rngs: nnx.Rngs,
     ):
+        check_counts(grid=grid)
         height, width = grid
         super().__init__(height * width, in_channels, in_pose, out_channels, out_pose, rngs=rngs)
 

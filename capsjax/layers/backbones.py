@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.convolution import conv2d
 from capsjax.layers.rngs import check_rngs
+from capsjax.routing._checks import check_counts
 
 
 def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
@@ -114,6 +115,10 @@ class ResNetBackbone(nnx.Module):
     """
 
     def __init__(self, in_features: int, stages: Sequence[tuple[int, int, int]], *, rngs: nnx.Rngs):
+        if not stages:
+            raise ValueError("stages must hold at least one (channels, blocks, stride), got none")
+        for stage in stages:
+            check_counts(stages=stage)
         features = stages[0][0]
         self.stem = ConvNorm(in_features, features, 3, padding=1, rngs=rngs)
         blocks = []

@@ -5,6 +5,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.rngs import params_key
+from capsjax.routing._checks import check_counts
 
 
 class CapsuleActivation(nnx.Module):
@@ -19,6 +20,7 @@ class CapsuleActivation(nnx.Module):
     """
 
     def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):
+        check_counts(channels=channels, pose_size=pose_size)
         init = nnx.initializers.glorot_uniform(batch_axis=0)
         self.kernel = nnx.Param(
             init(params_key(rngs), (channels, pose_size, pose_size), jnp.float32)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from capsjax.layers.rngs import params_key
 from capsjax.layers.transforms import Form, as_matrices, kernel_shape, unit_sums
 from capsjax.routing import Routed, WindowVotes, dynamic_routing, pose_patches
+from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
 
@@ -50,6 +51,7 @@ class ConvCapsules(nnx.Module):
         kernel_init: nnx.Initializer | None = None,
         rngs: nnx.Rngs,
     ):
+        check_counts(kernel_size=kernel_size, strides=strides)
         self.kernel_size = kernel_size
         self.strides = strides
         self.padding = padding

@@ -9,6 +9,8 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.convolution import conv2d
 from capsjax.layers.decoder import masked_poses
+from capsjax.layers.rngs import check_rngs
+from capsjax.routing._checks import check_counts
 
 _INIT = nnx.initializers.he_normal()
 
@@ -37,6 +39,15 @@ class ConvDecoder(nnx.Module):
         features: Sequence[int],
         rngs: nnx.Rngs,
     ):
+        check_rngs(rngs)
+        check_counts(
+            num_classes=num_classes,
+            pose_size=pose_size,
+            image_shape=image_shape,
+            features=features,
+        )
+        if not features:
+            raise ValueError("features must have the channels of at least one layer, got none")
         height, width, channels = image_shape
         scale = 2 ** (len(features) - 1)
         self.image_shape = image_shape

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.rngs import check_rngs
 from capsjax.routing import pose_patches
+from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
 _LECUN_NORMAL = nnx.initializers.lecun_normal()
@@ -84,6 +85,12 @@ def conv2d(
     `padding` is "SAME", "VALID" or the number of zeros on each side.
     """
     check_rngs(rngs)
+    check_counts(
+        in_features=in_features,
+        out_features=out_features,
+        kernel_size=kernel_size,
+        strides=strides,
+    )
     return nnx.Conv(
         in_features,
         out_features,

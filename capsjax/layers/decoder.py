@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import mask_poses
 from capsjax.layers.rngs import check_rngs
+from capsjax.routing._checks import check_counts
 
 
 class Decoder(nnx.Module):
@@ -35,6 +36,12 @@ class Decoder(nnx.Module):
         rngs: nnx.Rngs,
     ):
         check_rngs(rngs)
+        check_counts(
+            num_classes=num_classes,
+            pose_size=pose_size,
+            image_shape=image_shape,
+            features=features,
+        )
         self.image_shape = image_shape
         sizes = [num_classes * pose_size, *features, math.prod(image_shape)]
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])

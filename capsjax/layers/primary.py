@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import squash
 from capsjax.layers.convolution import conv2d
+from capsjax.routing._checks import check_counts
 
 
 class PrimaryCapsules(nnx.Module):
@@ -40,6 +41,7 @@ class PrimaryCapsules(nnx.Module):
         activation: Callable[[jax.Array], jax.Array] = squash,
         rngs: nnx.Rngs,
     ):
+        check_counts(channels=channels, pose_size=pose_size)
         self.channels = channels
         self.pose_size = pose_size
         self.activation = activation

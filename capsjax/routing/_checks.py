@@ -58,3 +58,10 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
         )
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}.")
+
+
+def check_counts(**values: Any) -> None:
+    """Raises unless every value, or each of several, is an integer of at least 1."""
+    for name, value in values.items():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            check_count(name, one)

@@ -201,9 +201,9 @@ def check_names(directory: epath.Path) -> None:
     if not (_files.is_local(directory) and directory.is_dir()):
         return
     for path in map(Path, directory.iterdir()):
-        if path.name.isdecimal() and (
-            path.is_symlink() or not path.is_dir() or path.name != str(int(path.name))
-        ):
+        is_step = path.is_dir() and not path.is_symlink() and path.name == str(int(path.name))
+        # What is gone was a checkpoint that a run that goes on has deleted since.
+        if path.name.isdecimal() and not is_step and os.path.lexists(path):
             misspelt = "a directory whose name is not spelt as a step's"
             what = "a link" if path.is_symlink() else "a file" if path.is_file() else misspelt
             raise ValueError(
@@ -434,7 +434,7 @@ def _problem(directory: epath.Path) -> str | None:
         sums = json.loads((directory / SUMS).read_text())
     except FileNotFoundError:
         return "it has no checksums: its save was interrupted, or it was not made by capsjax"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"its checksums cannot be read ({error})"
     if not isinstance(sums, dict):
         return (

@@ -10,8 +10,15 @@ import jax
 # By name; what JSON can hold.
 Circumstances = dict[str, str | int | bool | None]
 
-PACKAGES = ("jax", "jaxlib", "flax", "optax")
-SETTINGS = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_enable_x64")
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
+SETTINGS = (
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_enable_x64",
+    "jax_random_seed_offset",
+    "jax_disable_most_optimizations",
+)
+VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "CAPSJAX_KERNELS")
 
 
 def describe(devices: Sequence[jax.Device]) -> Circumstances:
@@ -24,8 +31,9 @@ def describe(devices: Sequence[jax.Device]) -> Circumstances:
         "device kind": kind,
         "devices": len(devices),
         "processes": len({device.process_index for device in devices}),
-        "XLA_FLAGS": " ".join(sorted(os.environ.get("XLA_FLAGS", "").split())),
+        "platform version": devices[0].client.platform_version,
     }
+    found |= {name: " ".join(sorted(os.environ.get(name, "").split())) for name in VARIABLES}
     if devices[0].platform == "cpu":
         affinity = getattr(os, "sched_getaffinity", None)  # not on every system
         found["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()

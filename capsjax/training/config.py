@@ -87,7 +87,9 @@ def check(config: ml_collections.ConfigDict) -> None:
     with expected.unlocked():
         for section in ("optimizer", "schedule"):
             given = config.get(section)
-            if isinstance(given, ml_collections.ConfigDict) and "name" in given:
+            if isinstance(given, ml_collections.ConfigDict):
+                if not isinstance(given.get("name"), str):
+                    raise ValueError(f"the config has no {section}.name, a string: {_HOW}")
                 expected[section] = OPTIONS[section](given.name)
     for key, value in expected.items():
         if isinstance(value, ml_collections.ConfigDict) != isinstance(
@@ -126,12 +128,14 @@ def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """All values of `config` by dotted key.
 
     Raises:
-      ValueError: a section holds itself.
+      ValueError: a section holds itself, or has a key that is not a string.
     """
     try:
         return _flatten(config)
     except RecursionError:
         raise ValueError("a section of the config holds itself") from None
+    except TypeError:  # of sorting them
+        raise ValueError("keys of the config must be strings") from None
 
 
 def _flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a person sees of a run: the terminal, metrics.jsonl, TensorBoard."""
 
 import contextlib
+import io
 import json
 import sys
 import tempfile
@@ -31,7 +32,7 @@ SECONDS_BETWEEN_UPLOADS = 60.0
 def console() -> Console:
     """The terminal, or plain lines of any length without one. Only host 0 prints."""
     quiet = not is_first_host()
-    out: Any = LenientOutput(sys.stdout)
+    out: Any = LenientOutput(sys.stdout) if sys.stdout else io.StringIO()  # None where it is closed
     return Console(file=out, soft_wrap=True, highlight=False, quiet=quiet)
 
 

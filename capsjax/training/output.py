@@ -1,5 +1,6 @@
 """Standard output that cannot stop a training."""
 
+import contextlib
 import os
 import sys
 from typing import Any, TextIO
@@ -47,4 +48,5 @@ class LenientOutput:
 def _say_once(message: str) -> None:
     if message not in _said:
         _said.add(message)
-        print(f"warning: {message}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # stderr may lead to the same full disk
+            print(f"warning: {message}", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 
 from capsjax._names import nearest
-from capsjax.training.config import OPTIONS
+from capsjax.training.config import OPTIONS, flatten
 
 
 def override(
@@ -27,9 +27,14 @@ def override(
     Raises:
       ValueError: an unknown key or name (the nearest is named), or a value of another type.
     """
+    flatten(config)  # raises if it is not sound
     config = ml_collections.ConfigDict(config.to_dict())
     for section in OPTIONS:
         if (name := texts.get(f"{section}.name")) is not None:
+            if not isinstance(config.get(section), ml_collections.ConfigDict):
+                raise ValueError(f"the config has no section {section!r}")
+            if not isinstance(config[section].get("name"), str):
+                raise ValueError(f"the config has no {section}.name, a string")
             config[section] = renamed(section, config[section].to_dict(), name)
     config.lock()
     for key, text in texts.items():

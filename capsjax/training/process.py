@@ -14,6 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 STALL_SECONDS = 600.0
+LONGEST_SECONDS = 365 * 24 * 3600
 
 
 class Interrupted(Exception):
@@ -104,12 +105,14 @@ class Deadline:
       seconds: the longest that one piece of work may take; 0 for no limit.
 
     Raises:
-      ValueError: `seconds` is negative.
+      ValueError: `seconds` is negative, not a number, or more than a year.
     """
 
     def __init__(self, seconds: float = STALL_SECONDS):
-        if seconds < 0:
-            raise ValueError(f"stall_seconds must be ≥ 0 (0 for no limit), got {seconds}")
+        if not 0 <= seconds <= LONGEST_SECONDS:
+            raise ValueError(
+                f"stall_seconds must be from 0 (no limit) to {LONGEST_SECONDS:,}, got {seconds}"
+            )
         self._seconds = seconds
 
     def __enter__(self) -> "Deadline":

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,8 @@ def _contents(name: str) -> bytes:
         except (OSError, http.client.HTTPException) as error:
             raise OSError(f"{name} cannot be read: {getattr(error, 'reason', error)}") from error
     path = _files.absolute(name)
-    if not path.is_file():
+    # epath takes a pipe for a file, and reading one may wait for ever.
+    if not (Path(path).is_file() if _files.is_local(path) else path.is_file()):
         raise FileNotFoundError(f"there is no file {path}")
     return path.read_bytes()
 

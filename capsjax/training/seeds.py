@@ -4,6 +4,7 @@ import json
 import os
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -56,9 +57,12 @@ def train_seeds(
     if config.seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {config.seeds}")
     workdir = _files.absolute(directory)
+    training = load(config, data_dir, device_budget_mb, devices)  # it knows which seeds there are
     seeds = range(config.seed, config.seed + config.seeds)
     directories = {seed: workdir / f"seed_{seed}" for seed in seeds}
-    training = load(config, data_dir, device_budget_mb, devices)
+    for path in directories.values():
+        if _files.is_local(path) and Path(path).is_symlink():
+            raise ValueError(f"{path} is a link: remove it, or train that seed where it leads")
     monitoring.profiler(workdir, training.num_steps)  # raises before anything is written
     pretrained = read_pretrained(training, list(directories.values()))
     with claimed(workdir, training.config):

@@ -18,6 +18,7 @@ VALUES = [
     ("optimizer.b1=nan", "optimizer.b1 must be a number, got 'nan'"),
     ("optimizer.learning_rate=1e999", "optimizer.learning_rate must be finite"),
     ("optimizer.clip_norm=1e999", "optimizer.clip_norm must be finite, got inf"),
+    ("optimizer.learning_rate=1e300", "optimizer.learning_rate must be finite in float32"),
     ("optimizer.weight_decay=nan", "optimizer.weight_decay must be a number"),
     ("optimizer.accumulate_steps=1000", "more than the 14 steps of the run"),
     ("schedule.minimum=-1.0", "schedule.minimum must be ≥ 0"),
@@ -43,6 +44,9 @@ def test_values(npz, tmp_path, value, message):
 
 
 def test_the_last_of_several_seeds(npz, tmp_path):
+    many = ("--config.seeds=4000000000", "--config.seed=4294967295")
+    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", *many)
+    assert_told(done, "seeds must lie in [0, 4294967295]")
     seeds = ("--config.seed=4294967295", "--config.seeds=2")
     done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", *seeds)
     assert_told(done, "seeds must lie in [0, 4294967295], got 4294967295 to 4294967296")
@@ -106,11 +110,14 @@ CONFIGS = [
     ("def get_config(npz):\n    return 1 / 0\n", "config.py:2: ZeroDivisionError: division"),
     ("def get_config(npz):\n    raise ValueError('no such')\n", "config.py:2: no such"),
     ("x = 3\n", "config.py has no "),
+    ("get_config = 3\n", "config.py: TypeError: 3 is not a callable object"),
     (QUICK + "    c.training.epocs = 3\n    return c\n", "config.py:4: "),
     (QUICK + "    c.unlock(); c.training.epocs = 3\n    return c\n", "no key 'training.epocs'"),
     (QUICK + "    c.unlock(); del c.training\n    return c\n", "training must be a section"),
     (QUICK + "    c.unlock(); del c.data\n    return c\n", "has no section 'data'"),
     (QUICK + "    c.unlock(); del c.model.name\n    return c\n", "has no model.name, a string"),
+    (QUICK + "    c.unlock(); del c.optimizer.name\n    return c\n", "has no optimizer.name"),
+    (QUICK + "    c.unlock(); c[3] = 4\n    return c\n", "keys of the config must be strings"),
     (QUICK + "    c.unlock(); del c.training.epochs\n    return c\n", "has no training.epochs"),
     (QUICK + "    c.training.epochs = 'many'\n    return c\n", "config.py:4: TypeError"),
     (QUICK + "    c = c.to_dict(); c['seed'] = 'a'\n    import ml_collections\n"
@@ -140,6 +147,20 @@ def test_config_files(npz, tmp_path, text, message):
 )
 def test_configs_and_variants(tmp_path, config, message):
     assert_told(run("train.py", f"--config={config}", f"--workdir={tmp_path / 'run'}"), message)
+
+
+def test_a_variant_that_is_left_out(tmp_path):
+    (tmp_path / "config.py").write_text("def get_config(which):\n    pass\n")
+    config = f"--config={tmp_path / 'config.py'}"
+    assert_told(run("train.py", config, f"--workdir={tmp_path / 'run'}"), "argument: 'which'")
+
+
+def test_sections_that_are_not_there(npz, tmp_path):
+    text = QUICK + "    c.unlock(); del c.data\n    return c\n"
+    (tmp_path / "config.py").write_text(text)
+    config = f"--config={tmp_path / 'config.py'}:{npz}"
+    done = run("train.py", config, f"--workdir={tmp_path}", "--config.data.name=mnist")
+    assert_told(done, "the config has no section 'data'")
 
 
 def test_a_binary_config(tmp_path):

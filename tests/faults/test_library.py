@@ -140,6 +140,31 @@ def test_other_axes_of_length_zero_are_named(call, axis):
         call()
 
 
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda rngs: layers.PrimaryCapsules(0, 2, 2, rngs=rngs), "in_features"),
+        (lambda rngs: layers.PrimaryCapsules(4, 0, 2, rngs=rngs), "channels"),
+        (lambda rngs: layers.PrimaryCapsules(4, 2, 2, kernel_size=0, rngs=rngs), "kernel_size"),
+        (lambda rngs: layers.PrimaryCapsules(4, 2, 2, strides=0, rngs=rngs), "strides"),
+        (lambda rngs: layers.ConvCapsules(2, 2, 2, 4, strides=0, rngs=rngs), "strides"),
+        (lambda rngs: layers.AttentionConvCapsules(0, 2, 2, 4, rngs=rngs), "in_channels"),
+        (lambda rngs: layers.AttentionFullCapsules((0, 3), 2, 2, 2, 4, rngs=rngs), "grid"),
+        (lambda rngs: layers.CapsuleActivation(0, 4, rngs=rngs), "channels"),
+        (lambda rngs: layers.Decoder(0, 4, (8, 8, 1), rngs=rngs), "num_classes"),
+        (lambda rngs: layers.Decoder(3, 4, (8, 0, 1), rngs=rngs), "image_shape"),
+        (lambda rngs: layers.Decoder(3, 4, (8, 8, 1), features=(0,), rngs=rngs), "features"),
+        (lambda rngs: layers.ConvDecoder(3, 4, (8, 8, 1), features=(), rngs=rngs), "features"),
+        (lambda rngs: layers.SimpleBackbone(3, 0, rngs=rngs), "out_features"),
+        (lambda rngs: layers.ResNetBackbone(3, (), rngs=rngs), "stages"),
+        (lambda rngs: layers.ResNetBackbone(3, ((4, 0, 1),), rngs=rngs), "stages"),
+    ],
+)
+def test_layers_of_size_zero_are_refused(make, name):
+    with pytest.raises(ValueError, match=rf"^{name} must"):
+        make(nnx.Rngs(0))
+
+
 ROW = [0.5, 0.5]
 
 
@@ -183,6 +208,7 @@ def test_lists_are_no_arrays(call):
         lambda rngs: layers.DenseCapsules(6, 2, 3, 4, rngs=rngs),
         lambda rngs: layers.ConvCapsules(2, 2, 2, 4, rngs=rngs),
         lambda rngs: layers.Decoder(3, 4, (8, 8, 1), rngs=rngs),
+        lambda rngs: layers.ConvDecoder(3, 4, (8, 8, 1), features=(2,), rngs=rngs),
     ],
 )
 @pytest.mark.parametrize("rngs", [0, jax.random.key(0), None])

@@ -97,6 +97,22 @@ def test_output_that_cannot_be_written(npz, tmp_path):
     assert checkpoints.read(tmp_path / "run", "latest").step == 14
 
 
+@pytest.mark.slow
+def test_output_and_errors_that_cannot_be_written(npz, tmp_path):
+    with Path("/dev/full").open("w") as full:
+        workdir = f"--workdir={tmp_path / 'run'}"
+        done = run("train.py", quick(npz), workdir, stdout=full, stderr=full)
+    assert done.code == 0
+    assert checkpoints.read(tmp_path / "run", "latest").step == 14
+
+
+@pytest.mark.slow
+def test_output_that_is_closed(npz, tmp_path):
+    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", shell="exec >&-")
+    assert done.code == 0, done.err
+    assert checkpoints.read(tmp_path / "run", "latest").step == 14
+
+
 def test_lenient_output(capfd):
     with Path("/dev/full").open("w", encoding="ascii") as full:
         output = LenientOutput(full)
