@@ -50,8 +50,9 @@ def check_kind(name: str, value: Any, default: Any) -> None:
     accepted, words = _KINDS[type(default)]
     if not isinstance(value, accepted) or isinstance(value, bool) != isinstance(default, bool):
         raise ValueError(f"{name} must be {words}, got {value!r}")
-    if isinstance(value, Real) and not abs(value) <= LARGEST:
-        what = "finite in float32" if abs(value) < math.inf else "finite"
+    size: Any = abs(value) if isinstance(value, Real) else 0
+    if not size <= LARGEST:  # nor NaN
+        what = "finite in float32" if size < math.inf else "finite"
         raise ValueError(f"{name} must be {what}, got {value}")
 
 
