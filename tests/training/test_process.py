@@ -47,9 +47,10 @@ with Deadline(0):
     assert run(program) == (0, "")
 
 
-def test_a_deadline_is_not_negative():
-    with pytest.raises(ValueError, match="stall_seconds must be ≥ 0"):
-        Deadline(-1)
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
+def test_deadlines_that_are_none(seconds):
+    with pytest.raises(ValueError, match=r"stall_seconds must be from 0 \(no limit\) to 31,536,000"):
+        Deadline(seconds)
 
 
 def test_errors_in_the_background_are_one_line_each_once(monkeypatch, capsys):
