@@ -49,7 +49,8 @@ with Deadline(0):
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
 def test_deadlines_that_are_none(seconds):
-    with pytest.raises(ValueError, match=r"stall_seconds must be from 0 \(no limit\) to 31,536,000"):
+    message = r"stall_seconds must be from 0 \(no limit\) to 31,536,000"
+    with pytest.raises(ValueError, match=message):
         Deadline(seconds)
 
 
