@@ -83,8 +83,13 @@ def explorer(
             said.append(
                 "The decoder is not of a kind or size that fits into this page. Its pictures were "
                 "made in advance, at whole standard deviations and for one element at a time: "
-                "moving one puts the others back, and there is no way from one pose to another."
+                "moving one puts the others back, and there is no way from one pose to another. "
+                "The mean poses of classes cannot be chosen."
             )
+            if left := len(places) - len(data["samples"]["sheets"]):
+                said.append(f"There was no room for {counted(left, 'more image')}.")
+    if left := results.dataset.num_classes - len(examples.by_class):
+        said.append(f"The {counted(left, 'other class', 'other classes')} cannot be chosen here.")
     if isinstance(maps, str):
         said.append(maps)
     else:

@@ -84,6 +84,11 @@ def test_layers_too_large_or_too_coarse_are_sampled(results, shown, monkeypatch)
     assert "pictures were made in advance" in text
     assert data["decoder"] is None
     assert len(data["samples"]["sheets"]) > 10
+    assert "no room" not in text
+    with monkeypatch.context() as patch:
+        patch.setattr(explorer, "SHEETS", 1)
+        fewer, _ = explorer.explorer(results, shown, explorer.chosen(results, shown))
+    assert f"no room for {len(explorer.chosen(results, shown))} more images." in fewer
     pose = shown.poses[0]
     grid = decoder.samples(drawing, pose, 2, spread.means[2], spread.deviations[2])
     expected = pose.copy()
