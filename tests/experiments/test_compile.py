@@ -222,10 +222,10 @@ def test_what_is_wrong_with_the_command_is_said(script):
     config = "--config=configs/digits.py"
     for arguments, status, message in (
         (("--target=h100",), 2, "--target and either --config or --routing must be given"),
-        ((config, "--target=v5ee"), 1, "unknown target 'v5ee': did you mean 'v5e:"),
+        ((config, "--target=v5ee"), 2, "unknown target 'v5ee': did you mean 'v5e:"),
         (("--routing=em", "--target=cpu", "--chips=1"), 2, "--chips goes with --config"),
         ((config, "--target=cpu", "--gradient"), 2, "--gradient goes with --routing"),
-        ((config, "--target=cpu", "--chips=0"), 1, "--chips must be from 1 to 1, the devices of"),
+        ((config, "--target=cpu", "--chips=0"), 2, "--chips must be from 1 to 1, the devices of"),
     ):
         done = script("compile.py", *arguments)
         assert done.returncode == status

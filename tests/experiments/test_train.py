@@ -111,8 +111,9 @@ def test_values_that_do_not_fit_are_one_message(fails, tmp_path, argument, messa
 
 
 def test_a_wrong_value_of_the_config_ends_with_status_2(fails, tmp_path):
-    arguments = "--config=configs/digits.py", f"--workdir={tmp_path}", "--config.training.epochs=0"
-    assert fails(train, *arguments).startswith("2\n")
+    arguments = "--config=configs/digits.py", f"--workdir={tmp_path}"
+    too_large = "--config.optimizer.learning_rate=1e300"
+    assert fails(train, *arguments, too_large).startswith("2\nerror: optimizer.learning_rate must")
 
 
 def quick(npz, *arguments):
@@ -199,7 +200,7 @@ def test_a_network_of_ones_own_works_in_every_script(npz, tmp_path, capsys, monk
         models._REGISTERED.clear()
         with pytest.raises(SystemExit) as stop:
             _cli.run(script.parser(), script.main, arguments)
-        assert "unknown model 'mine'" in str(stop.value.code)
+        assert "unknown model 'mine'" in f"{stop.value.code}{capsys.readouterr().err}"
         assert "--import=FILE.py" in str(stop.value.code)
         _cli.run(script.parser(), script.main, [*arguments, mine])
     assert mine in (run / "report.html").read_text()
