@@ -200,8 +200,9 @@ def test_a_network_of_ones_own_works_in_every_script(npz, tmp_path, capsys, monk
         models._REGISTERED.clear()
         with pytest.raises(SystemExit) as stop:
             _cli.run(script.parser(), script.main, arguments)
-        assert "unknown model 'mine'" in f"{stop.value.code}{capsys.readouterr().err}"
-        assert "--import=FILE.py" in str(stop.value.code)
+        said = f"{stop.value.code}{capsys.readouterr().err}"
+        assert "unknown model 'mine'" in said
+        assert "--import=FILE.py" in said
         _cli.run(script.parser(), script.main, [*arguments, mine])
     assert mine in (run / "report.html").read_text()
 
