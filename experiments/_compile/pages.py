@@ -11,7 +11,8 @@ from _compile.targets import CHIPS_BY_NAME, Chip
 DOCS = ROOT / "docs"
 # Records of the list, as they are now and as they were before there were routing kernels.
 NOW, BEFORE = DOCS / "accelerators/now.json", DOCS / "accelerators/before.json"
-NOTES = DOCS / "accelerators/notes.txt"  # what a reader of the page needs to know besides
+# What a reader needs to know besides, by hand: to be read again when the list is compiled anew.
+NOTES = DOCS / "accelerators/notes.txt"
 Record = Mapping[str, Any]
 
 HEADER = """# Compiled for accelerators
