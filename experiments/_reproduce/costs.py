@@ -90,7 +90,7 @@ def images_shown(config: ml_collections.ConfigDict) -> int:
 
 
 def seconds_for_an_image(config: ml_collections.ConfigDict, chip: str) -> float:
-    """Those of the most similar compiled network, times the ratio of the operations.
+    """The seconds of the most similar compiled network, times the ratio of the operations.
 
     The most similar is of the same class, if one is, and among these nearest in operations.
     """

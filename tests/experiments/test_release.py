@@ -57,7 +57,7 @@ def test_nothing_is_overwritten(tiny_run, tmp_path, fails):
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda path: path.stem)
 def test_released_networks_are_as_good_as_their_cards_say(card):
-    """Those in the repository."""
+    """Files in the repository."""
     file = card.with_suffix(".safetensors")
     assert file.stat().st_size <= 5e6
     args = release.parser().parse_args([f"--checkpoint={file}", "--output=new.safetensors"])
