@@ -200,10 +200,11 @@ def check_names(directory: epath.Path) -> None:
     """
     if not (_files.is_local(directory) and directory.is_dir()):
         return
-    for path in map(Path, directory.iterdir()):
+    # Other names are Orbax's: those of saves under way, or cut off.
+    for path in (path for path in map(Path, directory.iterdir()) if path.name.isdecimal()):
         is_step = path.is_dir() and not path.is_symlink() and path.name == str(int(path.name))
         # What is gone was a checkpoint that a run that goes on has deleted since.
-        if path.name.isdecimal() and not is_step and os.path.lexists(path):
+        if not is_step and os.path.lexists(path):
             misspelt = "a directory whose name is not spelt as a step's"
             what = "a link" if path.is_symlink() else "a file" if path.is_file() else misspelt
             raise ValueError(

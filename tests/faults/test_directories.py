@@ -97,6 +97,14 @@ def test_only_checkpoints_have_steps_for_names(copy, name, make, message):
         checkpoints.read(directory)
 
 
+def test_a_save_that_was_cut_off_harms_nothing(copy):
+    directory, config = copy
+    (directory / "checkpoints" / "21.orbax-checkpoint-tmp").mkdir()
+    with claimed(directory, config):
+        pass
+    assert checkpoints.read(directory, "latest").step == 14
+
+
 def test_a_start_that_was_killed_is_no_run(tmp_path, npz):
     """Between lock and config, or while the config was written."""
     (tmp_path / LOCK).touch()
