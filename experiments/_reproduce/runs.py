@@ -43,8 +43,9 @@ class Store(NamedTuple):
         return self._replace(use={**earlier, **self.use})
 
     def remember(self) -> None:
-        """Writes about.json."""
-        write_json(self.folder / "about.json", {"scale": self.scale, "data": dict(self.use)})
+        """Adds the stand-ins to about.json, where another process may have named its own since."""
+        use = self.with_earlier().use
+        write_json(self.folder / "about.json", {"scale": self.scale, "data": dict(use)})
 
 
 def recorded(

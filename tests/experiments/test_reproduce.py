@@ -657,6 +657,8 @@ def test_stand_ins_are_remembered_and_results_of_others_are_kept_apart(tiny, npz
     used = store._replace(use={"mnist": source})
     used.remember()
     assert store.with_earlier() == used
+    store.remember()  # by a process that began before there were any
+    assert store.with_earlier() == used
     runs.run(used, "x/y", from_mnist, "a", 0)
     assert results.gather(store.with_earlier(), "x/y", from_mnist).rows["accuracy"]["a"].ours
     other = store._replace(use={"mnist": "digits"}).with_earlier()
