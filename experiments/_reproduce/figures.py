@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from _reproduce.compare import Comparison, by_line
 
@@ -291,10 +292,11 @@ def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
             )
         paper = [(x, row.published.mean) for x, row in points if row.published]
         if paper:
-            axes.plot(*zip(*paper, strict=True), "--", color=colour, alpha=0.6)
+            axes.plot(*zip(*paper, strict=True), "x--", color=colour, alpha=0.6)
             in_paper = True
     if in_paper:
-        axes.plot([], [], "--", color="grey", label="the paper")
+        axes.plot([], [], "x--", color="grey", label="the paper")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # x are numbers of something
 
 
 def _draw_curves(
