@@ -171,7 +171,7 @@ def _of_counts(root: Path, run: int) -> Iterator[str]:
             f"| {num} tables and figures by name",
             f"{num} tables and figures of five papers",
             f"the {num} tables and figures by name",
-            f"[what {run} of them gave]",
+            "[what they gave]" if run == num else f"[what {run} of them gave]",
         ],
         "docs/index.md": [f"{num} tables and figures of five papers"],
         "docs/results.md": [f"{run} of {num} at small scale"],
