@@ -200,8 +200,9 @@ def check_names(directory: epath.Path) -> None:
     """
     if not (_files.is_local(directory) and directory.is_dir()):
         return
-    # Other names are Orbax's: those of saves under way, or cut off.
-    for path in (path for path in map(Path, directory.iterdir()) if path.name.isdecimal()):
+    for path in map(Path, directory.iterdir()):
+        if not path.name.isdecimal():
+            continue  # Orbax's own: a save that is under way, or was cut off
         is_step = path.is_dir() and not path.is_symlink() and path.name == str(int(path.name))
         # What is gone was a checkpoint that a run that goes on has deleted since.
         if not is_step and os.path.lexists(path):

@@ -296,7 +296,7 @@ def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
             in_paper = True
     if in_paper:
         axes.plot([], [], "x--", color="grey", label="the paper")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # x are numbers of something
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # x is a count
 
 
 def _draw_curves(

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import report
 from _report.check import check, read
-from _reproduce import results, runs, tables
+from _reproduce import results, tables
 from _reproduce.registry import EXPERIMENTS
 
 from tests.experiments.conftest import ROOT
@@ -37,13 +37,13 @@ def test_the_pages_hold(capsys):
 
 
 def test_pages_with_records_say_what_these_do():
-    store = runs.Store(ROOT / "docs/results/records/small", "small", {}, None).with_earlier()
-    names = {"/".join(file.parts[-3:-1]) for file in store.folder.glob("results/*/*/*.json")}
-    assert names
-    for name in names:
-        comparison = results.gather(store, name, EXPERIMENTS[name])
-        page = ROOT / "docs/results" / f"{name.replace('/', '_')}.md"
-        assert page.read_text() == tables.page(comparison), name
+    (store,) = results.folders(ROOT / "docs/results/records")
+    found = [results.gather(store, name, experiment) for name, experiment in EXPERIMENTS.items()]
+    found = [comparison for comparison in found if comparison.has_page]
+    assert found
+    for comparison in found:
+        page = ROOT / "docs/results" / f"{comparison.stem}.md"
+        assert page.read_text() == tables.page(comparison), comparison.name
 
 
 TABLE, PAPER = "docs/results/gu2021_table1.md", "docs/papers/gu2021.md"
