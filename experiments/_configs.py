@@ -48,10 +48,10 @@ def read(text: str) -> ml_collections.ConfigDict:
             get_config = runpy.run_path(path).get("get_config")
             if get_config is None:
                 raise ValueError(
-                    f"{path} has no function get_config(), as the files of configs/ do"
+                    "there is no function get_config() in it, as there is in those of configs/"
                 )
             if colon and not inspect.signature(get_config).parameters:
-                raise ValueError(f"{path} has no variants, got {variant!r}")
+                raise ValueError(f"it has no variants, got {variant!r}")
             config = get_config(variant) if colon else get_config()
     except Exception as error:
         line = _line_of(error, path)

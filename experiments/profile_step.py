@@ -35,6 +35,7 @@ def main(args: argparse.Namespace) -> None:
     from flax import nnx
 
     from capsjax.data import tasks
+    from capsjax.models.capsnet import CapsNet
     from capsjax.training.checkpoints import build_model
     from capsjax.training.parallel import on_devices, replicate
     from capsjax.training.setup import build
@@ -47,6 +48,11 @@ def main(args: argparse.Namespace) -> None:
     devices = jax.devices()[:1]
     setup = build(config, task, devices)
     model, optimizer, state = build_model(setup.config), setup.optimizer, setup.init_state(0)
+    if not isinstance(model, CapsNet) or model.decoder is None:
+        raise ValueError(
+            f"--config: {config.model.name} does not have the parts that are timed here; expected "
+            "a CapsNet with a decoder, such as configs/sabour2017_mnist.py"
+        )
 
     def best(run) -> float:
         """Seconds of the fastest of `repeats` calls, after one that compiles."""
