@@ -31,6 +31,7 @@ from capsjax.training import checkpoints
 from capsjax.training import config as configs
 from capsjax.training.checkpoints import build_model
 from tests.experiments.test_report import Page
+from tests.models.counting import count
 
 SHAPES = {
     "mnist": ((28, 28, 1), 10),
@@ -56,6 +57,15 @@ def test_every_run_has_a_config():
         config = recipes.run_config(registry.EXPERIMENTS[name], variant, scale, 0, {})
         source = recipes.source_of(config)
         assert source in ("digits", "blobs") if scale == "smoke" else source in SHAPES
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+def test_figure_3_of_gu2021_compares_networks_of_one_size(scale):
+    def size(variant):
+        config = recipes.run_config(registry.EXPERIMENTS["gu2021/figure3"], variant, scale, 0, {})
+        return count(**config.model, input_shape=(36, 36, 1))
+
+    assert size("ConvNet-FC(LK), ×10") == pytest.approx(size("CapsNet, ×10"), rel=1e-3)
 
 
 @pytest.mark.parametrize("name", registry.EXPERIMENTS)
