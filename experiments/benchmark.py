@@ -23,7 +23,13 @@ def parser() -> argparse.ArgumentParser:
     subjects = parser.add_subparsers(required=True, dest="subject")
 
     routing = subjects.add_parser("routing", help="procedures against the textbook, and growth")
-    routing.add_argument("--rows", nargs="+", choices="abcde", default=list("abcde"))
+    routing.add_argument(
+        "--rows",
+        nargs="+",
+        choices="abcde",
+        default=list("abcde"),
+        help="the sizes, listed in docs/benchmarks.md; default: all",
+    )
     routing.add_argument("--growth", type=Path, help="also measure growth; plot it to this file")
     routing.add_argument(
         "--explain",

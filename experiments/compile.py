@@ -2,7 +2,7 @@
 
   python experiments/compile.py --fetch     # once: the compilers, 1.3 GB
   python experiments/compile.py --config=configs/sabour2017_mnist.py --target=v5e:2x4
-  python experiments/compile.py --config=configs/tsai2020_cifar.py --target=v5e:16x16 \\
+  python experiments/compile.py --config=configs/sabour2017_mnist.py --target=v5e:16x16 \\
       --config.training.batch_size=4096 --evaluate --output=compiled.json
 
 XLA's own compilers make the real programs (training exactly as experiments/train.py drives it,
@@ -74,8 +74,8 @@ def parser() -> argparse.ArgumentParser:
         "--cpu_seconds",
         type=int,
         metavar="S",
-        help="end when compiling takes more CPU time; with --list, of each program; default: "
-        f"{CPU_SECONDS_OF_EACH}",
+        help="end when compiling takes more CPU time than this; default: no limit; with --list, "
+        f"give up each program that takes more; default: {CPU_SECONDS_OF_EACH}",
     )
     parser.add_argument(
         "--list",

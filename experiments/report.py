@@ -34,8 +34,8 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         type=_cli.path,
         metavar="DIR",
-        help="--workdir of experiments/train.py; several are compared, those of one config as "
-        "seeds of it",
+        help="--workdir of experiments/train.py, or a file of experiments/release.py; several are "
+        "compared, those of one config as seeds of it",
     )
     parser.add_argument(
         "--results",

@@ -56,7 +56,14 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", nargs="+", metavar="VARIANT", help="these rows of the table alone"
     )
-    parser.add_argument("--workdir", type=Path, default=Path("runs/reproduce"), metavar="DIR")
+    parser.add_argument(
+        "--workdir",
+        type=Path,
+        default=Path("runs/reproduce"),
+        metavar="DIR",
+        help="runs, results and tables go into a folder of it for each scale; default: "
+        "runs/reproduce",
+    )
     parser.add_argument(
         "--use",
         nargs="+",

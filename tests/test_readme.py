@@ -109,8 +109,9 @@ def test_other_commands():
         if program == "make":
             subprocess.run(["make", "--dry-run", *words], cwd=ROOT, check=True, capture_output=True)
         elif program == "pip":
-            install, what = words
+            install, *editable, what = words
             assert install == "install"
+            assert editable in ([], ["--editable"])
             extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", what)[1]
             assert set(extras.split(",") if extras else ()) <= set(config["options.extras_require"])
     assert seen == {"make", "pip", "python", "export"}

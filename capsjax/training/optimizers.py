@@ -1,7 +1,7 @@
 """The papers' optimizers and learning rates, from optax.
 
 A config has the sections `optimizer` and `schedule`, each with a `name` and exactly the options of
-that name: `options("sgd", momentum=0.8)` is such a section.
+that name: `optimizer_options("sgd", momentum=0.8)` is such a section.
 """
 
 import inspect
