@@ -36,22 +36,24 @@ def routing_entropies(
     if not outline(model, images).routed:
         raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
     found = in_batches(_entropies, model, (images,), batch_size=batch_size)
-    for name, (_, most) in found.items():
-        if most.max() > 1 + 1e-3:
+    for name, (_, least, most) in found.items():
+        sums = np.concatenate([least, most])
+        worst = sums[np.abs(sums - 1).argmax()]
+        if abs(worst - 1) > 1e-3:
             raise ValueError(
-                f"{name}: the coupling of a child adds up to {most.max():.2f} over its parents: it "
-                "is not divided over them, and has no entropy"
+                f"{name}: the coupling of a child adds up to {worst:.2f} over its parents and not "
+                "to 1: it is not divided over them, and has no entropy"
             )
-    return {name: entropies for name, (entropies, _) in found.items()}
+    return {name: entropies for name, (entropies, *_) in found.items()}
 
 
-def _entropies(model: Any, images: Array) -> dict[str, tuple[Float[Array, "n"], Float[Array, "n"]]]:
-    """By layer, for each image: the mean entropy of the rows and the greatest sum of a row."""
+def _entropies(model: Any, images: Array) -> dict[str, tuple[Float[Array, "n"], ...]]:
+    """By layer, for each image: the rows' mean entropy, and their least and greatest sum."""
 
-    def of_rows(coupling: Array) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    def of_rows(coupling: Array) -> tuple[Float[Array, "n"], ...]:
         rows = coupling_entropy(coupling).reshape(len(images), -1)
         sums = coupling.sum(axis=-1).reshape(len(images), -1)
-        return rows.mean(axis=1), sums.max(axis=1)
+        return rows.mean(axis=1), sums.min(axis=1), sums.max(axis=1)
 
     routed = model(images, capture=True).routed
     return {name: of_rows(result.coupling) for name, result in routed.items()}

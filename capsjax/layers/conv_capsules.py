@@ -7,7 +7,13 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.rngs import params_key
-from capsjax.layers.transforms import Form, as_matrices, kernel_shape, unit_sums
+from capsjax.layers.transforms import (
+    Form,
+    as_matrices,
+    check_poses,
+    kernel_shape,
+    unit_sums,
+)
 from capsjax.routing import Routed, WindowVotes, dynamic_routing, pose_patches
 from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
@@ -31,8 +37,9 @@ class ConvCapsules(nnx.Module):
       routing, use_bias, kernel_init: as in `DenseCapsules`.
 
     Raises:
+      TypeError: a size is not a Python int.
       ValueError: a size < 1, or one that `form` cannot have; when called, a grid smaller than the
-        window.
+        window, or poses of other sizes.
     """
 
     def __init__(
@@ -52,6 +59,8 @@ class ConvCapsules(nnx.Module):
         rngs: nnx.Rngs,
     ):
         check_counts(kernel_size=kernel_size, strides=strides)
+        self.in_channels = in_channels
+        self.in_pose = in_pose
         self.kernel_size = kernel_size
         self.strides = strides
         self.padding = padding
@@ -68,6 +77,7 @@ class ConvCapsules(nnx.Module):
 
     def votes(self, poses: Float[Array, "*batch H W C D"]) -> WindowVotes:
         """The votes v_ij of every window of `poses`, not yet computed; batch axes [..., H', W']."""
+        check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
         return WindowVotes(
             as_matrices(poses, self.kernel[...]),
             self.kernel[...],

@@ -7,7 +7,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.rngs import params_key
-from capsjax.layers.transforms import Form, kernel_shape, linear_votes, unit_sums
+from capsjax.layers.transforms import Form, check_poses, kernel_shape, linear_votes, unit_sums
 from capsjax.routing import LinearVotes, Routed, dynamic_routing
 
 
@@ -31,7 +31,8 @@ class DenseCapsules(nnx.Module):
       kernel_init: of W; see `unit_sums` for the default.
 
     Raises:
-      ValueError: a size < 1, or one that `form` cannot have.
+      TypeError: a size is not a Python int.
+      ValueError: a size < 1, or one that `form` cannot have; when called, poses of other sizes.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class DenseCapsules(nnx.Module):
         kernel_init: nnx.Initializer | None = None,
         rngs: nnx.Rngs,
     ):
+        self.num_children = num_children
+        self.in_pose = in_pose
         self.routing = routing
         shape = kernel_shape(num_children, in_pose, num_parents, out_pose, form)
         if shared:
@@ -62,6 +65,7 @@ class DenseCapsules(nnx.Module):
 
     def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes:
         """The votes v_ij of `poses`, not yet computed."""
+        check_poses(poses, num_children=self.num_children, in_pose=self.in_pose)
         return linear_votes(poses, self.kernel[...])
 
     def __call__(self, poses: Float[Array, "*batch I D"], *state: Array | None) -> Routed:

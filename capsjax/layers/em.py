@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.bound import bound
 from capsjax.layers.rngs import params_key
-from capsjax.layers.transforms import kernel_shape, linear_votes, unit_votes
+from capsjax.layers.transforms import check_poses, kernel_shape, linear_votes, unit_votes
 from capsjax.routing import (
     Routed,
     Votes,
@@ -74,7 +74,9 @@ class EMClassCapsules(nnx.Module):
       inverse_temperature: as in `EMRouting`.
 
     Raises:
-      ValueError: a size < 1, or a pose size that is not a square of at least 4.
+      TypeError: a size is not a Python int.
+      ValueError: a size < 1, or a pose size that is not a square of at least 4; when called, poses
+        of other sizes.
     """
 
     def __init__(
@@ -90,6 +92,8 @@ class EMClassCapsules(nnx.Module):
         shape = kernel_shape(in_channels, pose_size, num_classes, pose_size, "matrix")
         if pose_size < 4:
             raise ValueError(f"pose_size must be at least 4 to hold coordinates, got {pose_size}")
+        self.in_channels = in_channels
+        self.pose_size = pose_size
         self.kernel = nnx.Param(unit_votes(params_key(rngs), shape, jnp.float32))
         self.routing = EMRouting(
             num_classes, num_iterations=num_iterations, inverse_temperature=inverse_temperature
@@ -99,6 +103,7 @@ class EMClassCapsules(nnx.Module):
         self, poses: Float[Array, "n H W C D"], activations: Float[Array, "n H W C"]
     ) -> Routed:
         """Poses [n, J, D], couplings [n, H·W·C, J] and activations [n, J]."""
+        check_poses(poses, in_channels=self.in_channels, pose_size=self.pose_size)
         votes = coordinate_addition(linear_votes(poses, self.kernel[...]).dense())
         return self.routing(jax.lax.collapse(votes, 1, -2), jax.lax.collapse(activations, 1))
 

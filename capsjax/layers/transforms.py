@@ -11,6 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from capsjax.routing import LinearVotes
+from capsjax.routing._checks import check_counts
 
 # How a pose of D numbers enters the product with its kernel: as one row, or as a √D×√D matrix.
 Form = Literal["vector", "matrix"]
@@ -22,17 +23,12 @@ def kernel_shape(
     """The shape [I, X, J, Y] of W: X = D_in and Y = D_out for vectors, X = Y = √D for matrices.
 
     Raises:
+      TypeError: a size is not a Python int.
       ValueError: an unknown `form`, a size < 1, or poses that are not square matrices of one size.
     """
-    sizes = {
-        "num_children": num_children,
-        "in_pose": in_pose,
-        "num_parents": num_parents,
-        "out_pose": out_pose,
-    }
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    check_counts(
+        num_children=num_children, in_pose=in_pose, num_parents=num_parents, out_pose=out_pose
+    )
     if form == "vector":
         return num_children, in_pose, num_parents, out_pose
     if form != "matrix":
@@ -52,9 +48,10 @@ def kernel_shape(
 
 
 def unit_sums(num_children: int) -> nnx.Initializer:
-    """A truncated normal with standard deviation J / √(I·Y), the layers' default.
+    """A normal with standard deviation J / √(I·Y), truncated at two of them: the layers' default.
 
-    With uniform couplings and children of length 1 the sums Σ_i c_ij v_ij then have length about 1.
+    With uniform couplings and children of length 1 the sums Σ_i c_ij v_ij are then a little shorter
+    than 1 (the truncation takes an eighth off the deviation).
     Where they start much shorter, squash, quadratic near 0, lets hardly any gradient through, and
     stacked layers do not learn.
 
@@ -76,6 +73,16 @@ def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float3
     For procedures whose parents are means of votes, such as EM.
     """
     return jax.nn.initializers.normal(1 / math.sqrt(shape[1]))(key, shape, dtype)
+
+
+def check_poses(poses: Array | np.ndarray, **sizes: int) -> None:
+    """Raises a ValueError unless the last axes of `poses` have these sizes."""
+    if poses.shape[-len(sizes) :] != tuple(sizes.values()):
+        expected = " and ".join(f"{name} = {size}" for name, size in sizes.items())
+        raise ValueError(
+            f"the last axes of poses must be {expected}, got shape {poses.shape}; build the layer "
+            "with the sizes of the capsules below it"
+        )
 
 
 def as_matrices(

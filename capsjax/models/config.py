@@ -12,11 +12,17 @@ LEAST_WIDTH = 2.0**-10
 
 
 def positive(default: Any) -> Any:
-    """A field for a number, or a tuple of integers, greater than 0; None too if that is allowed."""
+    """A field for a number, or a tuple of integers, greater than 0.
+
+    A default of None allows None, and besides it integers.
+    """
 
     def check(name: str, value: Any) -> None:
-        numbers = _numbers(name, value)
-        if value is not None and not all(number > 0 for number in numbers):
+        if default is None:
+            if value is None:
+                return
+            check_kind(name, value, 1)
+        if not all(number > 0 for number in _numbers(name, value)):
             raise ValueError(f"{name} must be positive, got {value}")
 
     return _checked(default, check)

@@ -24,7 +24,8 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
       f: a function of arrays whose leading axes are one batch, that treats examples apart.
       batch: its argument, arrays [n, …].
       block_size: examples in a block, see `choose_block_size`; a last, smaller one takes what it
-        does not divide. None, or n and more: all at once, with nothing recomputed.
+        does not divide. None, or n and more: all at once, with nothing recomputed; so too where n
+        is left open, in a program exported for batches of any size.
 
     Raises:
       TypeError: `block_size` is not a Python int.
@@ -33,7 +34,7 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
     size = _common_length(batch)
     if block_size is not None:
         check_count("block_size", block_size)
-    if block_size is None or block_size >= size:
+    if block_size is None or not isinstance(size, int) or block_size >= size:
         return f(batch)
     g = jax.checkpoint(f)
     whole = size // block_size * block_size

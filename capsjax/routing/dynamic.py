@@ -188,4 +188,5 @@ def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "
 
 
 def _mix(rate: _Rate, new: Array, old: Array | float) -> Array:
+    rate = jnp.asarray(rate, new.dtype)  # a wider one must not change the type of what is mixed
     return rate * new + (1 - rate) * old

@@ -97,6 +97,7 @@ def em_routing(
     dtype = jnp.promote_types(shape.dtype, jnp.float32)
     # The votes set the type: a wider argument must not change it between iterations.
     beta_use, beta_activate = jnp.asarray(beta_use, dtype), jnp.asarray(beta_activate, dtype)
+    variance_floor = jnp.asarray(variance_floor, dtype)
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def temperature(iteration: Array | int) -> Array | float:

@@ -118,7 +118,7 @@ class WindowVotes(LinearVotes):
     ):
         patches = pose_patches(grid, window, stride=stride, padding=padding)
         super().__init__(patches, kernel)
-        if self.shared:
+        if kernel.shape[0] != patches.shape[-3]:
             raise ValueError(
                 f"kernel must have an entry for each of the {patches.shape[-3]} children of a "
                 f"window, got shape {kernel.shape}; LinearVotes takes one for all."

@@ -261,3 +261,17 @@ def test_empty_batches_are_computed_and_differentiated(name):
     value, gradient = nnx.jit(nnx.value_and_grad(total))(model, images)
     assert value == 0
     assert all(not leaf.any() for leaf in jax.tree.leaves(gradient))
+
+
+def test_wider_options_do_not_widen_the_votes_under_x64():
+    votes = RNG.normal(size=(5, 3, 4)).astype(np.float32)
+    with jax.enable_x64(True):
+        soft = routing.dynamic_routing(votes, update_rate=np.float64(0.5))
+        floored = routing.em_routing(
+            votes,
+            np.ones(5, np.float32),
+            np.zeros(3, np.float32),
+            np.zeros(3, np.float32),
+            variance_floor=np.float64(1e-4),
+        )
+    assert soft.poses.dtype == floored.poses.dtype == np.float32

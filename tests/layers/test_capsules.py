@@ -170,3 +170,22 @@ def test_routing_procedure_is_an_argument():
     layer = DenseCapsules(6, 4, 3, 5, routing=uniform_routing, rngs=nnx.Rngs(0))
     coupling = layer(jnp.ones((6, 4))).coupling
     assert coupling == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shape", [(2, 4, 16), (2, 7, 8), (8,)])
+def test_poses_of_other_sizes_are_not_read_as_something_else(shared, shape):
+    dense = DenseCapsules(4, 8, 3, 16, shared=shared, rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match="must be num_children = 4 and in_pose = 8, got shape"):
+        dense(jnp.ones(shape))
+    conv = ConvCapsules(4, 8, 3, 16, rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match="must be in_channels = 4 and in_pose = 8, got shape"):
+        conv(jnp.ones((2, 5, 5, *shape[1:])))
+
+
+def test_a_window_of_one_child():
+    conv = ConvCapsules(1, 8, 3, 16, kernel_size=1, rngs=nnx.Rngs(0))
+    dense = DenseCapsules(1, 8, 3, 16, rngs=nnx.Rngs(1))
+    dense.kernel = conv.kernel
+    poses = jax.random.normal(jax.random.key(0), (2, 3, 4, 1, 8))
+    np.testing.assert_allclose(conv(poses).poses, dense(poses).poses, rtol=1e-5, atol=1e-6)

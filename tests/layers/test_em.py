@@ -76,3 +76,9 @@ def test_a_higher_inverse_temperature_makes_activations_bolder():
 def test_poses_without_room_for_coordinates():
     with pytest.raises(ValueError, match="at least 4"):
         EMClassCapsules(2, 3, 1, rngs=nnx.Rngs(0))
+
+
+def test_class_poses_of_other_sizes():
+    layer = EMClassCapsules(2, 3, 16, rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match="must be in_channels = 2 and pose_size = 16, got shape"):
+        layer(jnp.ones((1, 4, 4, 2, 8)), jnp.ones((1, 4, 4, 2)))

@@ -189,6 +189,8 @@ def test_votes_class_and_block_size_of_the_model():
         ("tsai2020_em_cifar10_simple", (32, 32, 3), {"pose_size": 8}, "nearest are 4 and 9"),
         ("tsai2020_cifar10_simple", (32, 32, 3), {"backbone": "vgg"}, "backbone must be one of"),
         ("tsai2020_cifar10_simple", (32, 32, 3), {"block_size": 0}, "block_size must be positive"),
+        ("tsai2020_cifar10_simple", (32, 32, 3), {"block_size": 2.5}, "block_size must be an int"),
+        ("tsai2020_cifar10_simple", (32, 32, 3), {"block_size": "4"}, "block_size must be an int"),
         ("tsai2020_ablation_a", (32, 32, 3), {"activations": True}, "do not combine"),
     ],
 )

@@ -6,6 +6,7 @@ batched without forming one kernel gradient per example, and lowered to another 
 platform. A primitive can. `tests/routing/kernels/test_rules.py` tries each rule with this JAX.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -74,10 +75,16 @@ def define(
     mlir.register_lowering(primitive, rule_for("default"))
 
     def evaluate(*args: Any, **params: Any) -> Any:
-        return jax.jit(lambda *xs: primitive.bind(*xs, **params))(*args)
+        return eager_program(primitive, **params)(*args)
 
     primitive.def_impl(evaluate)
     return primitive
+
+
+@functools.cache
+def eager_program(primitive: Primitive, **params: Any) -> Callable[..., Any]:
+    """What a call outside `jax.jit` runs: kept, so that only the first one compiles."""
+    return jax.jit(functools.partial(primitive.bind, **params))
 
 
 def _is_divided(context: Any) -> bool:
@@ -134,9 +141,7 @@ def alike(arrays: Sequence[Any]) -> list[Any]:
 
 def _varying(x: Any) -> frozenset[str]:
     """The axes of `jax.shard_map` over which `x` differs."""
-    aval: Any = jax.typeof(x)
-    manual = getattr(aval, "manual_axis_type", None)  # JAX before 0.10 had `vma` in its place
-    return getattr(aval, "vma", frozenset()) if manual is None else manual.varying
+    return jax.typeof(x).manual_axis_type.varying
 
 
 def kernel_result(shape: tuple[int, ...], like: Any) -> jax.ShapeDtypeStruct:

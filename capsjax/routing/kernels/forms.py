@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import cpu, einsum
-from capsjax.routing.kernels.adapter import Target
+from capsjax.routing.kernels.adapter import Target, eager_program
 from capsjax.routing.kernels.terms import Sizes
 
 LARGEST_LOOP = 256  # multiplications in a pose product, unrolled, that suit XLA on a CPU
@@ -138,10 +138,12 @@ def without_kernels() -> Iterator[None]:
     """Programs lowered inside the block have no kernels; those already compiled keep theirs."""
     global _enabled
     before, _enabled = _enabled, False
+    eager_program.cache_clear()
     try:
         yield
     finally:
         _enabled = before
+        eager_program.cache_clear()
 
 
 @contextlib.contextmanager
@@ -161,10 +163,12 @@ def interpreted(platform: str, mode: Any = True) -> Iterator[None]:
     if platform not in ("tpu", "cuda"):
         raise ValueError(f'platform must be "tpu" or "cuda", got {platform!r}')
     before, (_interpreted, _mode) = (_interpreted, _mode), (platform, mode)
+    eager_program.cache_clear()
     try:
         yield
     finally:
         _interpreted, _mode = before
+        eager_program.cache_clear()
 
 
 def interpret_mode() -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from capsjax.routing import LinearVotes
 from capsjax.routing.kernels import attend, cpu, distance, einsum, interpreted, moments
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
@@ -264,3 +265,12 @@ def test_export_for_batches_of_any_size(rows):
     ]
     exported = jax.export.export(jax.jit(ours), platforms=("cpu", "cuda", "tpu"))(*shapes)
     assert_same(exported.call(*arguments), ours(*arguments), 1e-5)
+
+
+def test_a_second_eager_call_compiles_nothing(caplog):
+    votes = LinearVotes(jnp.ones((4, 1, 8)), jnp.ones((4, 8, 3, 16)))
+    coupling = jnp.ones((4, 3))
+    votes.combine(coupling)
+    with jax.log_compiles():
+        votes.combine(coupling)
+    assert not [record for record in caplog.records if "Compiling" in record.getMessage()]
