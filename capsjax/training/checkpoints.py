@@ -55,6 +55,29 @@ class Checkpoint(NamedTuple):
     step: int
 
 
+class _KeepBest(checkpoint_managers.PreservationPolicy):
+    """Keeps the checkpoint of the best validation accuracy.
+
+    Orbax's own policy knows the accuracies that its process has saved, and in a resumed run no
+    others: it would delete the best checkpoint of those before.
+    """
+
+    def __init__(self) -> None:
+        self.accuracy: Mapping[int, float] = {}  # by step, of the whole run
+
+    def should_preserve(
+        self, checkpoints: Sequence[Any], *, context: checkpoint_managers.PreservationContext
+    ) -> list[bool]:
+        best = _best([checkpoint.step for checkpoint in checkpoints], self.accuracy)
+        return [checkpoint.step == best for checkpoint in checkpoints]
+
+
+def _best(steps: Sequence[int], accuracy: Mapping[int, float]) -> int | None:
+    """The step of the highest accuracy, the latest of equal ones; None if none was measured."""
+    measured = [step for step in steps if step in accuracy]
+    return max(measured, key=lambda step: (accuracy[step], step), default=None)
+
+
 class Checkpoints:
     """The checkpoints of one work directory, written during training.
 
@@ -66,19 +89,13 @@ class Checkpoints:
         self._workdir = workdir
         self._directory = self._workdir / "checkpoints"
         self._saving: int | None = None
+        self._keep_best = _KeepBest()
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
                 async_options=ocp.AsyncOptions(post_finalization_callback=self._seal_saved),
                 preservation_policy=checkpoint_managers.AnyPreservationPolicy(
-                    [
-                        checkpoint_managers.LatestN(keep),
-                        checkpoint_managers.BestN(
-                            get_metric_fn=lambda metrics: metrics["accuracy"],
-                            n=1,
-                            keep_checkpoints_without_metrics=False,
-                        ),
-                    ]
+                    [checkpoint_managers.LatestN(keep), self._keep_best]
                 ),
             ),
         )
@@ -106,7 +123,7 @@ class Checkpoints:
             return
         # Copied to the host: the device's memory is donated to the next dispatch.
         model, optimizer = _split(jax.tree.map(lambda x: np.array(x, copy=True), state))
-        accuracy = history.validation_accuracy().get(step)
+        self._keep_best.accuracy = history.validation_accuracy()
         self._manager.wait_until_finished()
         self._saving = step
         self._manager.save(
@@ -122,7 +139,6 @@ class Checkpoints:
                     }
                 ),
             ),
-            metrics=None if accuracy is None else {"accuracy": accuracy},
         )
 
     def restore(
@@ -378,10 +394,18 @@ def _candidates(
     if which == "best":
         latest = _first_good(directory, newest_first)
         accuracy = History(**_about(manager, latest)["history"]).validation_accuracy()
-        measured = [step for step in steps if step in accuracy]
-        if measured:
-            return [max(measured, key=lambda step: (accuracy[step], step))]
-        return newest_first
+        best, best_kept = _best([*accuracy], accuracy), _best(steps, accuracy)
+        if best_kept is None:
+            return newest_first
+        if best_kept != best:
+            warnings.warn(
+                f"{directory}: the checkpoint of step {best}, which had the best validation "
+                f"accuracy ({accuracy[best]:.2%}), is gone; taking that of step {best_kept} "
+                f"({accuracy[best_kept]:.2%})",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return [best_kept]
     return [which]
 
 

@@ -8,10 +8,12 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from etils import epath
 from flax import nnx
 
 import capsjax
 from capsjax.training import checkpoints, loop
+from capsjax.training.history import History
 from capsjax.training.state import split
 from tests.tiny import tiny_config
 
@@ -39,6 +41,37 @@ def test_keeps_the_latest_and_the_best(run):
     assert checkpoints.read(directory).step == best
     assert checkpoints.read(directory, "latest").step == 28
     assert checkpoints.read(directory, 28).step == 28
+
+
+@pytest.fixture
+def save(run, tmp_path):
+    """Saves these steps with these accuracies in `tmp_path`, as one process of a run would."""
+    directory, result = run
+    history, config = History(), checkpoints.read(directory).config
+
+    def save(accuracies):
+        with checkpoints.Checkpoints(epath.Path(tmp_path), keep=1) as saver:
+            for step, accuracy in accuracies.items():
+                history.add_validation(step, step, accuracy)
+                saver.save(result.state._replace(step=np.int32(step)), config, history, {})
+
+    return save
+
+
+def test_a_resumed_run_keeps_the_best_of_all(save, tmp_path):
+    """Of those that an earlier process saved, too."""
+    save({1: 0.5, 2: 0.9, 3: 0.6})
+    assert steps(tmp_path) == [2, 3]
+    save({4: 0.7, 5: 0.8})
+    assert steps(tmp_path) == [2, 5]
+    assert checkpoints.read(tmp_path).step == 2
+
+
+def test_a_best_checkpoint_that_is_gone(save, tmp_path):
+    save({1: 0.9, 2: 0.6})
+    shutil.rmtree(tmp_path / "checkpoints" / "1")
+    with pytest.warns(RuntimeWarning, match="step 1, which had the best .* is gone"):
+        assert checkpoints.read(tmp_path).step == 2
 
 
 def test_restores_without_any_other_input(run, npz):
