@@ -10,6 +10,7 @@ import io
 import os
 import platform
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -199,7 +200,8 @@ def run(
     except ValueError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit("interrupted")
+        print("interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
 
 
 def write(text: str, output: "epath.Path | None", run: str, name: str) -> "epath.Path":

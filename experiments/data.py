@@ -92,7 +92,7 @@ def main(args: argparse.Namespace) -> None:
         device_budget_mb=args.device_budget_mb,
         **chosen,
     )
-    examples = training_set(task) if args.set == "train" else task.evaluation_set(args.set)
+    examples = task.evaluation_set(args.set)
     if not len(examples):
         raise ValueError(f"{args.name}: the set {args.set!r} is empty")
     if args.out:
@@ -167,13 +167,6 @@ def _parse(key: str, text: str, kind: type) -> Any:
         return kind(text)
     except ValueError:
         raise ValueError(f"--option={key}: expected {kind.__name__}, got {text!r}") from None
-
-
-def training_set(task: "Task") -> "EvaluationSet":
-    """One training example of every source image."""
-    from capsjax.data.tasks import fixed_set
-
-    return fixed_set(task.train, task.recipe)
 
 
 def sheet(task: "Task", examples: "EvaluationSet") -> "Image.Image":

@@ -132,11 +132,13 @@ def summarize(
     """The results of `score`, by the rule of the task."""
     from capsjax.evaluation import scoring, summaries
 
-    labels = data.examples.labels()
+    labels, versions = data.examples.labels(), data.examples.numbered.versions
     if data.multi_label:
         logits = scoring.gives_logits(model, data.image_shape)
-        return summaries.summarize_multi_label(data.rule, scores, labels, logits=logits)
-    return summaries.summarize(scores, labels.argmax(-1))
+        return summaries.summarize_multi_label(
+            data.rule, scores, labels, logits=logits, versions=versions
+        )
+    return summaries.summarize(scores, labels.argmax(-1), versions=versions)
 
 
 def default_file_name(data: "EvaluationData", kind: str = "evaluation") -> str:

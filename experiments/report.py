@@ -214,7 +214,8 @@ def _answers(run: "epath.Path", args: argparse.Namespace, terminal: "Console") -
     rendered = tasks.render(data.examples)
     labels = rendered.labels.argmax(-1).astype("int32")
     dataset = Dataset(rendered.images, labels, data.class_names, data.name, data.split)
-    summary = summaries.summarize(scores, dataset.labels)
+    versions = data.examples.numbered.versions
+    summary = summaries.summarize(scores, dataset.labels, versions=versions)
     return Results(checkpoint, history, dataset, scores, summary)
 
 

@@ -111,6 +111,7 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.training import config as configs
     from capsjax.training import loop, parallel, process, seeds, setup
     from capsjax.training.display import console
+    from capsjax.training.history import Diverged
 
     config = _cli.config_of(args)
     with _cli.of_arguments():
@@ -142,7 +143,7 @@ def main(args: argparse.Namespace) -> None:
         if parallel.is_first_host():
             print(f"{stop}. The same command resumes from there.")
         sys.exit(128 + stop.signum)
-    except ArithmeticError as error:
+    except Diverged as error:
         sys.exit(f"error: {error}")
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import scipy.stats
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from capsjax.data.accuracy import Rule, is_correct
 
@@ -27,15 +27,23 @@ class Summary(NamedTuple):
     confusion: Int[np.ndarray, "classes classes"]
 
 
-def summarize(scores: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n"]) -> Summary:
-    """Compares the class with the highest score with the label."""
-    num, num_classes = scores.shape
+def summarize(
+    scores: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n"], *, versions: int = 1
+) -> Summary:
+    """Compares the class with the highest score with the label.
+
+    Args:
+      scores: of all examples.
+      labels: their classes.
+      versions: how many consecutive examples are made of one source image; the interval counts them
+        for what they tell together.
+    """
+    num_classes = scores.shape[-1]
     confusion = np.zeros((num_classes, num_classes), np.int64)
     np.add.at(confusion, (labels, scores.argmax(-1)), 1)
-    correct = np.diag(confusion)
     with np.errstate(invalid="ignore"):
-        per_class = correct / confusion.sum(-1)
-    return Summary(*_accuracy(int(correct.sum()), num), per_class, confusion)
+        per_class = np.diag(confusion) / confusion.sum(-1)
+    return Summary(*_accuracy(scores.argmax(-1) == labels, versions), per_class, confusion)
 
 
 class MultiLabelSummary(NamedTuple):
@@ -62,12 +70,13 @@ def summarize_multi_label(
     labels: Float[np.ndarray, "n classes"],
     *,
     logits: bool,
+    versions: int = 1,
 ) -> MultiLabelSummary:
-    """Compares the classes that `rule` predicts with those that are present."""
+    """Compares the classes that `rule` predicts with those present; `versions`: see `summarize`."""
     predicted = np.asarray(_predicted(rule, logits, scores))
     present = labels > 0
     return MultiLabelSummary(
-        *accuracy(rule, scores, labels, logits=logits),
+        *accuracy(rule, scores, labels, logits=logits, versions=versions),
         present.sum(0),
         (predicted & present).sum(0),
         (predicted & ~present).sum(0),
@@ -87,9 +96,13 @@ def accuracy(
     labels: Float[np.ndarray, "n classes"],
     *,
     logits: bool,
+    versions: int = 1,
 ) -> Accuracy:
-    """The fraction of examples for which `rule` predicts exactly the classes present."""
-    return _accuracy(int(_is_correct(rule, logits, scores, labels).sum()), len(labels))
+    """The fraction of examples for which `rule` predicts exactly the classes present.
+
+    `versions`: see `summarize`.
+    """
+    return _accuracy(np.asarray(_is_correct(rule, logits, scores, labels)), versions)
 
 
 # Compiled once for each rule, not at every validation.
@@ -103,7 +116,18 @@ def _is_correct(rule: Rule, logits: bool, scores: Array, labels: Array) -> Array
     return jax.vmap(partial(is_correct, rule, logits=logits))(scores, labels)
 
 
-def _accuracy(count: int, num: int) -> Accuracy:
-    test = scipy.stats.binomtest(count, num)
+def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> Accuracy:
+    """Wilson's interval for as many independent answers as leave the mean as uncertain as it is.
+
+    Versions of one image tend to be right or wrong together. From n, if they are independent, to
+    the number of images, if all versions of one give the same.
+    """
+    by_image = correct.reshape(-1, versions).mean(axis=1)
+    rate, num_images = float(correct.mean()), len(by_image)
+    squared_error = by_image.var() / max(1, num_images - 1)
+    num = num_images
+    if squared_error > 0:
+        num = round(np.clip(rate * (1 - rate) / squared_error, num_images, len(correct)))
+    test = scipy.stats.binomtest(round(rate * num), num)
     interval = test.proportion_ci(confidence_level=0.95, method="wilson")
-    return Accuracy(float(test.statistic), (interval.low, interval.high))
+    return Accuracy(rate, (interval.low, interval.high))

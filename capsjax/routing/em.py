@@ -97,7 +97,7 @@ def em_routing(
     dtype = jnp.promote_types(shape.dtype, jnp.float32)
     # The votes set the type: a wider argument must not change it between iterations.
     beta_use, beta_activate = jnp.asarray(beta_use, dtype), jnp.asarray(beta_activate, dtype)
-    variance_floor = jnp.asarray(variance_floor, dtype)
+    floor = jnp.asarray(variance_floor, dtype)
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def temperature(iteration: Array | int) -> Array | float:
@@ -110,7 +110,7 @@ def em_routing(
         weight = jnp.broadcast_to(activations * jnp.exp(log_coupling - largest), full)
         sums, squares, total = moments(weight)
         divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
-        means, variances = sums / divisor, squares / divisor + variance_floor
+        means, variances = sums / divisor, squares / divisor + floor
         mass = total * jnp.exp(largest[..., 0, :])
         cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
         activation_logits = temperature(iteration) * (beta_activate - cost)

@@ -395,7 +395,7 @@ def _candidates(
         latest = _first_good(directory, newest_first)
         accuracy = History(**_about(manager, latest)["history"]).validation_accuracy()
         best, best_kept = _best([*accuracy], accuracy), _best(steps, accuracy)
-        if best_kept is None:
+        if best is None or best_kept is None:
             return newest_first
         if best_kept != best:
             warnings.warn(

@@ -18,7 +18,7 @@ from capsjax.training.parallel import from_first_host
 
 LOCK = ".lock"
 CONFIG = "config.json"
-FILES = (LOCK, CONFIG, "metrics.jsonl", "memory.prof", "seeds.json")
+FILES = (LOCK, CONFIG, "metrics.jsonl", "memory.prof", "seeds.json", "tracker.json")
 FOLDERS = ("checkpoints", "events", "damaged", "profile")
 
 
@@ -133,11 +133,11 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
         old = configs.from_json(json.loads(file.read_text()))
         if not isinstance(old.key_version, int):
             raise ValueError(f"its key_version is {old.key_version!r}")
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        lines = configs.conflicts(old, config)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{file} cannot be read ({error}): the run is damaged. Nothing was changed"
         ) from error
-    lines = configs.conflicts(old, config)
     if old.key_version < config.key_version:
         lines = [line for line in lines if not line.startswith("key_version:")]
     if lines:

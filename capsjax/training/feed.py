@@ -93,8 +93,9 @@ def _chunks(
 ) -> Iterator[Callable[[int], tuple[int, UInt8[Array, "devices steps local k h w c"], int]]]:
     """Batches of consecutive steps on the devices: where a chunk starts, its images, where it ends.
 
-    Grain reads ahead while the devices compute. The size of a chunk does not depend on `first`:
-    another size would be another program, and a resumed run would round differently.
+    Grain reads ahead while the devices compute. The size of a chunk depends on neither `first` nor
+    `last`: another size would be another program, and a resumed or longer run would round
+    differently.
     """
     num_local = len(of_this_process(devices))
 
@@ -107,8 +108,7 @@ def _chunks(
 
     with _of_this_host():
         size = read(first).nbytes
-    num_chunks = -(-last // min(CHUNK_STEPS, max(1, CHUNK_BYTES // size)))
-    steps = -(-last // num_chunks)
+    steps = min(CHUNK_STEPS, max(1, CHUNK_BYTES // size))
     # The last chunk goes beyond `last`.
     stop = first + -(-(last - first) // steps) * steps
     dataset = (

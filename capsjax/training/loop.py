@@ -225,6 +225,7 @@ def _train_run(
             deadline.restart()
             run.save(loop.state)
             run.wait()
+            signum = signum or loop.signal()  # one that came in the last steps or while saving
         if signum:
             raise Interrupted(signum, run.step)
         if run.stopped_early:
@@ -266,6 +267,7 @@ class _Loop:
         self._validate = _validator(training, deadline)
         self._snapshot_every = monitoring.snapshot_every
         self._take_snapshot: Callable[[TrainState], snapshots.Snapshot] | None = None
+        self._snapshot_is_compiled = False
         if self._snapshot_every and parallel.is_first_host():
             self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
         self._dispatch = training.dispatch()
@@ -296,7 +298,7 @@ class _Loop:
             self._deadline.restart()
             self._profiler.at(run.step)
             count = self._profiler.cut(run.step, count)
-            signum, count = parallel.agree(self._signals[0] if self._signals else 0, count)
+            signum, count = self._agree(count)
             if signum:
                 break
             began = time.monotonic()
@@ -308,6 +310,13 @@ class _Loop:
             count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
         self._profiler.at(run.step)
         return signum
+
+    def signal(self) -> int:
+        """The signal that a host was sent, or 0; all hosts ask at once."""
+        return self._agree(0)[0]
+
+    def _agree(self, count: int) -> tuple[int, int]:
+        return parallel.agree(self._signals[0] if self._signals else 0, count)
 
     def _compile(self) -> None:
         self._deadline.suspend()
@@ -348,8 +357,12 @@ class _Loop:
         accuracy = self._validate(self.state)
         run.end_epoch(epoch, accuracy)
         if self._take_snapshot is not None and epoch % self._snapshot_every == 0:
-            self._deadline.suspend()  # it compiles
+            if self._snapshot_is_compiled:
+                self._deadline.restart()
+            else:
+                self._deadline.suspend()
             run.add_snapshot(self._take_snapshot(self.state))
+            self._snapshot_is_compiled = True
         means, seconds = run.history.epoch_means(epoch), time.monotonic() - began
         self._display.epoch(run.step, epoch, means, accuracy, seconds)
         self._deadline.restart()
@@ -362,9 +375,14 @@ def _validator(training: Training, deadline: Deadline) -> Callable[[TrainState],
     if not len(task.validation):
         return lambda state: None
     labels = task.validation.labels()
+    logits: bool | None = None
 
     def accuracy(state: TrainState) -> float:
-        deadline.suspend()  # the first time it compiles; the first batch starts the time again
+        nonlocal logits
+        if logits is None:
+            deadline.suspend()  # it compiles; the first batch starts the time again
+        else:
+            deadline.restart()
         model: Any = nnx.merge(training.eval_graphdef, *state.evaluated)
         scores = scoring.score(
             model,
@@ -373,7 +391,8 @@ def _validator(training: Training, deadline: Deadline) -> Callable[[TrainState],
             devices=training.devices,
             progress=lambda done: deadline.restart(),
         )
-        logits = scoring.gives_logits(model, task.input_shape)
+        if logits is None:
+            logits = scoring.gives_logits(model, task.input_shape)
         return summaries.accuracy(task.rule, scores, labels, logits=logits).accuracy
 
     return accuracy

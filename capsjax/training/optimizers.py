@@ -72,7 +72,7 @@ def inverse_time(rate: float, steps_per_epoch: int, *, decay: float = 1e-4) -> S
 
 def steps(
     rate: float,
-    steps_per_epoch: int,
+    steps_per_epoch: float,
     *,
     epochs: tuple[int, ...] = (150, 250),
     factor: float = 0.1,
@@ -82,7 +82,7 @@ def steps(
         raise ValueError(f"schedule.factor must be positive, got {factor}")
     if not all(0 < a < b for a, b in zip(epochs, (*epochs[1:], math.inf), strict=True)):
         raise ValueError(f"schedule.epochs must be positive and ascend, got {epochs}")
-    boundaries = {epoch * steps_per_epoch: factor for epoch in epochs}
+    boundaries = {round(epoch * steps_per_epoch): factor for epoch in epochs}
     return optax.piecewise_constant_schedule(rate, boundaries)
 
 
@@ -107,7 +107,7 @@ def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
 
 
 def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """The config section of a schedule: its options, and `warmup_steps`, a linear rise from 0."""
+    """The config section of a schedule: its options, and `warmup_steps`, of a linear rise to it."""
     return _section("schedule", SCHEDULES, name, {"warmup_steps": 0}, overrides)
 
 
@@ -138,12 +138,10 @@ def make_optimizer(
     if accumulate < 1:
         raise ValueError(f"optimizer.accumulate_steps must be at least 1, got {accumulate}")
 
-    rate = SCHEDULES[schedule.pop("name")](
-        learning_rate, max(1, steps_per_epoch // accumulate), **schedule
-    )
+    # A fraction of an update, where its batches are of two epochs.
+    rate = SCHEDULES[schedule.pop("name")](learning_rate, steps_per_epoch / accumulate, **schedule)
     if warmup:
-        rise = optax.linear_schedule(0.0, learning_rate, warmup)
-        rate = optax.join_schedules([rise, rate], [warmup])
+        rate = _after_warmup(rate, warmup)
     parts = [
         *([optax.add_decayed_weights(weight_decay)] if weight_decay else []),
         *([optax.clip_by_global_norm(clip_norm)] if clip_norm else []),
@@ -153,6 +151,11 @@ def make_optimizer(
     if accumulate > 1:
         return optax.MultiSteps(chained, accumulate).gradient_transformation()
     return chained
+
+
+def _after_warmup(rate: Schedule, warmup: int) -> Schedule:
+    rise = optax.linear_schedule(0.0, 1.0, warmup)
+    return lambda step: rise(step) * rate(step)
 
 
 def _check_decay(name: str, value: float) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 import ml_collections
@@ -81,9 +82,15 @@ def parse(key: str, text: str, current: Any) -> Any:
         int: int,
         float: int | float,
         tuple: tuple | list,
+        NoneType: int | None,
     }.get(type(current), object)
     if not isinstance(value, kinds) or (isinstance(value, bool) and not isinstance(current, bool)):
-        expected = {bool: "true or false", int: "a whole number", float: "a number"}
+        expected = {
+            bool: "true or false",
+            int: "a whole number",
+            float: "a number",
+            NoneType: "a whole number or None",
+        }
         raise ValueError(f"{key} must be {expected[type(current)]}, got {text!r}")
     if isinstance(current, float):
         return float(value)

@@ -108,7 +108,8 @@ def compare(
             found = [values(variant, deviations[metric]) for variant in lines[row]]
             return [float(np.std(of_run)) for of_run in zip(*found, strict=False)]
         # The times of a run are shown like what was measured on it.
-        runs = [record["metrics"] | record["times"] for record in records.get(row, ())]
+        done = [record for record in records.get(row, ()) if not record["failed"]]
+        runs = [record["metrics"] | record["times"] for record in done]
         return [numbers[metric] for numbers in runs if metric in numbers]
 
     def verdict(claim: Claim) -> Verdict:
@@ -194,9 +195,10 @@ def _verdict(row: Row, rows: Iterable[Row], column: Column, scale: str) -> str:
     order = f"order {sum(ours == printed for ours, printed in sides)}/{len(sides)}" if sides else ""
     if scale != "full":
         return order
-    error = row.ours.error or 0.0
-    near = max(column.tolerance, 2 * error)
-    if row.published.error is not None:
-        near = 2 * math.hypot(error, row.published.error)
+    ours, printed = row.ours.error, row.published.error
+    if ours is None or printed is None:  # one of them is of a single run
+        near = max(column.tolerance, 2 * (ours or printed or 0.0))
+    else:
+        near = 2 * math.hypot(ours, printed)
     value = "same" if abs(row.difference) <= near else "higher" if row.difference > 0 else "lower"
     return f"{order}, {value}" if order else value

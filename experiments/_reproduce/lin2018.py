@@ -52,7 +52,7 @@ FIGURE_2 = Experiment(
     title="Accuracy during training, for iterations and update rates (figure 2)",
     variants=ITERATIONS | RATES,
     measure=measures.all_of(measures.accuracy(accuracy="test"), measures.test_curve()),
-    columns=(Column("accuracy", "MultiMNIST, accuracy at the end, %"),),
+    columns=(Column("accuracy", "MultiMNIST, accuracy, %"),),
     claims=(
         Claim("too many iterations harm", "accuracy", "r = 3", "r = 7"),
         Claim("a soft update helps", "accuracy", "r = 6, η = 0.01", "r = 6, η = 1"),
@@ -88,7 +88,7 @@ FIGURE_3 = Experiment(
     columns=(
         Column("entropy at the end", "Mean entropy at the end, nats", digits=3),
         Column("fall of the entropy", "Its fall since the first epoch, nats", digits=3),
-        Column("accuracy", "MultiMNIST, accuracy at the end, %"),
+        Column("accuracy", "MultiMNIST, accuracy, %"),
     ),
     claims=(
         Claim(

@@ -19,6 +19,32 @@ def test_summary_by_hand():
     np.testing.assert_allclose(summary.interval, [0.2307, 0.8824], atol=1e-4)
 
 
+def interval_of(correct, versions):
+    labels = np.zeros(correct.size, int)
+    summary = summarize(np.eye(2)[1 - correct.ravel()], labels, versions=versions)
+    assert summary.accuracy == pytest.approx(correct.mean())
+    return summary.interval
+
+
+def test_versions_that_always_agree_count_once():
+    of_images = np.array([1, 1, 0, 1, 0, 1, 1, 1])
+    alone = interval_of(of_images, 1)
+    np.testing.assert_allclose(interval_of(np.repeat(of_images, 50), 50), alone)
+    # Nothing tells whether versions that are all right would be wrong together.
+    assert interval_of(np.ones(8 * 50, int), 50) == interval_of(np.ones(8, int), 1)
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says():
+    """Of images some of which are harder than others, in 32 versions each."""
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(200):
+        easiness = rng.beta(4 * 0.8, 4 * 0.2, size=(300, 1))
+        low, high = interval_of((rng.random((300, 32)) < easiness).astype(int), 32)
+        held += low < 0.8 < high
+    assert 180 <= held <= 199
+
+
 def test_classes_without_examples_are_nan():
     summary = summarize(np.eye(3)[[0, 1]], np.array([0, 1]))
     assert np.isnan(summary.per_class[2])

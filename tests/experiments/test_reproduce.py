@@ -139,6 +139,7 @@ def a_record(variant, value, seed=0):
         "times": {"training_seconds": 60.0},
         "series": {},
         "seeds": [seed],
+        "failed": None,
     }
 
 
@@ -173,6 +174,24 @@ def test_rows_and_ordering():
     single = {name: records[name][:1] for name in "ab"}
     alone = compare("x/y", an_experiment(), "full", single)
     assert alone.summary == "does not hold (by sign alone): 1"
+
+
+def test_one_run_is_not_exact():
+    """It has no standard error of its own; the tolerance stands in for it."""
+    printed = {"a": Estimate(80.0, 0.01, 4)}
+    column = Column("accuracy", "Accuracy", printed, tolerance=0.3)
+    for value, verdict in ((80.2, "same"), (80.4, "higher")):
+        experiment = an_experiment(columns=(column,), claims=())
+        found = compare("x/y", experiment, "full", {"a": [a_record("a", value)]})
+        assert found.rows["accuracy"]["a"].verdict == verdict
+
+
+def test_the_times_of_a_run_that_diverged_are_not_averaged():
+    column = Column("training_seconds", "Training, seconds")
+    failed = a_record("a", 0.0, 1) | {"metrics": {}, "times": {"training_seconds": 1.0}}
+    records = {"a": [a_record("a", 70.0), failed | {"failed": "at step 1 the loss is nan"}]}
+    found = compare("x/y", an_experiment(columns=(column,), claims=()), "small", records)
+    assert found.rows["training_seconds"]["a"].ours == Estimate(60.0, None, 1)
 
 
 def test_kendall_is_scipys():
@@ -439,7 +458,7 @@ def test_feature_spaces_are_drawn():
 
 def test_lines_of_equal_steps_join_the_traces():
     records = {
-        name: [{"metrics": {}, "times": {}, "series": {"x": [x, x + 1], "y": [1, 2], "n": [5, 9]}}]
+        name: [a_record(name, 0.0) | {"series": {"x": [x, x + 1], "y": [1, 2], "n": [5, 9]}}]
         for name, x in {"a": 1, "b": 3}.items()
     }
     draw = figures.beside(figures.trace_panel("x", "y", "n", "x", "y"))

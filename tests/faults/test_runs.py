@@ -132,7 +132,7 @@ def test_checksums_that_are_none(tiny_run, tmp_path, sums):
         checkpoints.read(run, 14)
 
 
-@pytest.mark.parametrize("text", ["[]", "3", "null", '"a"', "{", "", '{"key_version": "a"}'])
+@pytest.mark.parametrize("text", ["[]", "3", "null", '"a"', "{", "", "{}", '{"key_version": "a"}'])
 def test_configs_of_runs_that_are_none(tiny_run, tmp_path, npz, text):
     from etils import epath
 
@@ -140,6 +140,18 @@ def test_configs_of_runs_that_are_none(tiny_run, tmp_path, npz, text):
 
     run = shutil.copytree(tiny_run, tmp_path / "run")
     (run / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=r"config\.json cannot be read"):
+        claimed(epath.Path(run), checkpoints.read(tiny_run).config).__enter__()
+
+
+def test_a_config_whose_section_is_a_number(tiny_run, tmp_path):
+    from etils import epath
+
+    from capsjax.training.directory import claimed
+
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"training": 3}))
     with pytest.raises(ValueError, match=r"config\.json cannot be read"):
         claimed(epath.Path(run), checkpoints.read(tiny_run).config).__enter__()
 

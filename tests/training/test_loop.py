@@ -83,6 +83,23 @@ def test_interrupted_is_bit_identical_with_uninterrupted(
     same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
 
 
+def test_a_signal_while_the_last_checkpoint_is_saved_is_not_lost(
+    finished, config, tmp_path, monkeypatch
+):
+    """Else the next of several seeds would begin, and be killed."""
+    wait = loop.Run.wait
+
+    def wait_and_terminate(run):
+        wait(run)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Run, "wait", wait_and_terminate)
+        with pytest.raises(process.Interrupted):
+            loop.train(config, tmp_path / "run", devices=ONE)
+    same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
+
+
 def test_images_fed_from_the_host_give_the_same_run(
     finished, config, tmp_path, monkeypatch, capsys
 ):

@@ -43,6 +43,22 @@ def test_warmup_rises_from_zero():
     np.testing.assert_allclose(rates, [0, 0.25, 1, 1], atol=1e-7)
 
 
+@pytest.mark.parametrize("accumulate", [1, 4, 8, 16])
+@pytest.mark.parametrize("warmup", [0, 20])
+def test_steps_are_at_the_end_of_epochs_whatever_the_updates(accumulate, warmup):
+    section = schedule_options("steps", epochs=(30,), factor=0.1, warmup_steps=warmup)
+    options = optimizer_options("sgd", momentum=0.0, learning_rate=1.0, accumulate_steps=accumulate)
+    optimizer = make_optimizer(options, section, steps_per_epoch=14)
+    gradient = params = jnp.zeros(())
+    update, state = jax.jit(optimizer.update), optimizer.init(params)
+    lowered = 0
+    for step in range(1, 30 * 14 + 2 * accumulate):
+        change, state = update(gradient + 1, state, params)
+        if step > warmup * accumulate + accumulate and -0.2 < float(change) < 0 and not lowered:
+            lowered = step
+    assert 30 * 14 <= lowered <= 30 * 14 + accumulate
+
+
 def test_weight_decay_is_part_of_the_gradient_and_clipped_with_it():
     section = optimizer_options(
         "sgd", learning_rate=1.0, momentum=0.0, weight_decay=0.5, clip_norm=1.0

@@ -93,6 +93,15 @@ def test_what_does_not_fit(config, key, text, message):
         override(config, {key: text})
 
 
+def test_an_option_that_may_be_none():
+    config = configs.default("tsai2020_cifar10_simple", "cifar10")
+    assert override(config, {"model.block_size": "4"}).model.block_size == 4
+    assert override(config, {"model.block_size": "None"}).model.block_size is None
+    for text in ("abc", "true", "2.5"):
+        with pytest.raises(ValueError, match="block_size must be a whole number or None, got"):
+            override(config, {"model.block_size": text})
+
+
 def test_what_keeps_a_run_from_going_on(config):
     more, fewer = config.copy_and_resolve_references(), config.copy_and_resolve_references()
     more.training.epochs, fewer.training.epochs = 60, 40
