@@ -40,14 +40,14 @@ def sgd(rate: Schedule, *, momentum: float = 0.9) -> optax.GradientTransformatio
     return optax.sgd(rate, momentum=momentum)
 
 
-def constant(rate: float, steps_per_epoch: int) -> Schedule:
+def constant(rate: float, steps_per_epoch: float) -> Schedule:
     """A constant rate."""
     return optax.constant_schedule(rate)
 
 
 def exponential(
     rate: float,
-    steps_per_epoch: int,
+    steps_per_epoch: float,
     *,
     decay_rate: float = 0.96,
     decay_steps: int = 2000,
@@ -63,7 +63,7 @@ def exponential(
     return optax.exponential_decay(rate, decay_steps, decay_rate, end_value=minimum)
 
 
-def inverse_time(rate: float, steps_per_epoch: int, *, decay: float = 1e-4) -> Schedule:
+def inverse_time(rate: float, steps_per_epoch: float, *, decay: float = 1e-4) -> Schedule:
     """rate / (1 + decay · step), Keras's `decay` (choi2019)."""
     if decay < 0:
         raise ValueError(f"schedule.decay must be ≥ 0, got {decay}")
