@@ -27,6 +27,8 @@ if not WORKER:
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
+MOST_MAPS = 30_000  # Linux allows 65,530
+
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tensorflow-datasets")
 
 
@@ -51,6 +53,17 @@ def pytest_report_header() -> str:
 def pytest_unconfigure() -> None:
     if not WORKER:
         shutil.rmtree(cache, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_compiled_programs():
+    """Thousands exhaust what the system lets one process map (vm.max_map_count): LLVM crashes."""
+    import jax
+
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture(autouse=True)

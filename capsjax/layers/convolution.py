@@ -12,9 +12,6 @@ from capsjax.routing import pose_patches
 from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
-# Up to this many channels XLA's own convolution of stride 1 is the faster one on CPU too.
-NARROW = 16
-
 _LECUN_NORMAL = nnx.initializers.lecun_normal()
 
 
@@ -28,13 +25,10 @@ def convolve(
     """A 2-D convolution (cross-correlation), as patches on CPU and natively elsewhere.
 
     XLA's own strided convolution is slow to differentiate on CPU (24 times slower than one
-    matrix product over patches for the primary capsules' 9×9 stride 2), and so is one with many
-    features; accelerators have it in hardware. The choice is made when the program is lowered, so
-    an exported model carries both. A narrow one of stride 1 is native everywhere.
+    matrix product over patches for the primary capsules' 9×9 stride 2); accelerators have it in
+    hardware. The choice is made when the program is lowered, so an exported model carries both.
     """
     options = (stride, padding, precision)
-    if stride == 1 and kernel.shape[-1] <= NARROW:
-        return convolve_native(images, kernel, *options)
     return lax.platform_dependent(
         images,
         kernel,
