@@ -1,7 +1,7 @@
 """A batch in blocks, one block at a time, forward and backward."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +96,7 @@ def choose_block_size(
     return max(1, max(budget, shared_bytes) // bytes_per_example)
 
 
-def _common_length(batch: PyTree) -> int:
+def _common_length(batch: PyTree) -> Any:  # symbolic in a program exported for any batch
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(batch)]
     lengths = {shape[0] for shape in shapes if shape}
     if len(lengths) != 1 or not all(shapes):
