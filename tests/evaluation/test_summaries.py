@@ -35,7 +35,7 @@ def test_versions_that_always_agree_count_once():
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says():
-    """Of images some of which are harder than others, in 32 versions each."""
+    """Some images are harder than others, in all of their 32 versions."""
     rng = np.random.default_rng(0)
     held = 0
     for _ in range(200):

@@ -59,7 +59,7 @@ def save(run, tmp_path):
 
 
 def test_a_resumed_run_keeps_the_best_of_all(save, tmp_path):
-    """Of those that an earlier process saved, too."""
+    """An earlier process saved the best one."""
     save({1: 0.5, 2: 0.9, 3: 0.6})
     assert steps(tmp_path) == [2, 3]
     save({4: 0.7, 5: 0.8})
