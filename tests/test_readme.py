@@ -133,9 +133,7 @@ def test_the_table_is_written(tmp_path):
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
     (tmp_path / "README.md").write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
     page = tmp_path / "docs" / "results" / "choi2019_table3.md"
-    page.write_text(
-        re.sub(r"\| MNIST \| [^|]+ \|", "| MNIST | 0.123 |", page.read_text(), count=1)
-    )
+    page.write_text(re.sub(r"\| MNIST \| [^|]+ \|", "| MNIST | 0.123 |", page.read_text(), count=1))
     readme.update(tmp_path)
     written = (tmp_path / "README.md").read_text()
     assert "| 0.123 | 0.880 |" in written

@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, UInt8
 
-from capsjax.data.tasks import Task, fixed_set
+from capsjax.data.tasks import Task
 from capsjax.models import Output
 from capsjax.routing.diagnostics import coupling_entropy
 from capsjax.training.state import TrainState
@@ -46,7 +46,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
     """
     examples = task.validation
     if not len(examples):
-        examples = fixed_set(task.train, task.recipe)
+        examples = task.evaluation_set("train")
     batch = examples.examples(np.arange(min(NUM_IMAGES, len(examples))))
 
     @jax.jit

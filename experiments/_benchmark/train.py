@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import resource
-import runpy
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
+from _configs import load
 from etils import epath
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
@@ -50,20 +50,11 @@ DISPATCH_SECONDS = 2.0
 COUNTED_DEVICES = 8
 
 
-def recipe(file: str, *which: str) -> ml_collections.ConfigDict:
-    """The config of a file in configs/, and what comes after the colon."""
-    path = Path(__file__).parents[2] / "configs" / f"{file}.py"
-    return runpy.run_path(str(path))["get_config"](*which)
-
-
-# The papers' recipes, and the shape of their training images.
-NETWORKS: dict[str, tuple[Callable[[], ml_collections.ConfigDict], tuple[int, ...]]] = {
-    "sabour2017_mnist": (partial(recipe, "sabour2017_mnist"), MNIST),
-    "choi2019_mnist": (partial(recipe, "choi2019", "mnist_plus"), MNIST),
-    "tsai2020_cifar10_resnet": (
-        partial(recipe, "tsai2020_cifar", "tsai2020_cifar10_resnet"),
-        CIFAR,
-    ),
+# The papers' recipes (configs/), and the shape of their training images.
+NETWORKS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "sabour2017_mnist": ("sabour2017_mnist", MNIST),
+    "choi2019_mnist": ("choi2019:mnist_plus", MNIST),
+    "tsai2020_cifar10_resnet": ("tsai2020_cifar:tsai2020_cifar10_resnet", CIFAR),
 }
 
 
@@ -102,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _batch_size(name: str, options: argparse.Namespace) -> int:
-    return options.batch_size or NETWORKS[name][0]().training.batch_size
+    return options.batch_size or load(NETWORKS[name][0]).training.batch_size
 
 
 def _in_a_process(
@@ -138,8 +129,8 @@ def random_task(config: ml_collections.ConfigDict, shape: tuple[int, ...]) -> Ta
 
 
 def setup_of(name: str, batch_size: int, devices: list[jax.Device]) -> Training:
-    make, shape = NETWORKS[name]
-    config = make()
+    recipe, shape = NETWORKS[name]
+    config = load(recipe)
     config.training.batch_size = batch_size
     return build(config, random_task(config, shape), devices)
 
@@ -288,7 +279,7 @@ def _seconds(function: Callable[[], Any], repeats: int) -> float:
 
 def count(name: str, num_devices: int) -> dict[str, Any]:
     """The operations of a step of the paper's batch, and the communication of its devices."""
-    config = NETWORKS[name][0]()
+    config = load(NETWORKS[name][0])
     batch_size, devices = config.training.batch_size, jax.devices()[:num_devices]
     setup = setup_of(name, batch_size, devices)
     whole = _mapped(setup, devices[:1])
