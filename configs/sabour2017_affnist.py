@@ -1,4 +1,4 @@
-"""CapsNet on translated MNIST, tested on affNIST (Sabour et al. 2017, section 5.3).
+"""CapsNet on translated MNIST, tested on affNIST (Sabour et al. 2017, section 5.2).
 
 …:cnn is the CNN beside it, with the cross-entropy and without the paper's dropout. Training stops
 at 99.23 % on held-out translated digits.

@@ -2,7 +2,8 @@
 
 Any of its networks: --config=configs/tsai2020_diverse.py:tsai2020_diverse_matrix. The paper's 350
 rounds of 60,000 generated images are 350 epochs here, of one new image per training digit; nothing
-is held out, as there. It fixes the optimizer for all networks.
+is held out, as there. It fixes the optimizer for all networks. It does not say whether the binary
+cross-entropy is the sum or the mean over the classes: at its rate networks diverge by the sum.
 """
 
 from capsjax.training import config as configs
@@ -12,7 +13,9 @@ from capsjax.training import optimizers
 def get_config(model="tsai2020_diverse_vector"):
     config = configs.default(model=model, data="diverse_multimnist")
     config.data.validation_fraction = 0.0
-    config.loss.name = "sigmoid_cross_entropy"
+    config.loss.name, config.loss.classes = "sigmoid_cross_entropy", "mean"
+    if "_dynamic_" in model:
+        config.model.num_iterations = 1
     config.optimizer = optimizers.optimizer_options("sgd", learning_rate=0.1, weight_decay=5e-4)
     config.schedule = optimizers.schedule_options("steps", epochs=(150, 250))
     config.training.epochs = 350

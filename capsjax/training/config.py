@@ -45,7 +45,12 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
             "frozen_layers": (),
             "model": {"name": model, **models.options(model)},
             "data": {"name": data, **tasks.options(data)},
-            "loss": {"name": "margin", "reconstruction": "sum", "reconstruction_weight": 0.0005},
+            "loss": {
+                "name": "margin",
+                "classes": "sum",
+                "reconstruction": "sum",
+                "reconstruction_weight": 0.0005,
+            },
             "optimizer": optimizers.optimizer_options("adam"),
             "schedule": optimizers.schedule_options("exponential"),
             "training": {

@@ -35,6 +35,7 @@ def make_objective(
     *,
     rule: Rule,
     name: str = "margin",
+    classes: str = "sum",
     reconstruction: str = "sum",
     reconstruction_weight: float = 0.0005,
 ) -> Objective:
@@ -46,6 +47,8 @@ def make_objective(
     Args:
       rule: from scores to the predicted classes, for the accuracy.
       name: "margin", "spread", "cross_entropy" or "sigmoid_cross_entropy".
+      classes: the "sum" over the classes of that loss, or their "mean" (Tsai et al. 2020's binary
+        cross-entropy).
       reconstruction: the "sum" (Sabour et al. 2017) or the "mean" (Choi et al. 2019) over the
         pixels of the squared error.
       reconstruction_weight: at least 0.
@@ -60,14 +63,17 @@ def make_objective(
     """
     losses = ON_PRESENCES | ON_LOGITS
     loss_of = lookup("loss", name, losses)
-    if reconstruction not in ("sum", "mean"):
-        raise ValueError(f'loss.reconstruction must be "sum" or "mean", got {reconstruction!r}')
+    for option, value in (("classes", classes), ("reconstruction", reconstruction)):
+        if value not in ("sum", "mean"):
+            raise ValueError(f'loss.{option} must be "sum" or "mean", got {value!r}')
     if not reconstruction_weight >= 0:
         raise ValueError(f"reconstruction_weight must be ≥ 0, got {reconstruction_weight}")
 
     def objective(output: Output, batch: Example) -> tuple[Float[Array, ""], Metrics]:
         scores = presences(output) if name in ON_PRESENCES else logits(output)
         loss = jnp.mean(jax.vmap(loss_of)(scores, batch.label))
+        if classes == "mean":
+            loss /= scores.shape[-1]
         is_logits = output.score_kind is ScoreKind.LOGITS
         correct = jax.vmap(partial(is_correct, rule, logits=is_logits))(output.scores, batch.label)
         metrics = {name: loss, "accuracy": jnp.mean(correct.astype(jnp.float32))}

@@ -151,7 +151,8 @@ MANIFOLD = Experiment(
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS, images=90 * 81),
         "small": Scale(
-            f"{ABOUT_SMALL}, 3 epochs of half of the digits; 20 pairs of digits.",
+            f"{ABOUT_SMALL} (2 middle capsules; 16 dense units in the CNN), 3 epochs of half of "
+            "the digits; 20 pairs of digits.",
             SMALL | {"data.train_fraction": 0.5},
             seeds=3,
             images=20 * 81,
@@ -201,7 +202,8 @@ FIGURE_7 = Experiment(
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS),
         "small": Scale(
-            f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits.",
+            f"{ABOUT_SMALL} (2 capsules in each middle layer; 16 dense units in the CNN's), 4 "
+            "epochs of a quarter of the digits.",
             SMALL | {"data.train_fraction": 0.25, "training.epochs": 4},
         ),
         "smoke": Scale(

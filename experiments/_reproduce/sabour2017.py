@@ -111,7 +111,7 @@ MULTIMNIST = Experiment(
 )
 
 AFFNIST = Experiment(
-    title="Accuracy on affNIST, trained on translated MNIST (section 5.3)",
+    title="Accuracy on affNIST, trained on translated MNIST (section 5.2)",
     variants={
         "CNN": Variant("sabour2017_affnist:cnn"),
         "CapsNet": Variant("sabour2017_affnist"),

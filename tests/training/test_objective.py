@@ -46,6 +46,16 @@ def test_losses_on_logits(name):
 
 
 @pytest.mark.parametrize("name", [*objective.ON_PRESENCES, *objective.ON_LOGITS])
+def test_the_mean_over_classes(name):
+    """A third of the sum, of the scores' loss alone."""
+    output = Output(LENGTHS, reconstruction=jnp.full((2, 1, 4, 4, 1), 0.5))
+    added, parts = create(name=name)(output, BATCH)
+    averaged, metrics = create(name=name, classes="mean")(output, BATCH)
+    np.testing.assert_allclose(metrics[name], parts[name] / 3, rtol=1e-6)
+    np.testing.assert_allclose(added - averaged, parts[name] * 2 / 3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*objective.ON_PRESENCES, *objective.ON_LOGITS])
 @pytest.mark.parametrize("kind", ScoreKind)
 def test_every_loss_prefers_the_right_class_whatever_the_scores(name, kind):
     """Also lengths above 1, which there are without squash."""
@@ -107,6 +117,7 @@ def test_a_reconstruction_of_another_shape_is_an_error():
     ("options", "message"),
     [
         ({"name": "margn"}, "did you mean 'margin'"),
+        ({"classes": "max"}, 'loss.classes must be "sum" or "mean", got \'max\''),
         ({"reconstruction": "max"}, '"sum" or "mean", got \'max\''),
         ({"reconstruction_weight": -1.0}, "reconstruction_weight must be ≥ 0"),
         ({"reconstruction_weight": float("nan")}, "reconstruction_weight must be ≥ 0"),

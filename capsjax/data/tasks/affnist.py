@@ -12,7 +12,7 @@ from capsjax.data.tasks.task import Task
 
 @dataclass(frozen=True)
 class Translated(Generated):
-    """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.3).
+    """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.2).
 
     The default shift is as far as a 28×28 image fits whole.
     """
@@ -36,7 +36,7 @@ class Translated(Generated):
 class AffNIST(Generated):
     """Trained on translated digits, tested on affine transformed ones, as affNIST has them.
 
-    Sabour et al. 2017, section 5.3; Choi et al. 2019, section 4.1; Gu et al. 2021, section 3.1.
+    Sabour et al. 2017, section 5.2; Choi et al. 2019, section 4.1; Gu et al. 2021, section 3.1.
     The last gives other ranges: max_shear=1 (45°), max_translation=8, keep_ink=False.
 
     Attributes (beside `Generated`'s; `max_shift` is that of training images):
