@@ -352,14 +352,14 @@ FIGURE_5 = Experiment(
     scales={
         "full": Scale("The paper's recipe: 21M images. The last epoch is measured."),
         "small": Scale(
-            "1/16 of the width, 2 epochs of all images in batches of 64, a rate that falls after "
-            "1; without 42M.",
+            "1/16 of the width, 6 epochs of all images in batches of 64, a rate that falls after "
+            "5; without 42M.",
             SMALL
             | {
                 "model.width": 1 / 16,
                 "data.train_fraction": 1.0,
-                "schedule.epochs": (1,),
-                "training.epochs": 2,
+                "schedule.epochs": (5,),
+                "training.epochs": 6,
             },
             only=(
                 "dynamic, vector",
