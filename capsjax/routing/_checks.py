@@ -29,7 +29,7 @@ def check_broadcast(name: str, x: Any, shape: tuple[int, ...], axes: str) -> Non
     """Raises unless `x` is floating and broadcasts to `shape`, whose trailing `axes` are named."""
     check_floating(name, x)
     try:
-        fits = np.broadcast_shapes(x.shape, shape) == shape
+        fits = jnp.broadcast_shapes(x.shape, shape) == shape  # of symbolic lengths too
     except ValueError:
         fits = False
     if not fits:
