@@ -109,9 +109,9 @@ def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
 
 def _length(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
     squared = jnp.sum(jnp.square(x), axis=-1, keepdims=True)
-    nonzero = squared > 0
+    zero = squared == 0
     # Both sides of a `where` are differentiated: sqrt must not see the zeros at all.
-    return jnp.where(nonzero, jnp.sqrt(jnp.where(nonzero, squared, 1)), 0)
+    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, squared)))
 
 
 def _check_vectors(name: str, x: Any) -> None:

@@ -65,3 +65,9 @@ def test_to_unit():
 def test_whole_numbers_have_no_length(function):
     with pytest.raises(TypeError, match="got int32: convert with astype"):
         function(jnp.array([3, 4]))
+
+
+@pytest.mark.parametrize("function", [squash, exponential_squash, safe_norm])
+def test_a_nan_stays_one(function):
+    """A broken network is not to look like one that sees nothing."""
+    assert jnp.isnan(function(jnp.array([[jnp.nan, 1.0, 2.0]]))).all()

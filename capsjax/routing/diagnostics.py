@@ -29,5 +29,6 @@ def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*bat
     check_sizes("coupling", coupling.shape, ("I (children)", "J (parents)"))
     wide = at_least_float32(coupling)
     # The slope at 0 is infinite: `entr` must not see the zeros, nor their gradient the rest.
-    terms = jax.scipy.special.entr(jnp.where(wide > 0, wide, 1))
-    return jnp.where(wide > 0, terms, 0).sum(axis=-1)
+    zero = wide == 0
+    terms = jax.scipy.special.entr(jnp.where(zero, 1, wide))
+    return jnp.where(zero, 0, terms).sum(axis=-1)

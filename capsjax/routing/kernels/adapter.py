@@ -75,7 +75,10 @@ def define(
     mlir.register_lowering(primitive, rule_for("default"))
 
     def evaluate(*args: Any, **params: Any) -> Any:
-        return eager_program(primitive, **params)(*args)
+        # Where jit is off, or runs again operation by operation in search of a NaN, the program
+        # would call itself.
+        with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
+            return eager_program(primitive, **params)(*args)
 
     primitive.def_impl(evaluate)
     return primitive
