@@ -11,7 +11,7 @@ SMALL = {
     "training.epochs": 3,
     "training.log_every_steps": 50,
 }
-# With the paper's 0.1 a network of 1/16 of the width diverged. (The baselines keep their rates.)
+# With the paper's 0.1 narrow networks have broken down. (The baselines keep their rates.)
 SLOWER = {"optimizer.learning_rate": 0.02}
 SMOKE = {
     "model.width": 1 / 16,
