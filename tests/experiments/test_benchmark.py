@@ -45,11 +45,12 @@ def test_a_step_of_a_network_is_measured(tmp_path, capsys):
 
 @pytest.fixture
 def tiny_network(monkeypatch):
-    def config():
+    def load(_):
         models.register("tiny_capsnet", models.CapsNet, TINY)
         return configs.default("tiny_capsnet", "mnist")
 
-    monkeypatch.setitem(train.NETWORKS, "tiny", (config, (128, 8, 8, 1)))
+    monkeypatch.setattr(train, "load", load)
+    monkeypatch.setitem(train.NETWORKS, "tiny", ("tiny", (128, 8, 8, 1)))
 
 
 @pytest.mark.usefixtures("tiny_network")
