@@ -25,11 +25,11 @@ def check_floating(name: str, x: Any) -> None:
         )
 
 
-def check_broadcast(name: str, x: Any, shape: tuple[int, ...], axes: str) -> None:
+def check_broadcast(name: str, x: Any, shape: tuple[Any, ...], axes: str) -> None:
     """Raises unless `x` is floating and broadcasts to `shape`, whose trailing `axes` are named."""
     check_floating(name, x)
     try:
-        fits = jnp.broadcast_shapes(x.shape, shape) == shape  # of symbolic lengths too
+        fits = jnp.broadcast_shapes(x.shape, shape) == shape  # lengths may be symbolic
     except ValueError:
         fits = False
     if not fits:
@@ -39,7 +39,7 @@ def check_broadcast(name: str, x: Any, shape: tuple[int, ...], axes: str) -> Non
         )
 
 
-def check_sizes(name: str, shape: tuple[int, ...], axes: tuple[str, ...]) -> None:
+def check_sizes(name: str, shape: tuple[Any, ...], axes: tuple[str, ...]) -> None:
     """Raises a ValueError if one of the trailing `axes` of a shape has length zero."""
     for axis, size in zip(axes, shape[-len(axes) :], strict=True):
         if size == 0:

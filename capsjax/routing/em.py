@@ -21,7 +21,7 @@ _Parents = tuple[Array, Array, Array]  # means, variances, logits of the activat
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
     """λ = 0.01 (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018)."""
-    return 0.01 * (1 - 0.95 ** (jnp.asarray(iteration, jnp.float32) + 1.0))
+    return 0.01 * (1 - 0.95 ** (jnp.asarray(iteration) + 1.0))
 
 
 def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*batch I J"]:

@@ -11,6 +11,7 @@ from capsjax.routing import (
     em_routing,
     inverted_attention_routing,
 )
+from capsjax.routing._checks import check_broadcast
 
 VOTES = jnp.ones((2, 6, 4, 3))
 ONES, ZEROS = jnp.ones(6), jnp.zeros(4)
@@ -62,3 +63,11 @@ def test_entropy():
         coupling_entropy(ONES)
     with pytest.raises(TypeError, match="coupling must be an array, got list"):
         coupling_entropy([0.5, 0.5])
+
+
+def test_lengths_may_be_symbolic():
+    """As in a program exported for batches of any length."""
+    shape = (*jax.export.symbolic_shape("b"), 3, 4)
+    check_broadcast("bias", jnp.zeros((3, 4)), shape, "[..., J, D]")
+    with pytest.raises(ValueError, match="bias must broadcast to"):
+        check_broadcast("bias", jnp.zeros(7), shape, "[..., J, D]")

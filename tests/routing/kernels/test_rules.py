@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from capsjax.routing import LinearVotes, dynamic_routing, em_routing
+from capsjax.routing import LinearVotes, dynamic_routing
 from capsjax.routing.kernels import attend, cpu, distance, einsum, interpreted, moments
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
@@ -289,10 +289,3 @@ def test_a_nan_is_found_where_it_arises():
     u, kernel = jnp.ones((2, 6, 2, 2)), jnp.full((6, 2, 4, 2), jnp.nan)
     with jax.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
         jax.jit(lambda u, w: dynamic_routing(LinearVotes(u, w)).poses)(u, kernel)
-
-
-def test_strict_promotion():
-    votes = LinearVotes(jnp.ones((4, 6, 2, 2)), jnp.ones((6, 2, 4, 2)))
-    with jax.numpy_dtype_promotion("strict"):
-        routed = em_routing(votes, jnp.ones((4, 6)), jnp.zeros(4), jnp.zeros(4))
-    assert routed.poses.dtype == jnp.float32
