@@ -3,7 +3,8 @@
 Any of its networks: --config=configs/tsai2020_diverse.py:tsai2020_diverse_matrix. The paper's 350
 rounds of 60,000 generated images are 350 epochs here, of one new image per training digit; nothing
 is held out, as there. It fixes the optimizer for all networks. It does not say whether the binary
-cross-entropy is the sum or the mean over the classes: at its rate networks diverge by the sum.
+cross-entropy is the sum or the mean over the classes: at its rate a narrow network diverges by the
+sum.
 """
 
 from capsjax.training import config as configs

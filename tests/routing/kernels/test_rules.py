@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from capsjax.routing import LinearVotes, dynamic_routing
+from capsjax.routing import LinearVotes, dynamic_routing, inverted_attention_routing
 from capsjax.routing.kernels import attend, cpu, distance, einsum, interpreted, moments
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
@@ -286,6 +286,13 @@ def test_with_jit_off():
 
 
 def test_a_nan_is_found_where_it_arises():
-    u, kernel = jnp.ones((2, 6, 2, 2)), jnp.full((6, 2, 4, 2), jnp.nan)
+    """In a routing whose input is finite."""
+    u = jnp.full((2, 6, 2, 2), 1e20)
+    kernel = 1e18 * jax.random.normal(jax.random.key(0), (6, 2, 4, 2))
+
+    def route(u, kernel):
+        votes, poses = LinearVotes(u, kernel), jnp.full((4, 4), 1e10)
+        return inverted_attention_routing(votes, poses, normalize=lambda p: p).poses
+
     with jax.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
-        jax.jit(lambda u, w: dynamic_routing(LinearVotes(u, w)).poses)(u, kernel)
+        jax.jit(route)(u, kernel)
