@@ -267,12 +267,14 @@ FIGURE_4 = Experiment(
     scales={
         "full": Scale(ABOUT_FULL),
         "small": Scale(
-            f"{ABOUT_SMALL}; without EM and ablation C; A at 2 and 5, B at 2 iterations only.",
+            f"{ABOUT_SMALL}; dynamic routing and inverted attention with 1 to 5 iterations, EM and "
+            "B with 1, 2 and 5, A with 2 and 5, C with 2.",
             SMALL,
             only=(
                 *_iterations(("dynamic", "inverted"), ITERATIONS),
+                *_iterations(("EM", "B: sequential"), (1, 2, 5)),
                 *_iterations(("A: no LayerNorm",), (2, 5)),
-                *_iterations(("B: sequential",), (2,)),
+                *_iterations(("C: activations",), (2,)),
             ),
         ),
         "smoke": Scale(
