@@ -125,11 +125,25 @@ def _check_vectors(name: str, x: Any) -> None:
 def mask_poses(
     poses: Float[Array, "*#batch classes d"], mask: Num[Array, "*#batch classes"]
 ) -> Float[Array, "*_batch classes_d"]:
-    """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees."""
+    """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees.
+
+    Raises:
+      ValueError: `mask` does not have a number for each class.
+    """
     check_array("poses", poses)
     check_array("mask", mask)
+    check_mask(mask, poses.shape[-2], least_axes=1)
     masked = poses * mask[..., None].astype(poses.dtype)
     return lax.collapse(masked, masked.ndim - 2)
+
+
+def check_mask(mask: Array | np.ndarray, classes: int, *, least_axes: int) -> None:
+    """Raises a ValueError unless `mask` has `least_axes` axes or more, the last of them classes."""
+    if mask.ndim < least_axes or mask.shape[-1] != classes:
+        raise ValueError(
+            f"mask must be [..., classes] with {classes} classes and at least {least_axes} axes, "
+            f"got shape {mask.shape}; for class numbers pass jax.nn.one_hot(labels, {classes})."
+        )
 
 
 def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:

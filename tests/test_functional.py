@@ -54,6 +54,11 @@ def test_mask_poses_keeps_only_the_chosen_class():
     np.testing.assert_array_equal(mask_poses(poses, jnp.array([0, 1, 0])), [0, 0, 3, 4, 0, 0])
 
 
+def test_class_numbers_are_no_mask():
+    with pytest.raises(ValueError, match=r"got shape \(2,\); for class numbers .* one_hot"):
+        mask_poses(jnp.ones((2, 3, 4)), jnp.array([0, 2]))
+
+
 def test_to_unit():
     np.testing.assert_allclose(to_unit(jnp.array([0, 51, 255], jnp.uint8)), [0, 0.2, 1])
     np.testing.assert_array_equal(to_unit(jnp.array([0.5])), [0.5])

@@ -36,3 +36,8 @@ def test_one_reconstruction_for_each_mask(decoder, poses):
     chex.assert_shape(images, (2, 3, 6, 5, 2))
     for k in range(3):
         np.testing.assert_allclose(images[:, k], decoder(poses, masks[:, k]), rtol=1e-5, atol=1e-6)
+
+
+def test_class_numbers_are_no_mask(decoder, poses):
+    with pytest.raises(ValueError, match=r"at least 2 axes, got shape \(3,\); for class numbers"):
+        decoder(poses, jnp.array([0, 2, 1]))  # as many as there are classes: it would broadcast
