@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[1]
 DISTRIBUTIONS = {
     "PIL": "pillow",
     "absl": "absl-py",
-    "lineax": "optimistix",
     "orbax": "orbax-checkpoint",
     "sklearn": "scikit-learn",
     "tensorflow_datasets": "tensorflow-datasets",

@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int, PyTree
 
+from capsjax.functional import at_least_float32
 from capsjax.routing._checks import check_count
 from capsjax.routing.attention import attention_routing
 from capsjax.routing.dynamic import dynamic_routing
@@ -118,7 +119,8 @@ def fixed_point(
       votes: an operator or an array [..., I, J, D].
       *args: further positional arguments of the procedure.
       tolerance: converged when every number of the state changes by less than
-        tolerance · (1 + |number|). The linear system of the gradient has the same tolerance.
+        tolerance · (1 + |number|). The linear system of the gradient is iterated in the same way,
+        relative to the largest number of its right side.
       max_iterations: cap on iterations, at least 1. Reaching it raises nothing: see `converged`.
       **options: keyword arguments of the procedure, but for the starting state and
         `num_iterations`. EM needs a number for `inverse_temperature`.
@@ -130,34 +132,77 @@ def fixed_point(
       TypeError: `procedure` is not one of the library's.
       ValueError: it has no fixed point, or an argument is out of range.
     """
-    import lineax  # type: ignore[import-untyped]
-    import optimistix
-
-    class Gmres(lineax.GMRES):
-        """GMRES that returns the best it has found, where lineax's would raise inside jit."""
-
-        def compute(self, state: Any, vector: Any, options: Any) -> Any:
-            solution, _, stats = super().compute(state, vector, options)
-            return solution, lineax.RESULTS.successful, stats
-
-    def largest(errors: Any) -> Array:
-        """In the type that optimistix begins with, whatever that of the votes is."""
-        return optimistix.max_norm(errors).astype(jnp.result_type(float))
-
     check_count("max_iterations", max_iterations)
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}; try 1e-6.")
     iterate, finish, start = _as_iteration(procedure, votes, args, options)
-    solution: Any = optimistix.fixed_point(
-        lambda state, _: iterate(state),
-        optimistix.FixedPointIteration(rtol=tolerance, atol=tolerance, norm=largest),
+
+    def converge(_: Any, start: Array) -> tuple[Array, tuple[Array, Array]]:
+        found = _until_still(iterate, start, tolerance, max_iterations)
+        # As numbers: what comes with a root must have tangents.
+        return found.state, (found.change, found.num_iterations.astype(found.change.dtype))
+
+    def solve(matrix: Callable[[Array], Array], vector: Array) -> Array:
+        """x = x + matrix(x) − vector, which converges as the routing does; else the best x."""
+        size = _largest(vector)
+        vector = vector / jnp.where(size > 0, size, 1).astype(vector.dtype)
+        found = _until_still(lambda x: x + matrix(x) - vector, -vector, tolerance, max_iterations)
+        return found.best * size.astype(vector.dtype)
+
+    state, (change, num_iterations) = lax.custom_root(
+        lambda state: iterate(state) - state,
         start,
-        max_steps=max_iterations,
-        adjoint=optimistix.ImplicitAdjoint(Gmres(rtol=tolerance, atol=tolerance)),
-        throw=False,
+        converge,
+        lambda matrix, vector: lax.custom_linear_solve(matrix, vector, solve, solve),
+        has_aux=True,
     )
-    converged: Any = solution.result == optimistix.RESULTS.successful
-    return FixedPoint(finish(solution.value), converged, solution.stats["num_steps"])
+    return FixedPoint(finish(state), change < tolerance, num_iterations.astype(int))
+
+
+class _Iterated(NamedTuple):
+    """The last state, the change of the step to it, the state that changed least, and that change.
+
+    A root of the linear system for the gradient must be usable even where iteration moves away.
+    """
+
+    state: Array
+    change: Array
+    best: Array
+    least: Array
+    num_iterations: Array
+
+
+def _until_still(
+    update: Callable[[Array], Array], start: Array, tolerance: float, most: int
+) -> _Iterated:
+    """Repeats `update` until every number changes by less than tolerance · (1 + |number|).
+
+    A loop of our own: those of optimistix cannot be traced under `jax.shard_map`.
+    """
+
+    def step(now: _Iterated) -> _Iterated:
+        state = update(now.state)
+        change = _largest((state - now.state) / (1 + jnp.abs(state)))
+        better = change < now.least
+        return _Iterated(
+            state,
+            change,
+            jnp.where(better, now.state, now.best),
+            jnp.where(better, change, now.least),
+            now.num_iterations + 1,
+        )
+
+    def moves(now: _Iterated) -> Array:
+        return (now.change >= tolerance) & (now.num_iterations < most)
+
+    # Not a constant: under `jax.shard_map` each device has its own.
+    endless = _largest(start) * 0 + jnp.inf
+    return lax.while_loop(moves, step, _Iterated(start, endless, start, endless, jnp.asarray(0)))
+
+
+def _largest(x: Array) -> Array:
+    """The largest |number|, 0 of none."""
+    return jnp.max(jnp.abs(at_least_float32(x)), initial=0.0)
 
 
 def _as_iteration(

@@ -229,11 +229,6 @@ def _check(config: ml_collections.ConfigDict) -> None:
             f"key_version must be from 1 to {configs.KEY_VERSION}, got {config.key_version}: the "
             "run is of a later version of capsjax"
         )
-    if config.model.get("schedule") == "fixed_point":
-        raise ValueError(
-            "model.schedule is 'fixed_point', whose gradients do not work under pmap, by which "
-            "runs train (docs/routing.md): choose 'concurrent' or 'sequential'"
-        )
     for key, known in (
         ("compute_dtype", ("float32", "bfloat16")),
         ("matmul_precision", ("default", "high", "highest")),

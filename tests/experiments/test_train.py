@@ -110,12 +110,14 @@ def test_values_that_do_not_fit_are_one_message(fails, tmp_path, argument, messa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_fixed_point_is_not_trained(fails, tmp_path):
-    arguments = "--config=configs/digits.py", f"--workdir={tmp_path / 'run'}"
-    network = "--config.model.name=tsai2020_cifar10_simple", "--config.model.width=0.03125"
-    message = fails(train, *arguments, *network, "--config.model.schedule=fixed_point")
-    assert "choose 'concurrent' or 'sequential'" in message
-    assert not (tmp_path / "run").exists()
+@pytest.mark.slow
+def test_a_fixed_point_is_trained(tmp_path):
+    arguments = ["--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY]
+    network = "--config.model.name=tsai2020_cifar10_simple", "--config.model.schedule=fixed_point"
+    done = run(*arguments, *network)
+    assert done.returncode == 0, done.stderr
+    first, last = re.findall(r"epoch +\d+  step \d+/80  loss (\d\.\d{4})", done.stdout)
+    assert float(last) < float(first)
 
 
 def test_a_wrong_value_of_the_config_ends_with_status_2(fails, tmp_path):

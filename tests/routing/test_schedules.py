@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from capsjax.routing import (
     LinearVotes,
@@ -144,6 +146,78 @@ def test_em_converges_with_the_gradient_of_the_limit(float64):
     expected = jax.jit(jax.grad(unrolled, (0, 1)))(*arguments)
     for ours, theirs in zip(gradient, expected, strict=True):
         assert jnp.max(jnp.abs(ours - theirs)) <= 1e-4 * jnp.max(jnp.abs(theirs))
+
+
+def weighted_limit(poses, kernel):
+    solution = fixed_point(
+        inverted_attention_routing, LinearVotes(poses, kernel), normalize=normalize, tolerance=1e-5
+    )
+    return jnp.sum(WEIGHTS[0] * solution.routed.poses)
+
+
+kernel_gradient = jax.grad(weighted_limit, 1)
+
+
+def by_pmap(poses, kernel):
+    def on_each(poses, kernel):
+        return lax.psum(kernel_gradient(poses, kernel), "data")
+
+    return jax.pmap(on_each, in_axes=(0, None), axis_name="data")(poses[:, None], kernel)[0]
+
+
+def by_shard_map(poses, kernel):
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
+    specs = (PartitionSpec("data"), PartitionSpec())
+    f = jax.shard_map(kernel_gradient, mesh=mesh, in_specs=specs, out_specs=PartitionSpec())
+    return jax.jit(f)(poses, kernel)
+
+
+def on_explicit_axes(poses, kernel):
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        divided = jax.device_put(poses, NamedSharding(mesh, PartitionSpec("data")))
+        return jax.device_get(jax.jit(kernel_gradient)(divided, kernel))
+
+
+@pytest.mark.parametrize(
+    "by",
+    [by_shard_map, *(pytest.param(f, marks=pytest.mark.slow) for f in (by_pmap, on_explicit_axes))],
+)
+def test_the_gradient_of_a_limit_on_several_devices(by):
+    poses, kernel = problem()
+    expected = jax.jit(kernel_gradient)(poses, kernel)
+    np.testing.assert_allclose(by(poses, kernel), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_the_gradient_of_a_limit_does_not_depend_on_the_size_of_the_loss():
+    arguments = problem()
+    expected = jax.jit(kernel_gradient)(*arguments)
+    small = jax.jit(jax.grad(lambda *xs: 1e-9 * weighted_limit(*xs), 1))(*arguments)
+    np.testing.assert_allclose(1e9 * small, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_the_gradient_of_a_limit_of_narrow_votes_and_of_none():
+    poses, kernel = (x.astype(jnp.bfloat16) for x in problem())
+    gradient = jax.jit(kernel_gradient)(poses, kernel)
+    assert gradient.dtype == jnp.bfloat16
+    assert jnp.all(jnp.isfinite(gradient))
+    np.testing.assert_array_equal(jax.jit(kernel_gradient)(poses[:0], kernel), 0)
+
+
+def test_the_gradient_is_finite_where_nothing_converged(float64):
+    def swinging(kernel):
+        solution = fixed_point(
+            inverted_attention_routing,
+            LinearVotes(poses, kernel),
+            normalize=normalize,
+            scale=-8.0,  # away from what agrees: two states that lead to one another
+        )
+        return jnp.sum(WEIGHTS * solution.routed.poses), solution.converged
+
+    poses, kernel = problem()
+    gradient, converged = jax.jit(jax.grad(swinging, has_aux=True))(kernel)
+    assert not converged
+    assert jnp.max(jnp.abs(gradient)) < 100
 
 
 def test_not_converging_is_reported_not_raised():
