@@ -9,6 +9,8 @@ from jax import lax
 from jaxtyping import PyTree
 
 from capsjax.routing._checks import check_count
+from capsjax.routing.kernels import adapter
+from capsjax.routing.kernels.blocks import from_blocks, to_blocks
 
 Out = TypeVar("Out")
 
@@ -24,8 +26,9 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
       f: a function of arrays whose leading axes are one batch, that treats examples apart.
       batch: its argument, arrays [n, …].
       block_size: examples in a block, see `choose_block_size`; a last, smaller one takes what it
-        does not divide. None, or n and more: all at once, with nothing recomputed; so too where n
-        is left open, in a program exported for batches of any size.
+        does not divide. On a mesh of explicit axes that divide the batch it counts the examples on
+        each device. None, or n and more: all at once, with nothing recomputed; so too where n is
+        left open, in a program exported for batches of any size.
 
     Raises:
       TypeError: `block_size` is not a Python int.
@@ -34,19 +37,21 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
     size = _common_length(batch)
     if block_size is not None:
         check_count("block_size", block_size)
-    if block_size is None or not isinstance(size, int) or block_size >= size:
+    if block_size is None or not isinstance(size, int):
+        return f(batch)
+    parts = max(adapter.division(x, 0)[1] for x in jax.tree.leaves(batch))
+    each = size // parts
+    if block_size >= each:
         return f(batch)
     g = jax.checkpoint(f)
-    whole = size // block_size * block_size
-
-    def split(x: jax.Array) -> jax.Array:
-        return x[:whole].reshape(-1, block_size, *x.shape[1:])
-
-    blocks = lax.map(g, jax.tree.map(split, batch))
-    parts = [jax.tree.map(lambda y: y.reshape(whole, *y.shape[2:]), blocks)]
-    if whole < size:
-        parts.append(g(jax.tree.map(lambda x: x[whole:], batch)))
-    return jax.tree.map(lambda *ys: jnp.concatenate(ys), *parts)
+    whole = each // block_size * block_size
+    by_device = jax.tree.map(lambda x: adapter.split(jnp.asarray(x), 0, parts), batch)
+    blocks = jax.tree.map(lambda x: to_blocks(x[:, :whole], block_size), by_device)
+    done = [jax.tree.map(lambda y: from_blocks(y, parts), lax.map(g, blocks))]
+    if whole < each:
+        last = g(jax.tree.map(lambda x: adapter.join(x[:, whole:], 0), by_device))
+        done.append(jax.tree.map(lambda y: adapter.split(y, 0, parts), last))
+    return jax.tree.map(lambda *ys: adapter.join(jnp.concatenate(ys, axis=1), 0), *done)
 
 
 def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:

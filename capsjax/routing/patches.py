@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.routing._checks import check_count, check_floating
+from capsjax.routing.kernels import adapter
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.votes import LinearVotes, rebuild
 
@@ -222,14 +223,17 @@ def softmax_over_windows(
     cells = _cells(rows, columns, window, stride)
     num_cells = rows.padded * columns.padded
     window_sums = jax.nn.logsumexp(logits, axis=-1)
-    folded = window_sums.reshape(math.prod(logits.shape[:-4]), positions * taps, channels)
+    batch = logits.shape[:-4]
+    folded = adapter.reshape_after(window_sums, len(batch), (positions * taps, channels))
     # A log-sum-exp over the windows of each cell, scattered to the cells and gathered back.
-    folded = jnp.moveaxis(folded, 1, 0)
-    largest = lax.stop_gradient(jax.ops.segment_max(folded, cells, num_cells))
+    folded = jnp.moveaxis(folded, -2, 0)
+    none = jnp.broadcast_to(jnp.zeros_like(folded[:1]), (num_cells, *folded.shape[1:]))
+    largest = (none - jnp.inf).at[cells].max(lax.stop_gradient(folded))
     scaled = jnp.exp(folded - largest[cells])
-    total = jax.ops.segment_sum(scaled, cells, num_cells)
+    total = none.at[cells].add(scaled)
     log_total = jnp.log(total[cells]) + largest[cells]
-    return logits - jnp.moveaxis(log_total, 0, 1).reshape(*window_sums.shape, 1)
+    log_total = jnp.moveaxis(log_total, 0, -2)
+    return logits - adapter.reshape_after(log_total, len(batch), (*logits.shape[-4:-1], 1))
 
 
 class _Windows(NamedTuple):

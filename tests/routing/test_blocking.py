@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from capsjax.routing import (
     LinearVotes,
@@ -33,6 +34,26 @@ def test_memory_is_that_of_a_block_forward_and_backward():
     poses_bytes = 48 * 64 * 8 * 4
     assert large - small < 3 * poses_bytes
     assert large < whole / 3
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3, 8])
+def test_blocks_on_explicit_axes(block_size):
+    batch = jax.random.normal(jax.random.key(0), (6, 3))
+    weights = jax.random.normal(jax.random.key(1), (3, 4))
+
+    def loss(weights, batch):
+        blocked = in_blocks(lambda x: {"y": jnp.tanh(x @ weights)}, batch, block_size)["y"]
+        mapped = blocked_vmap(lambda x: jnp.sin(x @ weights), block_size)(batch)
+        return jnp.sum(blocked * mapped)
+
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        divided = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("data")))
+        gradients = jax.jit(jax.grad(loss, (0, 1)))(weights, divided)
+        assert jax.typeof(gradients[1]).sharding.spec[0] == "data"
+    expected = jax.grad(lambda w, x: jnp.sum(jnp.tanh(x @ w) * jnp.sin(x @ w)), (0, 1))
+    for ours, theirs in zip(gradients, expected(weights, batch), strict=True):
+        np.testing.assert_allclose(jax.device_get(ours), theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5, 8])

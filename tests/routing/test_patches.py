@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from capsjax.routing import (
     LinearVotes,
@@ -88,6 +89,20 @@ def test_softmax_over_windows_splits_each_child_once(padding):
         normalize=lambda x: softmax_over_windows(x, grid, window, stride=stride, padding=padding),
     )
     assert jnp.all(jnp.isfinite(routed.poses))
+
+
+def test_softmax_over_windows_on_explicit_axes():
+    logits = jax.random.normal(jax.random.key(0), (2, 3, 3, 9 * 2, 4))
+
+    def loss(logits):
+        return jnp.sum(jnp.sin(softmax_over_windows(logits, (5, 5), 3)))
+
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        divided = jax.device_put(logits, NamedSharding(mesh, PartitionSpec("data")))
+        gradient = jax.jit(jax.grad(loss))(divided)
+        assert jax.typeof(gradient).sharding.spec[0] == "data"
+    np.testing.assert_allclose(jax.device_get(gradient), jax.grad(loss)(logits), atol=1e-5)
 
 
 def test_bad_windows_are_refused():

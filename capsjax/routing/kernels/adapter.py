@@ -172,6 +172,13 @@ def divided(like: Any, *spec: Any) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
 
 
+def divide(x: Any, *spec: Any) -> Any:
+    """`x` with its first axes divided over the axes of a mesh in `spec`, if they are not yet."""
+    if _spec(x)[: len(spec)] == spec:
+        return x
+    return jax.sharding.reshard(x, divided(x, *spec))
+
+
 def division(x: Any, axis: int) -> tuple[Any, int]:
     """The axes of a mesh over which the type of `x` says `axis` is divided, and in how many parts.
 
@@ -181,6 +188,35 @@ def division(x: Any, axis: int) -> tuple[Any, int]:
     names = sharding.spec[axis] if len(sharding.spec) > axis else None
     each = (names,) if isinstance(names, str) else names or ()
     return names, math.prod(sharding.mesh.shape[name] for name in each)
+
+
+def split(x: Any, axis: int, parts: int) -> Any:
+    """`x` with `axis` [N] as two [parts, N / parts]; if N is divided over devices, by device."""
+    names, _ = division(x, axis)
+    spec = _spec(x)
+    shape = (*x.shape[:axis], parts, x.shape[axis] // parts, *x.shape[axis + 1 :])
+    sharding = divided(x, *spec[:axis], names, None, *spec[axis + 1 :])
+    return lax.reshape(x, shape, out_sharding=sharding)
+
+
+def join(x: Any, axis: int) -> Any:
+    """The inverse of `split`: `axis` and the next one as one."""
+    spec = _spec(x)
+    shape = (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :])
+    sharding = divided(x, *spec[: axis + 1], *spec[axis + 2 :])
+    return lax.reshape(x, shape, out_sharding=sharding)
+
+
+def reshape_after(x: Any, axis: int, shape: tuple[Any, ...]) -> Any:
+    """`x` with other axes from `axis` on, none of which is divided over devices."""
+    sharding = divided(x, *_spec(x)[:axis])
+    return lax.reshape(x, (*x.shape[:axis], *shape), out_sharding=sharding)
+
+
+def _spec(x: Any) -> tuple[Any, ...]:
+    """For each axis of `x` the axes of a mesh over which its type says it is divided, or None."""
+    spec = tuple(jax.typeof(x).sharding.spec)
+    return spec + (None,) * (x.ndim - len(spec))
 
 
 def typed(like: Any, shape: tuple[Any, ...], spec: Sequence[Any]) -> Any:

@@ -59,21 +59,23 @@ def _first(blocks: Array) -> Array | jax.ShapeDtypeStruct:
 
 def _split(x: Array, parts: int, length: int) -> Array:
     """[N, …] as [blocks, parts · length, …]; each part of N is padded with zeros."""
-    names, _ = adapter.division(x, 0)
-    each, rest = x.shape[0] // parts, x.shape[1:]
-    count = -(-each // length)
-    x = lax.reshape(x, (parts, each, *rest), out_sharding=adapter.divided(x, names))
-    x = jnp.pad(x, [(0, 0), (0, count * length - each)] + [(0, 0)] * len(rest))
-    x = x.reshape(parts, count, length, *rest).swapaxes(0, 1)
-    shape = (count, parts * length, *rest)
-    return lax.reshape(x, shape, out_sharding=adapter.divided(x, None, names))
+    x = adapter.split(x, 0, parts)
+    padding = -x.shape[1] % length
+    return to_blocks(jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2)), length)
 
 
 def _join(x: Array, parts: int, each: int) -> Array:
     """The inverse of `_split`, for parts of `each` positions."""
-    names, _ = adapter.division(x, 1)
-    count, rest = x.shape[0], x.shape[2:]
-    shape = (count, parts, x.shape[1] // parts, *rest)
-    x = lax.reshape(x, shape, out_sharding=adapter.divided(x, None, names)).swapaxes(0, 1)
-    x = x.reshape(parts, count * x.shape[2], *rest)[:, :each]
-    return lax.reshape(x, (parts * each, *rest), out_sharding=adapter.divided(x, names))
+    return adapter.join(from_blocks(x, parts)[:, :each], 0)
+
+
+def to_blocks(x: Array, length: int) -> Array:
+    """[parts, count · length, …] as [count, parts · length, …], for a loop over blocks."""
+    parts, each, *rest = x.shape
+    return adapter.join(x.reshape(parts, each // length, length, *rest).swapaxes(0, 1), 1)
+
+
+def from_blocks(x: Array, parts: int) -> Array:
+    """The inverse of `to_blocks`."""
+    x = adapter.split(x, 1, parts).swapaxes(0, 1)
+    return x.reshape(parts, x.shape[1] * x.shape[2], *x.shape[3:])

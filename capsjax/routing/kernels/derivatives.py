@@ -43,23 +43,43 @@ def distance(poses: Array, kernel: Array, means: Array, precision: Array) -> Arr
 
 def differentiate(form: str, wrt: str, operands: Operands) -> Array:
     """The derivative of `form` by its operand `wrt`, given all others."""
-    ordered = adapter.alike([operands[letter] for letter in given(form, wrt)])
+    letters = given(form, wrt)
+    ordered = divided_alike(letters, [operands[letter] for letter in letters])
     return derivative_p.bind(*ordered, form=form, wrt=wrt)
+
+
+def divided_alike(letters: Sequence[str], arrays: Sequence[Array]) -> list[Array]:
+    """The operands, typed as divided over the same devices: what is whole is cut as others are.
+
+    A cotangent has the type of its operand, and all of a result's operands contribute to its type.
+    """
+    arrays = adapter.alike(arrays)
+    spec = _divided(letters, [jax.typeof(x) for x in arrays])
+    return [
+        x if letter in KERNELS else adapter.divide(x, *spec)
+        for letter, x in zip(letters, arrays, strict=True)
+    ]
 
 
 def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
     """The type of an array with the axes of the operand `result`, given those of others."""
     sizes = sizes_of(letters, avals)
-    divided: list[Any] = [None] * len(sizes.batch)  # over axes of a mesh, each batch axis
-    for letter, aval in zip(letters, avals, strict=True):
-        if letter not in KERNELS:
-            spec = aval.sharding.spec[: len(sizes.batch)]
-            divided = [a or b for a, b in zip(divided, spec, strict=True)]
     extents = dict(zip("ijaxy", sizes[1:], strict=True))
     shape = tuple(extents[axis] for axis in AXES[result])
     if result in KERNELS:
         return adapter.typed(avals[0], shape, [None] * len(shape))
-    return adapter.typed(avals[0], sizes.batch + shape, [*divided, *(None for _ in shape)])
+    spec = [*_divided(letters, avals), *(None for _ in shape)]
+    return adapter.typed(avals[0], sizes.batch + shape, spec)
+
+
+def _divided(letters: Sequence[str], avals: Sequence[Any]) -> list[Any]:
+    """The axes of a mesh over which each batch axis is divided in one of the operands, or None."""
+    axes: list[Any] = [None] * len(sizes_of(letters, avals).batch)
+    for letter, aval in zip(letters, avals, strict=True):
+        if letter not in KERNELS:
+            spec = aval.sharding.spec[: len(axes)]
+            axes = [a or b for a, b in zip(axes, spec, strict=True)]
+    return axes
 
 
 def _abstract(*avals: Any, form: str, wrt: str) -> Any:
