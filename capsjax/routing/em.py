@@ -21,7 +21,7 @@ _Parents = tuple[Array, Array, Array]  # means, variances, logits of the activat
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
     """λ = 0.01 (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018)."""
-    return 0.01 * (1 - 0.95 ** (jnp.asarray(iteration) + 1.0))
+    return 0.01 * (1 - 0.95 ** (jnp.asarray(iteration, float) + 1))
 
 
 def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*batch I J"]:
@@ -100,10 +100,10 @@ def em_routing(
     floor = jnp.asarray(variance_floor, dtype)
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
-    def temperature(iteration: Array | int) -> Array | float:
+    def temperature(iteration: Array | int) -> Array:
         if callable(inverse_temperature):
-            return inverse_temperature(iteration)
-        return inverse_temperature
+            return jnp.asarray(inverse_temperature(iteration), dtype)
+        return jnp.asarray(inverse_temperature, dtype)
 
     def maximize(log_coupling: Array, iteration: Array | int) -> _Parents:
         largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
@@ -113,8 +113,7 @@ def em_routing(
         means, variances = sums / divisor, squares / divisor + floor
         mass = total * jnp.exp(largest[..., 0, :])
         cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
-        activation_logits = temperature(iteration) * (beta_activate - cost)
-        return means, variances, activation_logits.astype(dtype)
+        return means, variances, temperature(iteration) * (beta_activate - cost)
 
     def expect(means: Array, variances: Array, activation_logits: Array) -> Array:
         log_normal = -0.5 * distance(means, 1 / variances)

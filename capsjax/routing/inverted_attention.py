@@ -17,7 +17,7 @@ def inverted_attention_routing(
     votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
     poses: Float[Array | np.ndarray, "..."] | None = None,
     *,
-    scale: float | None = None,
+    scale: float | Float[Array, ""] | None = None,
     normalize: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]],
 ) -> Routed:
     """One iteration of inverted dot-product attention routing (Tsai et al. 2020, eq. 2 to 4).
@@ -34,7 +34,8 @@ def inverted_attention_routing(
       votes: an operator or an array [..., I, J, D].
       poses: p_j of the previous iteration [..., J, D]. None is the first iteration, in which poses
         are zero and so r = 1/J exactly: one matrix product.
-      scale: of the agreement. None is 1/√D; 1 is equation 2 as printed.
+      scale: of the agreement, a number or a scalar array, such as a learned one. None is 1/√D; 1 is
+        equation 2 as printed.
       normalize: the LayerNorm over the last axis, with whatever parameters it has, such as a
         `flax.nnx.LayerNorm` or `jax.nn.standardize`. The identity is the ablation without it.
 
@@ -43,11 +44,16 @@ def inverted_attention_routing(
 
     Raises:
       TypeError: `votes` is neither an operator nor a floating-point array, or `poses` is not one.
-      ValueError: `poses` does not broadcast to [..., J, D].
+      ValueError: `poses` does not broadcast to [..., J, D], or `scale` is not a scalar.
     """
     votes = as_votes(votes)
     shape = shape_of(votes)
     *batch, children, parents, size = shape.shape
+    if jnp.ndim(0.0 if scale is None else scale):
+        raise ValueError(
+            f"scale must be one number or an array of shape (), got shape {jnp.shape(scale)}; "  # type: ignore[arg-type]
+            f"multiply poses by it where parents differ in it."
+        )
     if poses is None:
         sums = votes.total() / parents
         coupling = jnp.full((*batch, children, parents), 1 / parents, sums.dtype)
@@ -55,5 +61,5 @@ def inverted_attention_routing(
         check_broadcast("poses", poses, (*batch, parents, size), "[..., J, D]")
         poses = jnp.broadcast_to(at_least_float32(poses), (*batch, parents, size))
         scale = 1 / math.sqrt(size) if scale is None else scale
-        sums, coupling = attend(votes, poses, scale=scale)
+        sums, coupling = attend(votes, jnp.asarray(scale, poses.dtype) * poses)
     return Routed(normalize(sums).astype(shape.dtype), coupling)

@@ -73,16 +73,16 @@ def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
 
 
 def attend(
-    votes: Votes, poses: Float[Array, "*batch J D"], *, scale: float = 1.0
+    votes: Votes, poses: Float[Array, "*batch J D"]
 ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
-    """Σ_i r_ij v_ij and r, where r_i· = softmax_j(scale · <v_ij, p_j>): one pass, if votes can.
+    """Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>): one pass, if votes can.
 
     Votes with a method `attend` of their own (see LinearVotes) are asked for both at once.
     """
     own = getattr(votes, "attend", None)
     if own is not None:
-        return own(poses, scale=scale)
-    coupling = jax.nn.softmax(scale * votes.agreement(poses), axis=-1)
+        return own(poses)
+    coupling = jax.nn.softmax(votes.agreement(poses), axis=-1)
     return votes.combine(coupling), coupling
 
 
@@ -228,14 +228,14 @@ class LinearVotes:
         return kernels.agreement(*_promote(self.poses, self.kernel, rows))
 
     def attend(
-        self, poses: Float[Array, "*batch J D"], *, scale: float = 1.0
+        self, poses: Float[Array, "*batch J D"]
     ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
-        """Σ_i r_ij v_ij and r, where r_i· = softmax_j(scale · <v_ij, p_j>)."""
+        """Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>)."""
         if self.shared:
-            coupling = jax.nn.softmax(scale * self.agreement(poses), axis=-1)
+            coupling = jax.nn.softmax(self.agreement(poses), axis=-1)
             return self.combine(coupling), coupling
         operands = _promote(self.poses, self.kernel, self._rows(poses))
-        sums, coupling = kernels.attend(*operands, scale=scale)
+        sums, coupling = kernels.attend(*operands)
         return _flat(sums), coupling
 
     def total(self) -> Float[Array, "*batch J D"]:

@@ -40,8 +40,7 @@ def inverted(votes):
 
 
 def em(votes):
-    batch = votes.dense().shape[:-3] if isinstance(votes, LinearVotes) else votes.shape[:-3]
-    activations = jnp.full((*batch, I), 0.7)
+    activations = jnp.full(I, 0.7)
     return em_routing(votes, activations, jnp.zeros(J), jnp.zeros(J), num_iterations=2)
 
 
@@ -240,9 +239,31 @@ def test_routing_inside_shard_map(procedure):
     assert_same(jax.jit(mapped)(votes.poses, votes.kernel), expected, 1e-4)
 
 
-@pytest.mark.parametrize(
-    "procedure", [inverted, *(pytest.param(f, marks=pytest.mark.slow) for f in (dynamic, em))]
-)
+def test_scale_may_be_learned():
+    votes = random_linear()
+    poses = jax.random.normal(jax.random.key(2), (J, D))
+
+    def loss(scale, votes):
+        routed = inverted_attention_routing(votes, poses, scale=scale, normalize=jax.nn.standardize)
+        return jnp.sum(jnp.sin(routed.poses))
+
+    value, slope = jax.jit(jax.value_and_grad(loss))(jnp.float32(0.7), votes)
+    assert_same((value, slope), jax.value_and_grad(loss)(0.7, votes.dense()), 1e-4)
+    assert_same(value, loss(0.7, votes))
+    assert slope != 0
+    with pytest.raises(ValueError, match=r"scale must be one number .* got shape \(4,\)"):
+        loss(jnp.ones(J), votes)
+
+
+@each_procedure
+def test_strict_type_promotion(procedure):
+    votes = random_linear()
+    expected = jax.jit(procedure)(votes)
+    with jax.numpy_dtype_promotion("strict"):
+        assert_same(jax.jit(procedure)(votes), expected)
+
+
+@pytest.mark.parametrize("procedure", [inverted, em, pytest.param(dynamic, marks=pytest.mark.slow)])
 def test_routing_on_explicit_axes(procedure):
     votes = even_linear()
     mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))

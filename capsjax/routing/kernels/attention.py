@@ -1,6 +1,6 @@
 """One iteration of routing by agreement as one operation.
 
-  r_i· = softmax_j(scale · <P_i W_ij, q_j>)       s_j = Σ_i r_ij P_i W_ij
+  r_i· = softmax_j(<P_i W_ij, q_j>)       s_j = Σ_i r_ij P_i W_ij
 
 Its cotangent recomputes the couplings from P, W and q, so that none are kept for the backward pass.
 """
@@ -16,14 +16,14 @@ from capsjax.routing.kernels.fused import Fused, Kernel
 from capsjax.routing.kernels.terms import Operands
 
 
-def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> tuple[Array, Array]:
+def attend(poses: Array, kernel: Array, parents: Array) -> tuple[Array, Array]:
     """The sums s [*batch, J, A, Y] and the couplings r [*batch, I, J]."""
-    sums, coupling = _attention(poses, kernel, parents, scale=scale)
+    sums, coupling = _attention(poses, kernel, parents)
     return sums, coupling
 
 
-def _compose(poses: Array, kernel: Array, parents: Array, *, scale: float) -> list[Array]:
-    coupling = jax.nn.softmax(scale * agreement(poses, kernel, parents), axis=-1)
+def _compose(poses: Array, kernel: Array, parents: Array) -> list[Array]:
+    coupling = jax.nn.softmax(agreement(poses, kernel, parents), axis=-1)
     return [combine(coupling, poses, kernel), coupling]
 
 
@@ -32,10 +32,10 @@ def _forward(form: Form) -> Kernel | None:
         return None
     kernel_of_sums = form.attend
 
-    def evaluate(poses: Array, kernel: Array, parents: Array, *, scale: float) -> list[Array]:
+    def evaluate(poses: Array, kernel: Array, parents: Array) -> list[Array]:
         # XLA removes whichever of the two nothing asks for, which is nearly always the coupling.
-        coupling = jax.nn.softmax(scale * agreement(poses, kernel, parents), axis=-1)
-        return [kernel_of_sums(poses, kernel, parents, scale=scale), coupling]
+        coupling = jax.nn.softmax(agreement(poses, kernel, parents), axis=-1)
+        return [kernel_of_sums(poses, kernel, parents), coupling]
 
     return evaluate
 
@@ -45,9 +45,9 @@ def _backward(form: Form, of: str) -> Kernel | None:
         return None
     kernel_of_gradients = form.attend_backward
 
-    def evaluate(values: Operands, cotangents: Operands, *, scale: float, **_: Any) -> Operands:
+    def evaluate(values: Operands, cotangents: Operands, **_: Any) -> Operands:
         p, k, q = (values[letter] for letter in "pkq")
-        return kernel_of_gradients(p, k, q, cotangents["q"], scale=scale)
+        return kernel_of_gradients(p, k, q, cotangents["q"])
 
     return evaluate
 

@@ -8,13 +8,19 @@ needs. Platforms without such a kernel use the parts.
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter, forms
-from capsjax.routing.kernels.derivatives import abstract, batched, one_at_a_time
+from capsjax.routing.kernels.derivatives import (
+    abstract,
+    batched,
+    divided_alike,
+    one_at_a_time,
+)
 from capsjax.routing.kernels.terms import KERNELS, Operands, sizes_of
 
 Kernel = Callable[..., Any]
@@ -28,15 +34,15 @@ class Fused:
       name: what it is called in a jaxpr.
       operands: their letters, see terms.py.
       results: letters of operands that have the shapes of the results.
-      compose: from operands and parameters to the list of results, by derivatives of E and Q.
+      compose: from operands to the list of results, by derivatives of E and Q.
       about: the same, given the results in `kept` after the operands. Tangents are those of this
         function, with these results held fixed.
       kept: results that tangent and cotangent are given instead of computing them again.
       forward: from a form to its kernel for the operation, or None. Arguments as for `compose`.
       backward: from a form and the letters of the results that have cotangents to its kernel for
         the cotangent, or None. The kernel takes operands, kept results and cotangents, each in a
-        dict by letter, the letters `wrt` of the cotangents asked for, and the parameters; it
-        returns these in a dict.
+        dict by letter, and the letters `wrt` of the cotangents asked for; it returns these in a
+        dict.
     """
 
     name: str
@@ -52,7 +58,7 @@ class Fused:
     _cotangent: Any = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        parts = {
+        parts: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
             "": (self._types_of_results, self._choose),
             "_tangent": (self._types_of_results, self._choose_tangent),
             "_cotangent": (self._types_of_cotangents, self._choose_cotangent),
@@ -68,7 +74,7 @@ class Fused:
         ):
             object.__setattr__(self, field, primitive)
         adapter.set_rules(
-            operation, jvp=self._jvp, batch=self._batch(operation, lambda **_: self.operands)
+            operation, jvp=self._jvp, batch=self._batch(operation, lambda: self.operands)
         )
         adapter.set_rules(
             tangent,
@@ -83,9 +89,9 @@ class Fused:
             transpose=self._transpose_cotangent,
         )
 
-    def __call__(self, *operands: Array, **params: Any) -> list[Array]:
+    def __call__(self, *operands: Array) -> list[Array]:
         """The results."""
-        return self._operation.bind(*adapter.alike(operands), **params)
+        return self._operation.bind(*divided_alike(self.operands, operands))
 
     @property
     def _known(self) -> str:
@@ -94,23 +100,23 @@ class Fused:
 
     # Tangent and cotangent by derivatives of E and Q.
 
-    def _vary(self, known: Sequence[Array], wrt: str, params: Any) -> tuple[Any, Operands]:
+    def _vary(self, known: Sequence[Array], wrt: str) -> tuple[Any, Operands]:
         """`about` as a function of the operands in `wrt`, and where it is to be linearised."""
         values = dict(zip(self._known, known, strict=True))
 
         def f(varied: Operands) -> list[Array]:
-            return self.about(*(values | varied).values(), **params)
+            return self.about(*(values | varied).values())
 
         return f, {letter: values[letter] for letter in wrt}
 
-    def _compose_tangent(self, *args: Array, wrt: str, **params: Any) -> list[Array]:
+    def _compose_tangent(self, *args: Array, wrt: str) -> list[Array]:
         known, rates = args[: len(self._known)], args[len(self._known) :]
-        f, at = self._vary(known, wrt, params)
+        f, at = self._vary(known, wrt)
         return jax.jvp(f, (at,), (dict(zip(wrt, rates, strict=True)),))[1]
 
-    def _compose_cotangent(self, *args: Array, of: str, wrt: str, **params: Any) -> list[Array]:
+    def _compose_cotangent(self, *args: Array, of: str, wrt: str) -> list[Array]:
         known, cotangents = args[: len(self._known)], args[len(self._known) :]
-        f, at = self._vary(known, wrt, params)
+        f, at = self._vary(known, wrt)
 
         def chosen(varied: Operands) -> list[Array]:
             results = dict(zip(self.results, f(varied), strict=True))
@@ -125,34 +131,30 @@ class Fused:
         sizes = sizes_of(self.operands, avals[: len(self.operands)])
         return forms.choose(target, sizes, avals[0].dtype)
 
-    def _choose(
-        self, target: adapter.Target, avals: Sequence[Any], **params: Any
-    ) -> tuple[Kernel, bool]:
+    def _choose(self, target: adapter.Target, avals: Sequence[Any]) -> tuple[Kernel, bool]:
         form = self._form(target, avals)
-        function = self.forward(form) or self.compose
-        return lambda *xs: function(*xs, **params), form.is_kernel
+        return self.forward(form) or self.compose, form.is_kernel
 
     def _choose_tangent(
-        self, target: adapter.Target, avals: Sequence[Any], **params: Any
+        self, target: adapter.Target, avals: Sequence[Any], *, wrt: str
     ) -> tuple[Kernel, bool]:
         form = self._form(target, avals)
-        return lambda *xs: self._compose_tangent(*xs, **params), form.is_kernel
+        return partial(self._compose_tangent, wrt=wrt), form.is_kernel
 
     def _choose_cotangent(
-        self, target: adapter.Target, avals: Sequence[Any], *, of: str, wrt: str, **params: Any
+        self, target: adapter.Target, avals: Sequence[Any], *, of: str, wrt: str
     ) -> tuple[Kernel, bool]:
         form = self._form(target, avals)
         kernel = self.backward(form, of)
 
         def evaluate(*args: Array) -> list[Array]:
             if kernel is None:
-                return self._compose_cotangent(*args, of=of, wrt=wrt, **params)
+                return self._compose_cotangent(*args, of=of, wrt=wrt)
             known, cotangents = args[: len(self._known)], args[len(self._known) :]
             found = kernel(
                 dict(zip(self._known, known, strict=True)),
                 dict(zip(of, cotangents, strict=True)),
                 wrt=wrt,
-                **params,
             )
             return [found[letter] for letter in wrt]
 
@@ -168,16 +170,16 @@ class Fused:
 
     # Rules of differentiation.
 
-    def _jvp(self, primals: Sequence[Array], tangents: Sequence[Any], **params: Any) -> Any:
+    def _jvp(self, primals: Sequence[Array], tangents: Sequence[Any]) -> Any:
         rates = {
             letter: adapter.instantiate(tangent)
             for letter, tangent in zip(self.operands, tangents, strict=True)
             if not adapter.is_zero(tangent)
         }
-        out = self._operation.bind(*primals, **params)
+        out = self._operation.bind(*primals)
         kept = [x for letter, x in zip(self.results, out, strict=True) if letter in self.kept]
         args = adapter.alike([*primals, *kept, *rates.values()])
-        return out, self._tangent.bind(*args, wrt="".join(rates), **params)
+        return out, self._tangent.bind(*args, wrt="".join(rates))
 
     def _jvp_of(self, composed: Callable[..., list[Array]]) -> Callable[..., Any]:
         """Further derivatives: those of the derivatives of E and Q."""
@@ -188,9 +190,7 @@ class Fused:
 
         return rule
 
-    def _transpose_tangent(
-        self, cotangents: Sequence[Any], *primals: Any, wrt: str, **params: Any
-    ) -> list[Any]:
+    def _transpose_tangent(self, cotangents: Sequence[Any], *primals: Any, wrt: str) -> list[Any]:
         known, rates = primals[: len(self._known)], primals[len(self._known) :]
         given = {
             letter: x
@@ -206,13 +206,12 @@ class Fused:
             *adapter.alike([*known, *given.values()]),
             of="".join(given),
             wrt="".join(asked),
-            **params,
         )
         found = dict(zip(asked, results, strict=True))
         return [None] * len(known) + [found.get(letter) for letter in wrt]
 
     def _transpose_cotangent(
-        self, cotangents: Sequence[Any], *primals: Any, of: str, wrt: str, **params: Any
+        self, cotangents: Sequence[Any], *primals: Any, of: str, wrt: str
     ) -> list[Any]:
         """The transpose of the transpose: the tangent."""
         known, asked = primals[: len(self._known)], primals[len(self._known) :]
@@ -220,7 +219,7 @@ class Fused:
         if not rates:
             return [None] * len(primals)
         args = adapter.alike([*known, *rates.values()])
-        results = self._tangent.bind(*args, wrt="".join(rates), **params)
+        results = self._tangent.bind(*args, wrt="".join(rates))
         found = dict(zip(self.results, results, strict=True))
         return [None] * len(known) + [
             found[letter] if adapter.is_unknown(x) else None

@@ -83,7 +83,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     )[0]
 
 
-def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Array:
+def attend(poses: Array, kernel: Array, parents: Array) -> Array:
     """The sums of one iteration of routing by agreement."""
     operands = {"p": poses, "k": kernel, "q": parents}
     sizes = sizes_of(list(operands), list(operands.values()))
@@ -91,7 +91,7 @@ def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Arra
 
     def step(tile: _Tile, kept: Operands, totals: list[Array]) -> list[Array]:
         votes = tile.votes()
-        coupling = tile.softmax(scale * dot(votes, kept["q"]))
+        coupling = tile.softmax(dot(votes, kept["q"]))
         return [a + coupling * b for a, b in zip(totals, flat(votes), strict=True)]
 
     begin = partial(_keep, "q")
@@ -99,7 +99,7 @@ def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Arra
 
 
 def attend_backward(
-    poses: Array, kernel: Array, parents: Array, cotangent: Array, *, scale: float
+    poses: Array, kernel: Array, parents: Array, cotangent: Array
 ) -> dict[str, Array]:
     """The cotangents of poses, kernel and parents, for that of the sums (see tpu.attend_backward).
 
@@ -111,9 +111,9 @@ def attend_backward(
 
     def to_votes(tile: _Tile, q: Grid, g: Grid) -> tuple[Array, Grid, Grid]:
         votes = tile.votes()
-        coupling = tile.softmax(scale * dot(votes, q))
+        coupling = tile.softmax(dot(votes, q))
         rate = dot(votes, g)
-        rate = scale * coupling * (rate - jnp.sum(coupling * rate, axis=1, keepdims=True))
+        rate = coupling * (rate - jnp.sum(coupling * rate, axis=1, keepdims=True))
         return rate, votes, plus(terms.scale([[coupling]], g), terms.scale([[rate]], q))
 
     def step(tile: _Tile, kept: Operands, totals: list[Array]) -> list[Array]:

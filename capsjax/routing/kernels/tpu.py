@@ -101,7 +101,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     return result
 
 
-def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Array:
+def attend(poses: Array, kernel: Array, parents: Array) -> Array:
     """The sums of one iteration of routing by agreement."""
     operands = {"p": poses, "k": kernel, "q": parents}
     sizes = sizes_of(list(operands), list(operands.values()))
@@ -115,7 +115,7 @@ def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Arra
             def agree(rows: Any) -> None:
                 voted = child.votes(rows, at)
                 _store(votes, flat(voted), rows)
-                logits[rows, :] = scale * dot(voted, child.grid("q", rows, at))
+                logits[rows, :] = dot(voted, child.grid("q", rows, at))
 
             def add(rows: Any) -> None:
                 coupling = logits[rows, :]
@@ -134,7 +134,7 @@ def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Arra
 
 
 def attend_backward(
-    poses: Array, kernel: Array, parents: Array, cotangent: Array, *, scale: float
+    poses: Array, kernel: Array, parents: Array, cotangent: Array
 ) -> dict[str, Array]:
     """The cotangents of poses, kernel and parents, for that of the sums.
 
@@ -159,7 +159,7 @@ def attend_backward(
             def agree(rows: Any) -> None:
                 voted = child.votes(rows, at)
                 _store(votes, flat(voted), rows)
-                logits[rows, :] = scale * dot(voted, child.grid("q", rows, at))
+                logits[rows, :] = dot(voted, child.grid("q", rows, at))
                 rates[rows, :] = dot(voted, child.grid("w", rows, at))
 
             def add(rows: Any) -> None:
@@ -178,7 +178,7 @@ def attend_backward(
             plan.each_group(agree)
             coupling = _softmax(plan, logits[...])
             mean = jnp.sum(coupling * rates[...], axis=0, keepdims=True)
-            rates[...] = scale * coupling * (rates[...] - mean)
+            rates[...] = coupling * (rates[...] - mean)
             logits[...] = coupling
             plan.each_group(add)
             _store_pose(to_p, sums_p, at)

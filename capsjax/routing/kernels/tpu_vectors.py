@@ -29,7 +29,7 @@ _BLOCK_BYTES = 24 * 2**20  # on the chip, for operands and results of one step
 _SPARE_BYTES = 8 * 2**20  # for the compiler
 
 
-def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Array:
+def attend(poses: Array, kernel: Array, parents: Array) -> Array:
     """The sums of one iteration of routing by agreement."""
     operands = {"p": poses, "k": kernel, "q": parents}
     plan = _Plan.of(sizes_of(list(operands), list(operands.values())), "pkqq")
@@ -39,7 +39,7 @@ def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Arra
 
         def tile(at: Any) -> None:
             def agree(j: Any) -> None:
-                coupling[j] = scale * _agreement(p, k, q, j, at)
+                coupling[j] = _agreement(p, k, q, j, at)
 
             def add(j: Any) -> None:
                 sums[j, :, at] += _combined(p, k, coupling[j], j, at)
@@ -55,7 +55,7 @@ def attend(poses: Array, kernel: Array, parents: Array, *, scale: float) -> Arra
 
 
 def attend_backward(
-    poses: Array, kernel: Array, parents: Array, cotangent: Array, *, scale: float
+    poses: Array, kernel: Array, parents: Array, cotangent: Array
 ) -> dict[str, Array]:
     """The cotangents of poses, kernel and parents for that of the sums: tpu.attend_backward."""
     operands = {"p": poses, "k": kernel, "q": parents, "w": cotangent}
@@ -68,7 +68,7 @@ def attend_backward(
 
         def tile(at: Any) -> None:
             def agree(j: Any) -> None:
-                coupling[j] = scale * _agreement(p, k, q, j, at)
+                coupling[j] = _agreement(p, k, q, j, at)
                 rate[j] = _agreement(p, k, g, j, at)
 
             plan.each_parent(agree)
@@ -79,7 +79,7 @@ def attend_backward(
 
             def add(j: Any) -> None:
                 shares = coupling[j]
-                rates = scale * shares * (rate[j] - mean)
+                rates = shares * (rate[j] - mean)
                 to_q[j, :, at] += _combined(p, k, rates, j, at)
                 for x in range(p.shape[0]):
                     pose = p[x, :, at]

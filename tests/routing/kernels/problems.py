@@ -39,31 +39,31 @@ def derivative(form: str, wrt: str, operands: dict[str, np.ndarray]) -> np.ndarr
     return np.einsum(spec, *arrays, *(xs[a] for a in names), optimize=True)
 
 
-def attention(p, k, q, scale):
+def attention(p, k, q):
     """Sums and couplings of one iteration, child by child."""
     sums = np.zeros_like(q)
     coupling = np.zeros((*p.shape[:-2], q.shape[-3]))
     for n in np.ndindex(p.shape[:-3]):
         for i in range(p.shape[-3]):
             votes = np.einsum("ax,xjy->jay", p[n][i], k[i])
-            logits = scale * np.array([np.sum(v * x) for v, x in zip(votes, q[n], strict=True)])
+            logits = np.array([np.sum(v * x) for v, x in zip(votes, q[n], strict=True)])
             r = np.exp(logits - logits.max())
             coupling[n][i] = r / r.sum()
             sums[n] += coupling[n][i][:, None, None] * votes
     return sums, coupling
 
 
-def attention_gradients(p, k, q, g, scale):
+def attention_gradients(p, k, q, g):
     """The gradients of Σ g·s by P, W and q, child by child."""
     to_p, to_k, to_q = np.zeros_like(p), np.zeros_like(k), np.zeros_like(q)
     for n in np.ndindex(p.shape[:-3]):
         for i in range(p.shape[-3]):
             votes = np.einsum("ax,xjy->jay", p[n][i], k[i])
-            logits = scale * np.einsum("jay,jay->j", votes, q[n])
+            logits = np.einsum("jay,jay->j", votes, q[n])
             r = np.exp(logits - logits.max())
             r /= r.sum()
             gain = np.einsum("jay,jay->j", votes, g[n])
-            t = scale * r * (gain - np.sum(r * gain))
+            t = r * (gain - np.sum(r * gain))
             to_votes = r[:, None, None] * g[n] + t[:, None, None] * q[n]
             to_q[n] += t[:, None, None] * votes
             to_p[n][i] += np.einsum("jay,xjy->ax", to_votes, k[i])

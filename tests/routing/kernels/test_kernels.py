@@ -23,7 +23,6 @@ from tests.routing.kernels import problems
 PLATFORMS = ["tpu", "cuda"]
 MATRICES = Sizes((2, 3), children=3, parents=5, rows=2, columns=3, width=2)
 VECTORS = Sizes((7,), children=3, parents=3, rows=1, columns=8, width=4)
-SCALE = 0.5
 
 each_platform = pytest.mark.parametrize("platform", PLATFORMS)
 
@@ -63,7 +62,7 @@ def routed(pkqg):
     """Sums, couplings and gradients: with the cotangent of the couplings known to be none."""
 
     def loss(p, k, q):
-        sums, coupling = attend(p, k, q, scale=SCALE)
+        sums, coupling = attend(p, k, q)
         return jnp.sum(sums * pkqg[3]), (sums, coupling)
 
     gradients, outputs = jax.grad(loss, (0, 1, 2), has_aux=True)(*pkqg[:3])
@@ -75,8 +74,8 @@ def check_attention(platform, sizes, seed=0, tolerance=2e-5):
     p, k, q, g = (operands[letter] for letter in "pkqw")
     with interpreted(platform):
         found = compiled(routed)([jnp.asarray(x, jnp.float32) for x in (p, k, q, g)])
-    expected = problems.attention(p, k, q, SCALE)
-    expected += problems.attention_gradients(p, k, q, g, SCALE)
+    expected = problems.attention(p, k, q)
+    expected += problems.attention_gradients(p, k, q, g)
     for ours, theirs in zip(found, expected, strict=True):
         assert_close(ours, theirs, tolerance)
 
@@ -166,8 +165,8 @@ def test_no_races_on_tpu(module, sizes):
     operands = as_float32(problems.problem(sizes))
     p, k, q, w = (operands[letter] for letter in "pkqw")
     calls = [
-        lambda: module.attend(p, k, q, scale=SCALE),
-        lambda: module.attend_backward(p, k, q, w, scale=SCALE),
+        lambda: module.attend(p, k, q),
+        lambda: module.attend_backward(p, k, q, w),
     ]
     if module is tpu:
         of_gradients = {letter: operands[letter] for letter in "cpkmwq"}

@@ -27,13 +27,13 @@ def operands(float64):
     return {letter: jnp.asarray(x) for letter, x in problems.problem(SIZES).items()}
 
 
-def plain(p, k, q, scale=0.5):
+def plain(p, k, q):
     votes = jnp.einsum("...iax,ixjy->...ijay", p, k)
-    coupling = jax.nn.softmax(scale * jnp.einsum("...ijay,...jay->...ij", votes, q), axis=-1)
+    coupling = jax.nn.softmax(jnp.einsum("...ijay,...jay->...ij", votes, q), axis=-1)
     return jnp.einsum("...ij,...ijay->...jay", coupling, votes), coupling
 
 
-ours = partial(attend, scale=0.5)
+ours = attend
 
 
 def assert_same(found, expected, tolerance=1e-10):
