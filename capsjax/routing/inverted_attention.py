@@ -49,9 +49,10 @@ def inverted_attention_routing(
     votes = as_votes(votes)
     shape = shape_of(votes)
     *batch, children, parents, size = shape.shape
-    if jnp.ndim(0.0 if scale is None else scale):
+    scale = 1 / math.sqrt(size) if scale is None else scale
+    if jnp.ndim(scale):
         raise ValueError(
-            f"scale must be one number or an array of shape (), got shape {jnp.shape(scale)}; "  # type: ignore[arg-type]
+            f"scale must be one number or an array of shape (), got shape {jnp.shape(scale)}; "
             f"multiply poses by it where parents differ in it."
         )
     if poses is None:
@@ -60,6 +61,5 @@ def inverted_attention_routing(
     else:
         check_broadcast("poses", poses, (*batch, parents, size), "[..., J, D]")
         poses = jnp.broadcast_to(at_least_float32(poses), (*batch, parents, size))
-        scale = 1 / math.sqrt(size) if scale is None else scale
         sums, coupling = attend(votes, jnp.asarray(scale, poses.dtype) * poses)
     return Routed(normalize(sums).astype(shape.dtype), coupling)

@@ -196,7 +196,8 @@ def _until_still(
         return (now.change >= tolerance) & (now.num_iterations < most)
 
     # Not a constant: under `jax.shard_map` each device has its own.
-    endless = _largest(start) * 0 + jnp.inf
+    endless = _largest(start) * 0
+    endless += jnp.finfo(endless.dtype).max
     return lax.while_loop(moves, step, _Iterated(start, endless, start, endless, jnp.asarray(0)))
 
 

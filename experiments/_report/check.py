@@ -10,7 +10,7 @@ from _reproduce.compare import Verdict, judge, summary
 from _reproduce.experiment import Experiment
 from _reproduce.recipes import recipe_key, run_config, source_of
 from _reproduce.results import in_short
-from _reproduce.tables import notes, printed
+from _reproduce.tables import notes, printed, printed_difference
 
 from capsjax import models
 
@@ -33,7 +33,7 @@ class Page(NamedTuple):
     Attributes:
       scale: its name.
       tables: by title and row, the numbers that were run.
-      published: by title and row, what is printed, as the page has it.
+      published: by title and row or claim, what is printed, as the page has it.
       verdicts: by claim.
       keys: by row, the key of its recipe.
       data: names of data sets.
@@ -59,8 +59,9 @@ def read(text: str) -> Page:
         if line.startswith("## "):
             title = line[3:]
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if title == "Claims" and len(cells) == 3 and cells[0] not in ("claim", "---"):
+        if title == "Claims" and len(cells) == 4 and cells[0] not in ("claim", "---"):
             verdicts[cells[0]] = cells[1]
+            published.setdefault(title, {})[cells[0]] = cells[3]
         elif len(cells) == 6 and cells[2].isdecimal():
             published.setdefault(title, {})[cells[0]] = cells[3]
             if not int(cells[2]):
@@ -143,6 +144,8 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
             yield f"the claim {claim.text!r} is not on the page"
         elif not _agree(found, said, column.digits):
             yield f"the claim {claim.text!r}: {said}; by the page's numbers: {found.verdict}"
+        elif page.published["Claims"][claim.text] != printed_difference(experiment, claim):
+            yield f"the claim {claim.text!r}: the published difference is another"
     for text, reason in experiment.untested.items():
         if f"- {text}: {reason}\n" not in page.text:
             yield f"the claim {text!r} is not on the page with its reason"

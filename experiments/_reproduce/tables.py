@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from _reproduce.compare import BY_SIGN, VERDICTS, Comparison, Row, Verdict, kendall
-from _reproduce.experiment import Estimate, Experiment
+from _reproduce.experiment import Claim, Estimate, Experiment
 from _reproduce.recipes import recipe_key
 
 # The head of a column of `costs.Cost`.
@@ -82,10 +82,11 @@ def claims(comparison: Comparison) -> Iterator[Table | Items]:
     digits = {column.metric: column.digits for column in experiment.columns}
     rows = [
         [v.claim.text, v.verdict, _difference(v, digits[v.claim.metric])]
+        + [printed_difference(experiment, v.claim)]
         for v in comparison.verdicts
     ]
     if rows:
-        yield Table("Claims", "llr", ("claim", "verdict", "difference"), rows)
+        yield Table("Claims", "llrr", ("claim", "verdict", "difference", "published"), rows)
     if experiment.untested:
         lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
         yield Items("Claims that no rule decides", lines)
@@ -193,6 +194,15 @@ def _difference(verdict: Verdict, digits: int) -> str:
     """The difference of a claim's rows ± two standard errors."""
     near = "" if verdict.near is None else f" ± {verdict.near:.{digits}f}"
     return _signed(verdict.difference, digits) + near
+
+
+def printed_difference(experiment: Experiment, claim: Claim) -> str:
+    """The difference of a claim's rows in the paper."""
+    column = next(c for c in experiment.columns if c.metric == claim.metric)
+    more = column.printed(claim.more)
+    less = column.printed(claim.less) if isinstance(claim.less, str) else Estimate(claim.less)
+    known = more is not None and less is not None
+    return _signed(more.mean - less.mean if known else None, column.digits)
 
 
 def _ordering(rows: Iterable[Row]) -> str:
