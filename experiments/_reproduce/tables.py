@@ -81,8 +81,12 @@ def claims(comparison: Comparison) -> Iterator[Table | Items]:
     experiment = comparison.experiment
     digits = {column.metric: column.digits for column in experiment.columns}
     rows = [
-        [v.claim.text, v.verdict, _difference(v, digits[v.claim.metric])]
-        + [printed_difference(experiment, v.claim)]
+        [
+            v.claim.text,
+            v.verdict,
+            _difference(v, digits[v.claim.metric]),
+            printed_difference(experiment, v.claim),
+        ]
         for v in comparison.verdicts
     ]
     if rows:
