@@ -227,10 +227,10 @@ def softmax_over_windows(
     folded = adapter.reshape_after(window_sums, len(batch), (positions * taps, channels))
     # A log-sum-exp over the windows of each cell, scattered to the cells and gathered back.
     folded = jnp.moveaxis(folded, -2, 0)
-    none = jnp.broadcast_to(jnp.zeros_like(folded[:1]), (num_cells, *folded.shape[1:]))
-    largest = (none - jnp.inf).at[cells].max(lax.stop_gradient(folded))
+    zeros = jnp.broadcast_to(jnp.zeros_like(folded[:1]), (num_cells, *folded.shape[1:]))
+    largest = (zeros - jnp.inf).at[cells].max(lax.stop_gradient(folded))
     scaled = jnp.exp(folded - largest[cells])
-    total = none.at[cells].add(scaled)
+    total = zeros.at[cells].add(scaled)
     log_total = jnp.log(total[cells]) + largest[cells]
     log_total = jnp.moveaxis(log_total, 0, -2)
     return logits - adapter.reshape_after(log_total, len(batch), (*logits.shape[-4:-1], 1))

@@ -119,8 +119,9 @@ def fixed_point(
       votes: an operator or an array [..., I, J, D].
       *args: further positional arguments of the procedure.
       tolerance: converged when every number of the state changes by less than
-        tolerance · (1 + |number|). The linear system of the gradient is iterated in the same way,
-        relative to the largest number of its right side.
+        tolerance · (1 + |number|); bfloat16 votes need about 0.01. The linear system of the
+        gradient is iterated in the same way, relative to the largest number of its right side,
+        and if that does not converge, the iterate with the least residual is taken.
       max_iterations: cap on iterations, at least 1. Reaching it raises nothing: see `converged`.
       **options: keyword arguments of the procedure, but for the starting state and
         `num_iterations`. EM needs a number for `inverse_temperature`.
@@ -160,9 +161,15 @@ def fixed_point(
 
 
 class _Iterated(NamedTuple):
-    """The last state, the change of the step to it, the state that changed least, and that change.
+    """A state after some iterations.
 
-    A root of the linear system for the gradient must be usable even where iteration moves away.
+    Attributes:
+      state: the last one.
+      change: of the step to it, relative to its numbers, the largest.
+      best: the state that the next step changes least, not relative to anything. Where the linear
+        system of the gradient is not solved, because iteration moves away, it is of moderate size.
+      least: that change.
+      num_iterations: how many were run.
     """
 
     state: Array
@@ -175,30 +182,28 @@ class _Iterated(NamedTuple):
 def _until_still(
     update: Callable[[Array], Array], start: Array, tolerance: float, most: int
 ) -> _Iterated:
-    """Repeats `update` until every number changes by less than tolerance · (1 + |number|).
-
-    A loop of our own: those of optimistix cannot be traced under `jax.shard_map`.
-    """
+    """Repeats `update` until every number changes by less than tolerance · (1 + |number|)."""
 
     def step(now: _Iterated) -> _Iterated:
         state = update(now.state)
-        change = _largest((state - now.state) / (1 + jnp.abs(state)))
-        better = change < now.least
+        residual = state - now.state
+        least = _largest(residual)
+        better = least < now.least
         return _Iterated(
             state,
-            change,
+            _largest(residual / (1 + jnp.abs(state))),
             jnp.where(better, now.state, now.best),
-            jnp.where(better, change, now.least),
+            jnp.where(better, least, now.least),
             now.num_iterations + 1,
         )
 
     def moves(now: _Iterated) -> Array:
         return (now.change >= tolerance) & (now.num_iterations < most)
 
-    # Not a constant: under `jax.shard_map` each device has its own.
-    endless = _largest(start) * 0
-    endless += jnp.finfo(endless.dtype).max
-    return lax.while_loop(moves, step, _Iterated(start, endless, start, endless, jnp.asarray(0)))
+    # Not constants: under `jax.shard_map` each device has its own, which is a part of their types.
+    none = _largest(start) * 0
+    endless = none + jnp.finfo(none.dtype).max
+    return lax.while_loop(moves, step, _Iterated(start, endless, start, endless, none.astype(int)))
 
 
 def _largest(x: Array) -> Array:

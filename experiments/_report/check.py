@@ -144,8 +144,10 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
             yield f"the claim {claim.text!r} is not on the page"
         elif not _agree(found, said, column.digits):
             yield f"the claim {claim.text!r}: {said}; by the page's numbers: {found.verdict}"
-        elif page.published["Claims"][claim.text] != printed_difference(experiment, claim):
-            yield f"the claim {claim.text!r}: the published difference is another"
+        elif (there := page.published["Claims"][claim.text]) != (
+            today := printed_difference(experiment, claim)
+        ):
+            yield f"the claim {claim.text!r}: the published difference is {today}, not {there}"
     for text, reason in experiment.untested.items():
         if f"- {text}: {reason}\n" not in page.text:
             yield f"the claim {text!r} is not on the page with its reason"

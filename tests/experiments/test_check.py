@@ -64,6 +64,7 @@ CLAIM = "| dynamic routing harms CapsNet |"
             f"{CLAIM} holds",
             "harms CapsNet': holds (by sign alone); by the page's numbers: does not hold (by sign",
         ),
+        (TABLE, "| +2.81 |", "| +2.18 |", "the published difference is +2.81, not +2.18"),
         (TABLE, CLAIM, "| a claim |", "the claim 'a claim' no longer exists"),
         (TABLE, CLAIM, "| a claim |", "'dynamic routing harms CapsNet' is not on the page"),
         (

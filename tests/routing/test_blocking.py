@@ -44,14 +44,19 @@ def test_blocks_on_explicit_axes(block_size):
     def loss(weights, batch):
         blocked = in_blocks(lambda x: {"y": jnp.tanh(x @ weights)}, batch, block_size)["y"]
         mapped = blocked_vmap(lambda x: jnp.sin(x @ weights), block_size)(batch)
-        return jnp.sum(blocked * mapped)
+        return jnp.sum(blocked * mapped * jnp.arange(6.0)[:, None])  # in their order
 
     mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
     with jax.set_mesh(mesh):
         divided = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("data")))
         gradients = jax.jit(jax.grad(loss, (0, 1)))(weights, divided)
         assert jax.typeof(gradients[1]).sharding.spec[0] == "data"
-    expected = jax.grad(lambda w, x: jnp.sum(jnp.tanh(x @ w) * jnp.sin(x @ w)), (0, 1))
+
+    def whole(weights, batch):
+        sums = jnp.tanh(batch @ weights) * jnp.sin(batch @ weights)
+        return jnp.sum(sums * jnp.arange(6.0)[:, None])
+
+    expected = jax.grad(whole, (0, 1))
     for ours, theirs in zip(gradients, expected(weights, batch), strict=True):
         np.testing.assert_allclose(jax.device_get(ours), theirs, rtol=1e-4, atol=1e-5)
 

@@ -95,14 +95,15 @@ def test_softmax_over_windows_on_explicit_axes():
     logits = jax.random.normal(jax.random.key(0), (2, 3, 3, 9 * 2, 4))
 
     def loss(logits):
-        return jnp.sum(jnp.sin(softmax_over_windows(logits, (5, 5), 3)))
+        weights = jnp.sin(jnp.arange(float(logits.size))).reshape(logits.shape)
+        return jnp.sum(weights * softmax_over_windows(logits, (5, 5), 3) ** 2)
 
     mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
     with jax.set_mesh(mesh):
         divided = jax.device_put(logits, NamedSharding(mesh, PartitionSpec("data")))
         gradient = jax.jit(jax.grad(loss))(divided)
         assert jax.typeof(gradient).sharding.spec[0] == "data"
-    np.testing.assert_allclose(jax.device_get(gradient), jax.grad(loss)(logits), atol=1e-5)
+    np.testing.assert_allclose(jax.device_get(gradient), jax.grad(loss)(logits), atol=1e-4)
 
 
 def test_bad_windows_are_refused():

@@ -172,11 +172,15 @@ def divided(like: Any, *spec: Any) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
 
 
-def divide(x: Any, *spec: Any) -> Any:
-    """`x` with its first axes divided over the axes of a mesh in `spec`, if they are not yet."""
+def reshard(x: Any, others: Sequence[Any], *spec: Any) -> Any:
+    """`x` with its first axes divided by `spec` over axes of the mesh of `others`, if they are not.
+
+    Its own mesh may be empty: a constant has none.
+    """
     if _spec(x)[: len(spec)] == spec:
         return x
-    return jax.sharding.reshard(x, divided(x, *spec))
+    shardings = [divided(other, *spec) for other in others]
+    return jax.sharding.reshard(x, next(one for one in shardings if one is not None))
 
 
 def division(x: Any, axis: int) -> tuple[Any, int]:

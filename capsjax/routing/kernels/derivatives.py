@@ -54,9 +54,9 @@ def divided_alike(letters: Sequence[str], arrays: Sequence[Array]) -> list[Array
     A cotangent has the type of its operand, and all of a result's operands contribute to its type.
     """
     arrays = adapter.alike(arrays)
-    spec = _divided(letters, [jax.typeof(x) for x in arrays])
+    spec = _batch_spec(letters, [jax.typeof(x) for x in arrays])
     return [
-        x if letter in KERNELS else adapter.divide(x, *spec)
+        x if letter in KERNELS else adapter.reshard(x, arrays, *spec)
         for letter, x in zip(letters, arrays, strict=True)
     ]
 
@@ -68,11 +68,11 @@ def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
     shape = tuple(extents[axis] for axis in AXES[result])
     if result in KERNELS:
         return adapter.typed(avals[0], shape, [None] * len(shape))
-    spec = [*_divided(letters, avals), *(None for _ in shape)]
+    spec = [*_batch_spec(letters, avals), *(None for _ in shape)]
     return adapter.typed(avals[0], sizes.batch + shape, spec)
 
 
-def _divided(letters: Sequence[str], avals: Sequence[Any]) -> list[Any]:
+def _batch_spec(letters: Sequence[str], avals: Sequence[Any]) -> list[Any]:
     """The axes of a mesh over which each batch axis is divided in one of the operands, or None."""
     axes: list[Any] = [None] * len(sizes_of(letters, avals).batch)
     for letter, aval in zip(letters, avals, strict=True):
@@ -184,7 +184,7 @@ def batched(
             return x
         return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
 
-    return [placed(*each) for each in zip(letters, args, axes, strict=True)]
+    return divided_alike(letters, [placed(*each) for each in zip(letters, args, axes, strict=True)])
 
 
 def one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
