@@ -82,6 +82,27 @@ class Comparison(NamedTuple):
             return "the path works"
         return summary([verdict.verdict for verdict in self.verdicts])
 
+    @property
+    def power(self) -> str:
+        """For how many claims a difference as large as the published one would stand out here.
+
+        Of those with several runs of both rows, and with published numbers; "–" if there are none.
+        """
+        found = [shows for verdict in self.verdicts if (shows := self._shows(verdict)) is not None]
+        return f"{sum(found)} of {len(found)}" if found else "–"
+
+    def _shows(self, verdict: Verdict) -> bool | None:
+        """Whether the published difference, relative to the numbers, exceeds what is near here."""
+        claim, rows = verdict.claim, self.rows[verdict.claim.metric]
+        if verdict.near is None or not isinstance(claim.less, str):
+            return None
+        more, less = rows[claim.more], rows[claim.less]
+        if more.published is None or less.published is None:
+            return None
+        ours = more.ours.mean + less.ours.mean
+        published = more.published.mean + less.published.mean
+        return abs(more.published.mean - less.published.mean) * ours > verdict.near * published
+
 
 def summary(verdicts: Sequence[str]) -> str:
     """How many claims have which verdict."""

@@ -13,6 +13,8 @@ from _reproduce.recipes import recipe_key
 
 # The head of a column of `costs.Cost`.
 FULL = "full scale, hours on one v5e chip / eight / one H100 at least (estimates)"
+# That of a column of `Comparison.power`.
+POWER = "published differences that would stand out"
 EMPTY: Mapping[str, object] = {}
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
 
@@ -119,14 +121,16 @@ def index(
 
     `costs` are the hours of full scale, in words, by name; `stands` what stands of each paper.
     """
-    written = dict(re.findall(r"^\| \[(.+?)\]\(.* \| ([^|]*) \|$", earlier, re.M))
-    lines = [f"| name | what | {FULL} | claims |", "| --- | --- | ---: | --- |"]
+    rows = re.findall(r"^\| \[(.+?)\]\(.* \| ([^|]*) \| ([^|]*) \|$", earlier, re.M)
+    written = {name: (power, claims) for name, power, claims in rows}
+    lines = [f"| name | what | {FULL} | {POWER} | claims |", "| --- | --- | ---: | ---: | --- |"]
     for one in comparisons:
         there = one.has_page or one.name in written
         name = f"[{one.name}]({one.stem}.md)" if there else one.name
-        claims = one.summary if one.has_page else written.get(one.name, one.summary)
+        here = (one.power, one.summary)
+        power, claims = here if one.has_page else written.get(one.name, here)
         cost = costs.get(one.name, "–")
-        lines.append(f"| {name} | {_safe(one.experiment.title)} | {cost} | {claims} |")
+        lines.append(f"| {name} | {_safe(one.experiment.title)} | {cost} | {power} | {claims} |")
     run = sum(map(_was_run, lines))
     head = f"# Tables and figures at scale {comparisons[0].scale}\n\n"
     head += f"{run} of {len(comparisons)} were run.\n\n"

@@ -176,6 +176,20 @@ def test_rows_and_ordering():
     assert alone.summary == "does not hold (by sign alone): 1"
 
 
+def test_a_published_difference_stands_out_or_not():
+    def power(*values):
+        """Of equal rows; published are 90 and 80, which are 5.9 apart at a mean of 50."""
+        records = {row: [a_record(row, x, i) for i, x in enumerate(values)] for row in "ab"}
+        return compare("x/y", an_experiment(), "small", records).power
+
+    assert power(49.0, 51.0) == "1 of 1"  # two standard errors of the difference are 2.8
+    assert power(47.0, 53.0) == "0 of 1"  # 8.5
+    assert power(50.0) == "–"
+    assert tables.printed_difference(an_experiment(), CLAIM) == "+10.00"
+    assert tables.printed_difference(an_experiment(), replace(CLAIM, less=95.0)) == "-5.00"
+    assert tables.printed_difference(an_experiment(), replace(CLAIM, less="c")) == "–"
+
+
 def test_one_run_is_not_exact():
     """It has no standard error of its own; the tolerance stands in for it."""
     printed = {"a": Estimate(80.0, 0.01, 4)}
@@ -608,7 +622,10 @@ def test_pages_of_what_was_run(tmp_path):
     (tmp_path / "papers" / "x.md").write_text("# x\n\nIn short: it holds,\nmostly.\n\nMore.\n")
     files = results.write_all([run, missing], tmp_path / "results")
     assert {file.name for file in files} == {"x_y.md", "index.md"}
+    written = (tmp_path / "results" / "index.md").read_text()
+    results.write_all([run._replace(records={}), missing], tmp_path / "results")
     index = (tmp_path / "results" / "index.md").read_text()
+    assert index == written, "what was not run here keeps its line"
     assert "[x/y](x_y.md)" in index
     assert "| x/z |" in index
     assert "not run" in index.split("x/z")[1]
