@@ -140,9 +140,10 @@ def mask_poses(
 def check_mask(mask: Array | np.ndarray, classes: int, *, least_axes: int) -> None:
     """Raises a ValueError unless `mask` has `least_axes` axes or more, the last of them classes."""
     if mask.ndim < least_axes or mask.shape[-1] != classes:
+        axes = f"[n, ..., {classes}]" if least_axes == 2 else f"[..., {classes}]"
         raise ValueError(
-            f"mask must be [..., classes] with {classes} classes and at least {least_axes} axes, "
-            f"got shape {mask.shape}; for class numbers pass jax.nn.one_hot(labels, {classes})."
+            f"mask must be {axes}, a number for each class, got shape {mask.shape}; "
+            f"for class numbers pass jax.nn.one_hot(labels, {classes})."
         )
 
 

@@ -194,7 +194,7 @@ def test_bfloat16_is_summed_in_float32(platform):
 
     with interpreted(platform):
         found = compiled(route)(*narrow)
-    sums, coupling = problems.attention(*wide, np.asarray(operands["q"], np.float32), 0.5)
+    sums, coupling = problems.attention(*wide, 0.5 * np.asarray(operands["q"], np.float32))
     assert found.poses.dtype == jnp.bfloat16
     assert found.coupling.dtype == jnp.float32
     assert_close(found.coupling, coupling)
