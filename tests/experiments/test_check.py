@@ -113,5 +113,5 @@ def test_pages_are_read_as_they_are_written():
     assert page.scale == "small"
     assert page.data == ["cifar10_jpeg"]
     assert page.tables["CIFAR-10, accuracy, %"]["dynamic, r = 1"].mean == 44.57
-    assert "EM, r = 3" not in page.tables["CIFAR-10, accuracy, %"]
+    assert "A: no LayerNorm, r = 3" not in page.tables["CIFAR-10, accuracy, %"]
     assert page.verdicts["LayerNorm is needed"] == "holds (by sign alone)"
