@@ -178,7 +178,7 @@ def test_rows_and_ordering():
 
 def test_a_published_difference_stands_out_or_not():
     def power(*values):
-        """Of equal rows; published are 90 and 80, which are 5.9 apart at a mean of 50."""
+        """For two equal rows; the published 90 and 80 are 5.9 apart when scaled to 50."""
         records = {row: [a_record(row, x, i) for i, x in enumerate(values)] for row in "ab"}
         return compare("x/y", an_experiment(), "small", records).power
 
