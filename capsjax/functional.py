@@ -128,23 +128,17 @@ def mask_poses(
     """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees.
 
     Raises:
-      ValueError: `mask` does not have a number for each class.
+      ValueError: `mask` does not have the axes of `poses` but for the last.
     """
     check_array("poses", poses)
     check_array("mask", mask)
-    check_mask(mask, poses.shape[-2], least_axes=1)
+    if mask.ndim + 1 != poses.ndim or mask.shape[-1] != poses.shape[-2]:
+        raise ValueError(
+            f"mask must have the axes of poses {poses.shape} but for the last, got shape "
+            f"{mask.shape}; for class numbers pass jax.nn.one_hot(labels, {poses.shape[-2]})."
+        )
     masked = poses * mask[..., None].astype(poses.dtype)
     return lax.collapse(masked, masked.ndim - 2)
-
-
-def check_mask(mask: Array | np.ndarray, classes: int, *, least_axes: int) -> None:
-    """Raises a ValueError unless `mask` has `least_axes` axes or more, the last of them classes."""
-    if mask.ndim < least_axes or mask.shape[-1] != classes:
-        axes = f"[n, ..., {classes}]" if least_axes == 2 else f"[..., {classes}]"
-        raise ValueError(
-            f"mask must be {axes}, a number for each class, got shape {mask.shape}; "
-            f"for class numbers pass jax.nn.one_hot(labels, {classes})."
-        )
 
 
 def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:

@@ -39,7 +39,7 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
         check_count("block_size", block_size)
     if block_size is None or not isinstance(size, int):
         return f(batch)
-    parts = max(adapter.division(x, 0)[1] for x in jax.tree.leaves(batch))
+    parts = max(map(adapter.parts, jax.tree.leaves(batch)))
     each = size // parts
     if block_size >= each:
         return f(batch)

@@ -101,9 +101,8 @@ def em_routing(
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def temperature(iteration: Array | int) -> Array:
-        if callable(inverse_temperature):
-            return jnp.asarray(inverse_temperature(iteration), dtype)
-        return jnp.asarray(inverse_temperature, dtype)
+        given = inverse_temperature
+        return jnp.asarray(given(iteration) if callable(given) else given, dtype)
 
     def maximize(log_coupling: Array, iteration: Array | int) -> _Parents:
         largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))

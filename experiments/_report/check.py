@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from _reproduce import registry
-from _reproduce.compare import Verdict, judge, summary
+from _reproduce.compare import Verdict, judge, power, summary
 from _reproduce.experiment import Experiment
 from _reproduce.recipes import recipe_key, run_config, source_of
 from _reproduce.results import in_short
@@ -134,11 +134,13 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
         today = {recipe_key(run_config(experiment, row, page.scale, 0, use)) for use in stand_ins}
         if page.keys[row] not in today:
             yield f"{row}: made with an older recipe, which the page does not say"
+    verdicts = []
     for claim in experiment.claims:
-        column = next(c for c in experiment.columns if c.metric == claim.metric)
+        column = experiment.column(claim.metric)
         table = page.tables.get(column.title, {})
         less = table.get(claim.less) if isinstance(claim.less, str) else Number(claim.less, 0.0)
         found = judge(claim, table.get(claim.more), less)
+        verdicts.append(found)
         said = page.verdicts.get(claim.text)
         if said is None:
             yield f"the claim {claim.text!r} is not on the page"
@@ -154,6 +156,11 @@ def _of_page(page: Page, experiment: Experiment, listed: str) -> Iterator[str]:
     for text in page.verdicts.keys() - {claim.text for claim in experiment.claims}:
         yield f"the claim {text!r} no longer exists"
     counts = summary(list(page.verdicts.values()))
+    ours = {
+        column.metric: {row: one.mean for row, one in page.tables.get(column.title, {}).items()}
+        for column in experiment.columns
+    }
+    counts = f"{power(experiment, verdicts, ours)} | {counts}"
     if page.tables and not listed.endswith(f"| {counts} |"):
         yield f"docs/results/index.md does not say {counts!r} of it"
 

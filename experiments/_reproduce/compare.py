@@ -88,20 +88,11 @@ class Comparison(NamedTuple):
 
         Of those with several runs of both rows, and with published numbers; "–" if there are none.
         """
-        found = [shows for verdict in self.verdicts if (shows := self._shows(verdict)) is not None]
-        return f"{sum(found)} of {len(found)}" if found else "–"
-
-    def _shows(self, verdict: Verdict) -> bool | None:
-        """Whether the published difference, relative to the numbers, exceeds what is near here."""
-        claim, rows = verdict.claim, self.rows[verdict.claim.metric]
-        if verdict.near is None or not isinstance(claim.less, str):
-            return None
-        more, less = rows[claim.more], rows[claim.less]
-        if more.published is None or less.published is None:
-            return None
-        ours = more.ours.mean + less.ours.mean
-        published = more.published.mean + less.published.mean
-        return abs(more.published.mean - less.published.mean) * ours > verdict.near * published
+        means = {
+            metric: {name: row.ours.mean for name, row in rows.items() if row.ours}
+            for metric, rows in self.rows.items()
+        }
+        return power(self.experiment, self.verdicts, means)
 
 
 def summary(verdicts: Sequence[str]) -> str:
@@ -109,6 +100,23 @@ def summary(verdicts: Sequence[str]) -> str:
     ordered = sorted(verdicts, key=lambda one: VERDICTS.index(one.removesuffix(BY_SIGN)))
     counted = [f"{one}: {count}" for one, count in Counter(ordered).items()]
     return ", ".join(counted) or "run; nothing to decide by a rule"
+
+
+def power(
+    experiment: Experiment, verdicts: Iterable[Verdict], ours: Mapping[str, Mapping[str, float]]
+) -> str:
+    """See `Comparison.power`; `ours` are the means by metric and row."""
+    found = []
+    for verdict in verdicts:
+        claim = verdict.claim
+        if verdict.near is None or not isinstance(claim.less, str):
+            continue
+        column, rows = experiment.column(claim.metric), (claim.more, claim.less)
+        printed = [one.mean for row in rows if (one := column.printed(row)) is not None]
+        if len(printed) == 2:
+            scale = abs(sum(ours[claim.metric][row] for row in rows) / sum(printed))
+            found.append(abs(printed[0] - printed[1]) * scale > verdict.near)
+    return f"{sum(found)} of {len(found)}" if found else "–"
 
 
 def compare(

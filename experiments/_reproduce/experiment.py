@@ -119,6 +119,10 @@ class Experiment:
     chosen: tuple[str, ...] = ()  # where the paper is silent
     different: tuple[str, ...] = ()  # from the paper's words
 
+    def column(self, metric: str) -> Column:
+        """The column of a metric."""
+        return next(column for column in self.columns if column.metric == metric)
+
     def at(self, scale: str) -> dict[str, Variant]:
         """The variants of a scale."""
         only = self.scales[scale].only

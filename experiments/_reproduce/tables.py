@@ -81,12 +81,11 @@ def notes(experiment: Experiment) -> list[str]:
 def claims(comparison: Comparison) -> Iterator[Table | Items]:
     """The verdict on each claim, and why others have none."""
     experiment = comparison.experiment
-    digits = {column.metric: column.digits for column in experiment.columns}
     rows = [
         [
             v.claim.text,
             v.verdict,
-            _difference(v, digits[v.claim.metric]),
+            _difference(v, experiment.column(v.claim.metric).digits),
             printed_difference(experiment, v.claim),
         ]
         for v in comparison.verdicts
@@ -206,7 +205,7 @@ def _difference(verdict: Verdict, digits: int) -> str:
 
 def printed_difference(experiment: Experiment, claim: Claim) -> str:
     """The difference of a claim's rows in the paper."""
-    column = next(c for c in experiment.columns if c.metric == claim.metric)
+    column = experiment.column(claim.metric)
     more = column.printed(claim.more)
     less = column.printed(claim.less) if isinstance(claim.less, str) else Estimate(claim.less)
     known = more is not None and less is not None

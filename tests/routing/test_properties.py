@@ -277,6 +277,30 @@ def test_routing_on_explicit_axes(procedure):
     assert_same(jax.device_get(gradient), expected, 1e-4)
 
 
+def test_activations_that_are_whole_on_explicit_axes():
+    """Closed over by what is mapped in blocks; and on a mesh that arguments alone know of."""
+    votes = even_linear()
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    poses = jax.device_put(votes.poses, NamedSharding(mesh, PartitionSpec("data")))
+
+    def loss(route, activations, poses, kernel):
+        def means(poses):
+            zeros = jnp.zeros(J)
+            votes = LinearVotes(poses, kernel)
+            return em_routing(votes, activations, zeros, zeros, num_iterations=2).poses
+
+        return jnp.sum(jnp.sin(route(means)(poses)))
+
+    def gradient(route, poses):
+        f = jax.jit(jax.grad(partial(loss, route)))
+        return jax.device_get(f(jnp.full(I, 0.7), poses, votes.kernel))
+
+    expected = gradient(lambda f: f, votes.poses)
+    assert_same(gradient(lambda f: f, poses), expected, 1e-4)
+    with jax.set_mesh(mesh):
+        assert_same(gradient(lambda f: blocked_vmap(f, 1), poses), expected, 1e-4)
+
+
 def test_attention_over_output_channels():
     transformed = jax.random.normal(jax.random.key(0), (B, I, J, D))
     kernel = jax.random.normal(jax.random.key(1), (J, D, I, I))

@@ -183,23 +183,21 @@ def reshard(x: Any, others: Sequence[Any], *spec: Any) -> Any:
     return jax.sharding.reshard(x, next(one for one in shardings if one is not None))
 
 
-def division(x: Any, axis: int) -> tuple[Any, int]:
-    """The axes of a mesh over which the type of `x` says `axis` is divided, and in how many parts.
+def parts(x: Any) -> int:
+    """In how many parts the type of `x` says that its first axis is divided over devices.
 
-    None and 1 where it is whole, or where types do not say it.
+    1 where it is whole, or where types do not say it.
     """
-    sharding = jax.typeof(x).sharding
-    names = sharding.spec[axis] if len(sharding.spec) > axis else None
+    names = _spec(x)[0]
     each = (names,) if isinstance(names, str) else names or ()
-    return names, math.prod(sharding.mesh.shape[name] for name in each)
+    return math.prod(jax.typeof(x).sharding.mesh.shape[name] for name in each)
 
 
 def split(x: Any, axis: int, parts: int) -> Any:
     """`x` with `axis` [N] as two [parts, N / parts]; if N is divided over devices, by device."""
-    names, _ = division(x, axis)
     spec = _spec(x)
     shape = (*x.shape[:axis], parts, x.shape[axis] // parts, *x.shape[axis + 1 :])
-    sharding = divided(x, *spec[:axis], names, None, *spec[axis + 1 :])
+    sharding = divided(x, *spec[: axis + 1], None, *spec[axis + 1 :])
     return lax.reshape(x, shape, out_sharding=sharding)
 
 

@@ -39,7 +39,7 @@ def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, mos
       most: how many positions a block has on a device at most; the last one is filled with zeros.
     """
     positions = next(iter(operands.values())).shape[0]
-    parts = max(adapter.division(x, 0)[1] for x in operands.values())
+    parts = max(map(adapter.parts, operands.values()))
     length = even_length(positions // parts, most)
     blocks = jax.tree.map(lambda x: _split(x, parts, length), operands)
     if wrt in KERNELS:

@@ -14,7 +14,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from capsjax.routing import LinearVotes, dynamic_routing, inverted_attention_routing
-from capsjax.routing.kernels import attend, cpu, distance, einsum, interpreted, moments
+from capsjax.routing.kernels import attend as ours
+from capsjax.routing.kernels import cpu, distance, einsum, interpreted, moments
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
 from tests.routing.kernels import problems
@@ -31,9 +32,6 @@ def plain(p, k, q):
     votes = jnp.einsum("...iax,ixjy->...ijay", p, k)
     coupling = jax.nn.softmax(jnp.einsum("...ijay,...jay->...ij", votes, q), axis=-1)
     return jnp.einsum("...ij,...ijay->...jay", coupling, votes), coupling
-
-
-ours = attend
 
 
 def assert_same(found, expected, tolerance=1e-10):
