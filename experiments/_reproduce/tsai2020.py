@@ -266,16 +266,7 @@ FIGURE_4 = Experiment(
     },
     scales={
         "full": Scale(ABOUT_FULL),
-        "small": Scale(
-            f"{ABOUT_SMALL}; A with 2 and 5 iterations, B with 1, 2 and 5, C with 2.",
-            SMALL,
-            only=(
-                *_iterations(("dynamic", "EM", "inverted"), ITERATIONS),
-                *_iterations(("B: sequential",), (1, 2, 5)),
-                *_iterations(("A: no LayerNorm",), (2, 5)),
-                *_iterations(("C: activations",), (2,)),
-            ),
-        ),
+        "small": Scale(ABOUT_SMALL, SMALL),
         "smoke": Scale(
             ABOUT_SMOKE,
             SMOKE,
