@@ -118,5 +118,5 @@ def test_a_program_for_batches_of_any_size_has_no_blocks():
     exported = jax.export.export(jax.jit(lambda x: in_blocks(jnp.sin, x, 2)))(
         jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 3"), jnp.float32)
     )
-    x = jnp.arange(15.0).reshape(5, 3)
+    x = jnp.arange(15, dtype=jnp.float32).reshape(5, 3)
     np.testing.assert_allclose(exported.call(x), jnp.sin(x), rtol=1e-6)

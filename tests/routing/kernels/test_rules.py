@@ -285,11 +285,11 @@ def test_with_jit_off():
 
 def test_a_nan_is_found_where_it_arises():
     """In a routing whose input is finite."""
-    u = jnp.full((2, 6, 2, 2), 1e20)
-    kernel = 1e18 * jax.random.normal(jax.random.key(0), (6, 2, 4, 2))
+    u = jnp.full((2, 6, 2, 2), 1e20, jnp.float32)
+    kernel = 1e18 * jax.random.normal(jax.random.key(0), (6, 2, 4, 2), jnp.float32)
 
     def route(u, kernel):
-        votes, poses = LinearVotes(u, kernel), jnp.full((4, 4), 1e10)
+        votes, poses = LinearVotes(u, kernel), jnp.full((4, 4), 1e10, jnp.float32)
         return inverted_attention_routing(votes, poses, normalize=lambda p: p).poses
 
     with jax.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
