@@ -103,8 +103,9 @@ def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
     # Between 1 / long and long even fourth powers, which gradients form, are in range.
     long, strong = 2.0 ** (3 * exponent // 16), 2.0 ** (exponent // 2 + 8)
     largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0))
-    scale = jnp.where(largest > long, 1 / strong, jnp.where(largest < 1 / long, strong, 1))
-    return scale.astype(x.dtype)
+    typed = x.dtype.type  # plain numbers would be 64 bits wide with `jax_enable_x64`
+    up_or_not = jnp.where(largest < 1 / long, typed(strong), typed(1))
+    return jnp.where(largest > long, typed(1 / strong), up_or_not)
 
 
 def _length(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:

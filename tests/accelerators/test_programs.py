@@ -3,7 +3,11 @@
 import runpy
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
+
+from capsjax.routing import LinearVotes, dynamic_routing
 
 pytestmark = pytest.mark.accelerators
 
@@ -117,3 +121,20 @@ def test_votes_are_not_stored(compiled_for, name, target, most):
     compiled = compiled_for(target, function, *shapes)
     assert compiled.stores(VOTES[name]) == []
     assert compiled.memory.temporary < 1e6 * most
+
+
+@pytest.mark.parametrize("target", ["v5e:2x2", "h100"])
+@pytest.mark.parametrize("rows", [1, 4], ids=["vectors", "matrices"])
+def test_float32_has_its_kernels_where_jax_may_use_64_bits(compiled_for, rows, target):
+    def loss(poses, kernel):
+        return jnp.sum(dynamic_routing(LinearVotes(poses, kernel)).poses ** 2)
+
+    shapes = [
+        jax.ShapeDtypeStruct(shape, jnp.float32) for shape in [(8, 72, rows, 4), (72, 4, 10, 4)]
+    ]
+    for wide in (False, True):
+        with jax.enable_x64(wide):
+            compiled = compiled_for(target, jax.grad(loss, argnums=(0, 1)), *shapes)
+        kernels = compiled.tpu_kernels if target != "h100" else compiled.gpu_kernels
+        assert len(kernels) >= 4
+        assert not any("f64" in buffer.shape for buffer in compiled.buffers)

@@ -43,9 +43,7 @@ def test_exported_for_batches_of_any_length(routing):
     )
     exported = jax.export.export(jax.jit(poses))(of_any)
     for length in (1, 7):
-        votes = jax.random.normal(
-            jax.random.key(length), (length, 5, PARENTS, SIZE), jnp.float32
-        )
+        votes = jax.random.normal(jax.random.key(length), (length, 5, PARENTS, SIZE), jnp.float32)
         np.testing.assert_allclose(
             exported.call(votes), jax.jit(poses)(votes), rtol=1e-5, atol=1e-6
         )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 from jax import lax
-from jax.extend.core import Primitive
+from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 PLATFORMS = ("cpu", "tpu", "cuda")
@@ -46,8 +46,8 @@ def define(
       name: what it is called in a jaxpr.
       abstract: from the types of the arguments, and the parameters, to the type of the result.
       choose: from a Target, the types of the arguments, and the parameters, to a function of the
-        arguments that computes the result, and whether it is a kernel. Kernels run on one device
-        and see types without the axes of a mesh.
+        arguments that computes the result, and whether it is a kernel. Kernels run on one device,
+        see types without the axes of a mesh, and are traced with 32-bit types.
       multiple_results: whether results come as a list.
     """
     primitive = Primitive(name)
@@ -63,10 +63,13 @@ def define(
                 bool(getattr(module.lowering_parameters, "for_export", False)),
             )
             function, is_kernel = choose(target, ctx.avals_in, **params)
-            if is_kernel:
-                plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in ctx.avals_in]
-                ctx = ctx.replace(avals_in=plain)
-            return mlir.lower_fun(function, multiple_results)(ctx, *args)
+            if not is_kernel:
+                return mlir.lower_fun(function, multiple_results)(ctx, *args)
+            plain = [jax.core.ShapedArray(x.shape, x.dtype) for x in ctx.avals_in]
+            # Mosaic counts in 32 bits, a loop traced with `jax_enable_x64` in 64.
+            with jax.enable_x64(False):
+                kernel = jaxpr_as_fun(jax.make_jaxpr(function)(*plain))
+            return mlir.lower_fun(kernel)(ctx.replace(avals_in=plain), *args)
 
         return rule
 
