@@ -18,10 +18,19 @@ def check_array(name: str, x: Any) -> None:
         )
 
 
+def type_of_sums(*of: Any) -> Any:
+    """The type in which arrays, or numbers of these types, are summed: at least float32.
+
+    Under `jax_numpy_dtype_promotion=strict` too: that sums are wider is meant.
+    """
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*of, jnp.float32)
+
+
 def at_least_float32(x: Array | np.ndarray) -> Array:
     """`x` in float32 if its type is narrower, unchanged otherwise (float64 stays float64)."""
     check_array("x", x)
-    return jnp.asarray(x).astype(jnp.promote_types(x.dtype, jnp.float32))
+    return jnp.asarray(x).astype(type_of_sums(x))
 
 
 def safe_norm(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from capsjax.functional import at_least_float32
+from capsjax.functional import at_least_float32, type_of_sums
 from capsjax.routing._checks import check_floating, check_sizes
 from capsjax.routing.routed import Routed
 
@@ -51,7 +51,7 @@ def attention_routing(
             f"[..., N, D] = {transformed.shape}, got {kernel.shape}; "
             f"several output channels are mapped with jax.vmap."
         )
-    wide = jnp.promote_types(jnp.result_type(transformed, kernel), jnp.float32)
+    wide = type_of_sums(transformed, kernel)
     # One matrix product [..., N·D] × [N·D, N].
     flat = transformed.reshape(*transformed.shape[:-2], channels * size)
     matrix = jnp.swapaxes(kernel, 0, 1).reshape(channels * size, channels)

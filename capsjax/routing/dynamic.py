@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.functional import squash
+from capsjax.functional import squash, type_of_sums
 from capsjax.routing._carry import divided_like
 from capsjax.routing._checks import check_broadcast, check_count
 from capsjax.routing.routed import Routed
@@ -63,7 +63,7 @@ def dynamic_routing(
     votes = as_votes(votes)
     shape = shape_of(votes)
     *batch, children, parents, size = shape.shape
-    dtype = jnp.promote_types(shape.dtype, jnp.float32)
+    dtype = type_of_sums(shape.dtype)
     check_count("num_iterations", num_iterations)
     if not isinstance(update_rate, jax.core.Tracer) and not 0 < update_rate <= 1:
         raise ValueError(

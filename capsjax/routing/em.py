@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from capsjax.functional import type_of_sums
 from capsjax.routing._carry import divided_like
 from capsjax.routing._checks import check_broadcast, check_count
 from capsjax.routing.kernels import LEAST_TOTAL
@@ -94,7 +95,7 @@ def em_routing(
         raise ValueError(f"variance_floor must be positive, got {variance_floor}; try 1e-4.")
     moments, distance = _quadratic_forms(votes)
     full = (*batch, children, parents)
-    dtype = jnp.promote_types(shape.dtype, jnp.float32)
+    dtype = type_of_sums(shape.dtype)
     # The votes set the type: a wider argument must not change it between iterations.
     beta_use, beta_activate = jnp.asarray(beta_use, dtype), jnp.asarray(beta_activate, dtype)
     floor = jnp.asarray(variance_floor, dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from capsjax.functional import type_of_sums
 from capsjax.routing._checks import check_count, check_floating
 from capsjax.routing.kernels import adapter
 from capsjax.routing.kernels.layout import row_major
@@ -164,7 +165,7 @@ def _uniform_convolution(
     *batch, height, width, channels, rows, columns = grid.shape
     parents, size = kernel.shape[2:]
     pads = [_Windows.of(extent, window, stride, padding).pads for extent in (height, width)]
-    wide = jnp.promote_types(jnp.result_type(grid, kernel), jnp.float32)
+    wide = type_of_sums(grid, kernel)
     row = kernel.reshape(*kernel.shape[:2], parents * size)
     pad = [(0, 0)] * 2
     weights = jnp.stack(

@@ -38,6 +38,6 @@ def uniform_routing(
     mean = votes.total() / parents
     if bias is not None:
         check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
-        mean = mean + bias
+        mean = mean + jnp.asarray(bias, mean.dtype)
     coupling = jnp.full((*batch, children, parents), 1 / parents, mean.dtype)
     return Routed(activation(mean).astype(shape.dtype), coupling)

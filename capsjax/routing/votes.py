@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from capsjax.functional import at_least_float32
+from capsjax.functional import at_least_float32, type_of_sums
 from capsjax.routing import kernels
 from capsjax.routing._checks import check_floating, check_sizes, is_array
 
@@ -294,14 +294,13 @@ class LinearVotes:
 
 def _einsum(subscripts: str, *operands: Array) -> Array:
     """einsum that accumulates in, and returns, at least float32."""
-    accumulator = jnp.promote_types(jnp.result_type(*operands), jnp.float32)
-    return jnp.einsum(subscripts, *operands, preferred_element_type=accumulator)
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.einsum(subscripts, *operands, preferred_element_type=type_of_sums(*operands))
 
 
 def _promote(*arrays: Array) -> list[Array]:
-    """All in the type that reductions are done in."""
-    wide = jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
-    return [array.astype(wide) for array in arrays]
+    """All in the type in which they are summed."""
+    return [array.astype(type_of_sums(*arrays)) for array in arrays]
 
 
 def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:

@@ -256,11 +256,15 @@ def test_scale_may_be_learned():
 
 
 @each_procedure
-def test_strict_type_promotion(procedure):
-    votes = random_linear()
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_strict_type_promotion(procedure, dtype):
+    votes = random_linear(dtype)
     expected = jax.jit(procedure)(votes)
     with jax.numpy_dtype_promotion("strict"):
-        assert_same(jax.jit(procedure)(votes), expected)
+        found = jax.jit(procedure)(votes)
+        jax.eval_shape(partial(kernel_gradient, procedure), votes.poses, votes.kernel)
+    assert found.poses.dtype == dtype
+    assert_same(found, expected)
 
 
 @pytest.mark.parametrize("procedure", [inverted, em, pytest.param(dynamic, marks=pytest.mark.slow)])
