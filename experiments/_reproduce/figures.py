@@ -13,6 +13,8 @@ from _reproduce.compare import Comparison, by_line
 
 Drawing = Callable[[Comparison], Figure]
 
+_MOST_INSIDE = 6  # lines that are named inside a panel; more are named above it
+
 
 def lines(metric: str, xlabel: str, ylabel: str, *, log: bool = False) -> Drawing:
     """`metric` against each variant's x, a line for each `Variant.line`; the paper's dashed."""
@@ -335,7 +337,10 @@ def _finish(axes: Axes, xlabel: str, ylabel: str) -> None:
     axes.set_ylabel(ylabel)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[0]:
+    many = len(axes.get_legend_handles_labels()[0])
+    if many > _MOST_INSIDE:
+        axes.legend(frameon=False, fontsize=7, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1))
+    elif many:
         axes.legend(frameon=False, fontsize=7)
     else:
         axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
