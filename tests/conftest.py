@@ -27,6 +27,9 @@ if not WORKER:
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
+# What the caller of pytest has set, for the tests on real data.
+REAL_DATA_DIR = os.environ.get("CAPSJAX_DATA_DIR", "")
+
 MOST_MAPS = 30_000  # Linux allows 65,530
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "tensorflow-datasets")
@@ -111,6 +114,15 @@ def compiled_for(request):
     from _compile.crosscompile import compile_for
 
     return compile_for
+
+
+@pytest.fixture
+def real_mnist_dir(monkeypatch: pytest.MonkeyPatch) -> str:
+    """CAPSJAX_DATA_DIR as the caller of pytest has set it, where MNIST lies in it."""
+    if not any((Path(d) / "mnist").is_dir() for d in REAL_DATA_DIR.split(os.pathsep) if d):
+        pytest.skip("CAPSJAX_DATA_DIR names no directory with mnist")
+    monkeypatch.setenv("CAPSJAX_DATA_DIR", REAL_DATA_DIR)
+    return REAL_DATA_DIR
 
 
 @pytest.fixture(scope="session")
