@@ -150,6 +150,17 @@ def _varying(x: Any) -> frozenset[str]:
     return jax.typeof(x).manual_axis_type.varying
 
 
+def zeros(like: jax.ShapeDtypeStruct, sources: Any) -> Any:
+    """Zeros of the type of `like`, which is computed from the arrays in the tree `sources`.
+
+    That type cannot be asked for by name: where `jax.shard_map` has some axes of a mesh and not
+    the others, a program is lowered under another mesh than it was traced under.
+    """
+    plain = jax.ShapeDtypeStruct(like.shape, like.dtype, sharding=like.sharding)
+    typed = [lax.full_like(x, 0, like.dtype, shape=()) for x in jax.tree.leaves(sources)]
+    return sum(typed, jax.numpy.zeros_like(plain))
+
+
 def kernel_result(shape: tuple[int, ...], like: Any) -> jax.ShapeDtypeStruct:
     """What `pallas_call` is told of a result: its shape, and the type of the operand `like`."""
     manual = jax.typeof(like).manual_axis_type  # asked for under `jax.shard_map`

@@ -43,10 +43,8 @@ def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, mos
     length = even_length(positions // parts, most)
     blocks = jax.tree.map(lambda x: _split(x, parts, length), operands)
     if wrt in KERNELS:
-        zero = jax.eval_shape(f, jax.tree.map(_first, blocks))
-        return lax.scan(
-            lambda total, block: (total + f(block), None), jnp.zeros_like(zero), blocks
-        )[0]
+        zero = adapter.zeros(jax.eval_shape(f, jax.tree.map(_first, blocks)), blocks)
+        return lax.scan(lambda total, block: (total + f(block), None), zero, blocks)[0]
     return _join(lax.map(f, blocks), parts, positions // parts)
 
 

@@ -194,6 +194,19 @@ def test_shard_map_with_checked_types(platform):
             assert_same(jax.jit(mapped)(*arguments), expected, 1e-4)
 
 
+def test_shard_map_over_some_axes_of_a_mesh():
+    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(SIZES).items()}
+    arguments = [operands[letter] for letter in "kpq"]
+    mapped = jax.shard_map(
+        jax.grad(loss_of_kernel),
+        mesh=jax.make_mesh((2, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2),
+        in_specs=(PartitionSpec(), PartitionSpec("data"), PartitionSpec("data")),
+        out_specs=PartitionSpec(),
+        axis_names={"data"},
+    )
+    assert_same(jax.jit(mapped)(*arguments), jax.grad(loss_of_kernel)(*arguments), 1e-4)
+
+
 @pytest.mark.parametrize("sizes", [SIZES, SIZES._replace(rows=1)], ids=["matrices", "vectors"])
 def test_explicit_axes(sizes):
     operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(sizes).items()}
