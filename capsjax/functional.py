@@ -18,6 +18,11 @@ def check_array(name: str, x: Any) -> None:
         )
 
 
+def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """`jax.nn.relu`, for layers that keep it: unlike JAX's own it can be pickled."""
+    return jax.nn.relu(x)
+
+
 def type_of_sums(*of: Any) -> Any:
     """The type in which arrays, or numbers of these types, are summed: at least float32.
 
@@ -142,7 +147,12 @@ def mask_poses(
     """
     check_array("poses", poses)
     check_array("mask", mask)
-    if mask.ndim + 1 != poses.ndim or mask.shape[-1] != poses.shape[-2]:
+    try:
+        jnp.broadcast_shapes(mask.shape, poses.shape[:-1])
+        fits = mask.ndim + 1 == poses.ndim and mask.shape[-1] == poses.shape[-2]
+    except ValueError:
+        fits = False
+    if not fits:
         raise ValueError(
             f"mask must have the axes of poses {poses.shape} but for the last, got shape "
             f"{mask.shape}; for class numbers pass jax.nn.one_hot(labels, {poses.shape[-2]})."

@@ -207,12 +207,13 @@ def run(
 def write(text: str, output: "epath.Path | None", run: str, name: str) -> "epath.Path":
     """Writes `text` into `output`, or else into the file `name` of `run`; returns which.
 
-    Beside a released network, where `run` is its file; in the working directory, where it is from
-    the web. A link in the place of the latter, which nobody named, is replaced and not followed.
+    For a released network, where `run` is its file, the name of that is put in front; the folder is
+    that of the file, or the working directory where it is from the web. A link in the place of a
+    file that nobody named is replaced and not followed.
     """
     from capsjax import _files
 
-    file = output or _directory(os.fspath(run)) / name
+    file = output or _beside(os.fspath(run), name)
     file.parent.mkdir(parents=True, exist_ok=True)
     if output is None:
         _files.write_atomically(file, text)
@@ -221,14 +222,15 @@ def write(text: str, output: "epath.Path | None", run: str, name: str) -> "epath
     return file
 
 
-def _directory(run: str) -> "epath.Path":
-    """Where to put what is made of a run or of a released network."""
+def _beside(run: str, name: str) -> "epath.Path":
+    """Where to put the file `name` that is made of a run or of a released network."""
     from capsjax import _files
     from capsjax.training import release
 
     if not release.is_one(run):
-        return _files.absolute(run)
-    return _files.absolute(".") if release.is_on_the_web(run) else _files.absolute(run).parent
+        return _files.absolute(run) / name
+    folder = "." if release.is_on_the_web(run) else os.path.dirname(run)
+    return _files.absolute(folder) / f"{Path(run).stem}.{name}"
 
 
 @contextlib.contextmanager

@@ -59,6 +59,11 @@ def test_class_numbers_are_no_mask():
         mask_poses(jnp.ones((2, 3, 4)), jnp.array([0, 2]))
 
 
+def test_a_mask_of_another_batch_is_refused():
+    with pytest.raises(ValueError, match=r"axes of poses \(4, 3, 2\) but for the last, got"):
+        mask_poses(jnp.ones((4, 3, 2)), jnp.ones((3, 3)))
+
+
 def test_to_unit():
     np.testing.assert_allclose(to_unit(jnp.array([0, 51, 255], jnp.uint8)), [0, 0.2, 1])
     np.testing.assert_array_equal(to_unit(jnp.array([0.5])), [0.5])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.functional import mask_poses
+from capsjax.functional import check_array, mask_poses
 from capsjax.layers.rngs import check_rngs
 from capsjax.routing._checks import check_counts
 
@@ -73,6 +73,7 @@ def masked_poses(
     """What a decoder sees of `poses`, all of them without a mask; see `Decoder`."""
     if mask is None:
         mask = jnp.ones(poses.shape[:-1], poses.dtype)
+    check_array("mask", mask)
     for _ in range(mask.ndim - 2):
         poses = poses[:, None]
     return mask_poses(poses, mask)

@@ -8,7 +8,7 @@ from typing import Any
 
 from flax import nnx
 
-from capsjax._names import check_options, nearest
+from capsjax._names import check_options, is_integer, nearest
 from capsjax.layers.rngs import check_rngs
 from capsjax.models import (
     capsnet,
@@ -34,6 +34,7 @@ __all__ = [
     "Output",
     "ScoreKind",
     "create",
+    "is_registered",
     "lookup",
     "names",
     "options",
@@ -54,11 +55,17 @@ _PUBLISHED: dict[str, Network] = {
     **pictures.NETWORKS,
 }
 _REGISTERED: dict[str, Network] = {}
+_ARGUMENTS = ("name", "input_shape", "num_classes", "rngs")  # of `create`, beside the options
 
 
 def names() -> tuple[str, ...]:
     """The names that `create` knows."""
     return (*_PUBLISHED, *_REGISTERED)
+
+
+def is_registered(name: str) -> bool:
+    """Whether a network is one of your own: made known by `register`, not published."""
+    return name in _REGISTERED
 
 
 def create(
@@ -85,12 +92,14 @@ def create(
     check_rngs(rngs)
     network = lookup(name)
     check_options(name, overrides, [field.name for field in fields(network.config)])
-    if len(input_shape) != 3 or min(input_shape) < 1:
+    sizes = input_shape if isinstance(input_shape, tuple | list) else ()
+    if len(sizes) != 3 or not all(is_integer(size) and size > 0 for size in sizes):
         raise ValueError(
-            f"input_shape must be (height, width, channels), all positive, got {input_shape}"
+            "input_shape must be (height, width, channels), all positive integers, got "
+            f"{input_shape!r}"
         )
-    if num_classes < 2:
-        raise ValueError(f"num_classes must be at least 2, got {num_classes}")
+    if not is_integer(num_classes) or num_classes < 2:
+        raise ValueError(f"num_classes must be at least 2, an integer, got {num_classes!r}")
     # Configs read from files have lists, but a config's fields must be hashable.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
     config = type(network.config)(**asdict(network.config) | given)
@@ -130,11 +139,20 @@ def register(name: str, model: type[nnx.Module], config: Any) -> None:
         and tuples of them.
 
     Raises:
-      TypeError: `config` is not an instance of a dataclass.
-      ValueError: the name is that of a published network.
+      TypeError: `name` is not a string, or `config` not an instance of a dataclass.
+      ValueError: the name is that of a published network, or a field of `config` that of an
+        argument of `create`.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r}")
     if not is_dataclass(config) or isinstance(config, type):
         raise TypeError(f"config must be an instance of a dataclass, got {config!r}")
     if name in _PUBLISHED:
         raise ValueError(f"{name!r} is a published network: choose another name")
+    taken = [field.name for field in fields(config) if field.name in _ARGUMENTS]
+    if taken:
+        raise ValueError(
+            f"config must not have a field {taken[0]!r}, which is an argument of "
+            "capsjax.models.create: give the option another name"
+        )
     _REGISTERED[name] = Network(model, config)

@@ -10,7 +10,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array
 
-from capsjax.functional import exponential_squash, safe_norm, squash
+from capsjax.functional import exponential_squash, relu, safe_norm, squash
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d, reconstruct
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, one_of, positive, scaled
@@ -89,9 +89,7 @@ class CapsNet(Model):
             primary_channels,
             config.primary_pose,
             kernel_size=k,
-            activation=(
-                nnx.Sequential(nnx.relu, activation) if config.primary_relu else activation
-            ),
+            activation=(nnx.Sequential(relu, activation) if config.primary_relu else activation),
             rngs=rngs,
         )
         self.classes = DenseCapsules(

@@ -7,7 +7,7 @@ import jax
 from flax import nnx
 from jaxtyping import Array, Key
 
-from capsjax.functional import safe_norm
+from capsjax.functional import relu, safe_norm
 from capsjax.layers import (
     AttentionConvCapsules,
     AttentionFullCapsules,
@@ -80,7 +80,7 @@ class ARCapsNet(Model):
             strides=2,
             padding="SAME",
             activation=nnx.Sequential(
-                nnx.relu, CapsuleActivation(channels, config.primary_pose, rngs=rngs)
+                relu, CapsuleActivation(channels, config.primary_pose, rngs=rngs)
             ),
             rngs=rngs,
         )

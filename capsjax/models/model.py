@@ -10,7 +10,8 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Key, UInt8
 
-from capsjax.functional import normalize, to_unit
+from capsjax._names import check_kind
+from capsjax.functional import check_array, normalize, to_unit
 from capsjax.routing import Routed
 
 # A batch of images: floats in [0, 1], or uint8.
@@ -74,6 +75,8 @@ class Inputs:
 
     def __post_init__(self) -> None:
         channels = self.shape[-1]
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            check_kind(name, values, (0.0,))
         lengths = len(self.mean), len(self.std)
         if lengths not in ((0, 0), (channels, channels)) or not all(s > 0 for s in self.std):
             raise ValueError(
@@ -82,7 +85,8 @@ class Inputs:
             )
 
     def __call__(self, images: Images) -> Pixels:
-        """Raises ValueError unless `images` is a batch of images of this shape."""
+        """Raises TypeError or ValueError unless `images` is a batch of images of this shape."""
+        check_array("images", images)
         if images.ndim != 4 or images.shape[1:] != self.shape:
             wanted = ", ".join(map(str, self.shape))
             raise ValueError(
@@ -128,7 +132,8 @@ class Model(nnx.Module):
           capture: whether to return `routed` and `features`.
 
         Raises:
-          ValueError: the images do not have the network's input shape.
+          TypeError: the images are not an array.
+          ValueError: they do not have the network's input shape.
         """
         output = self.forward(self.inputs(images), mask=mask, keys=keys, capture=capture)
         return output if capture else output._replace(routed={}, features={})

@@ -8,6 +8,7 @@ import jax
 from flax import nnx
 from jaxtyping import Array
 
+from capsjax.functional import relu
 from capsjax.layers import (
     ConvCapsules,
     ConvNorm,
@@ -82,7 +83,7 @@ class EMCapsNet(Model):
         if simple:
             features = scaled(config.features, config.width)
             convolution = ConvNorm(input_shape[-1], features, 4, strides=2, padding=1, rngs=rngs)
-            self.backbone = nnx.Sequential(convolution, nnx.relu)
+            self.backbone = nnx.Sequential(convolution, relu)
         else:
             resnet = build_backbone(
                 "resnet", input_shape[-1], config.features, config.width, rngs=rngs

@@ -25,6 +25,17 @@ def check_floating(name: str, x: Any) -> None:
         )
 
 
+def check_scalar(name: str, value: Any, why: str) -> None:
+    """Raises unless `value` is a number or an array of shape (); `why` ends the message."""
+    if not isinstance(value, float | int | np.number) and not is_array(value):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    if jnp.ndim(value):
+        shape = jnp.shape(value)
+        raise ValueError(
+            f"{name} must be one number or an array of shape (), got shape {shape}; {why}"
+        )
+
+
 def check_broadcast(name: str, x: Any, shape: tuple[Any, ...], axes: str) -> None:
     """Raises unless `x` is floating and broadcasts to `shape`, whose trailing `axes` are named."""
     check_floating(name, x)

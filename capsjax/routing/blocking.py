@@ -32,7 +32,8 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
 
     Raises:
       TypeError: `block_size` is not a Python int.
-      ValueError: `block_size` < 1, or leading axes that differ.
+      ValueError: `block_size` < 1, leading axes that differ, or an `f` whose results do not have
+        that axis (seen where there are several blocks).
     """
     size = _common_length(batch)
     if block_size is not None:
@@ -47,9 +48,20 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
     whole = each // block_size * block_size
     by_device = jax.tree.map(lambda x: adapter.split(jnp.asarray(x), 0, parts), batch)
     blocks = jax.tree.map(lambda x: to_blocks(x[:, :whole], block_size), by_device)
-    done = [jax.tree.map(lambda y: from_blocks(y, parts), lax.map(g, blocks))]
+
+    def checked(block: PyTree) -> Out:
+        out, length = g(block), _common_length(block)
+        for y in jax.tree.leaves(out):
+            if jnp.shape(y)[:1] != (length,):
+                raise ValueError(
+                    f"f must return arrays [n, …] for a batch of n examples, got shape "
+                    f"{jnp.shape(y)} for {length}; sum or average over the batch outside."
+                )
+        return out
+
+    done = [jax.tree.map(lambda y: from_blocks(y, parts), lax.map(checked, blocks))]
     if whole < each:
-        last = g(jax.tree.map(lambda x: adapter.join(x[:, whole:], 0), by_device))
+        last = checked(jax.tree.map(lambda x: adapter.join(x[:, whole:], 0), by_device))
         done.append(jax.tree.map(lambda y: adapter.split(y, 0, parts), last))
     return jax.tree.map(lambda *ys: adapter.join(jnp.concatenate(ys, axis=1), 0), *done)
 

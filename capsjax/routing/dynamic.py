@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import squash, type_of_sums
 from capsjax.routing._carry import divided_like
-from capsjax.routing._checks import check_broadcast, check_count
+from capsjax.routing._checks import check_broadcast, check_count, check_scalar
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
@@ -65,6 +65,7 @@ def dynamic_routing(
     *batch, children, parents, size = shape.shape
     dtype = type_of_sums(shape.dtype)
     check_count("num_iterations", num_iterations)
+    check_scalar("update_rate", update_rate, "all couplings are mixed at the same rate.")
     if not isinstance(update_rate, jax.core.Tracer) and not 0 < update_rate <= 1:
         raise ValueError(
             f"update_rate (η) must be in (0, 1], got {update_rate}; 1 is plain dynamic routing."

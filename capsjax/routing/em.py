@@ -105,13 +105,12 @@ def em_routing(
         given = inverse_temperature
         return jnp.asarray(given(iteration) if callable(given) else given, dtype)
 
-    def maximize(log_coupling: Array, iteration: Array | int) -> _Parents:
-        largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
-        weight = jnp.broadcast_to(activations * jnp.exp(log_coupling - largest), full)
-        sums, squares, total = moments(weight)
+    def maximize(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
+        """The M-step for R = relative · largest, with the largest R of each parent [..., 1, J]."""
+        sums, squares, total = moments(jnp.broadcast_to(activations * relative, full))
         divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
         means, variances = sums / divisor, squares / divisor + floor
-        mass = total * jnp.exp(largest[..., 0, :])
+        mass = total * largest[..., 0, :]
         cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
         return means, variances, temperature(iteration) * (beta_activate - cost)
 
@@ -123,25 +122,33 @@ def em_routing(
 
     def iterate(state: tuple[Array, _Parents], iteration: Array) -> tuple[Any, None]:
         log_coupling = expect(*state[1])
-        return (log_coupling, maximize(log_coupling, iteration)), None
+        log_largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
+        relative = jnp.exp(log_coupling - log_largest)
+        return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
 
     if coupling is None:
         # One number for all: the only [..., I, J] that the first M-step forms is the weights.
-        log_coupling = jnp.full((1,) * len(full), -math.log(parents), dtype)
+        relative = jnp.ones((1,) * len(full), dtype)
+        largest = relative / parents
     else:
         check_broadcast("coupling", coupling, full, "[..., I, J]")
-        # log 0 is −∞ and its gradient NaN: the smallest positive number takes its place.
-        log_coupling = jnp.log(jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny))
-    parents_now = maximize(log_coupling, 0)
-    log_coupling = divided_like(parents_now[0], jnp.broadcast_to(log_coupling, full))
-    state = (log_coupling, parents_now)
-    (log_coupling, (means, _, activation_logits)), _ = lax.scan(
-        iterate, state, jnp.arange(1, num_iterations)
-    )
+        # The smallest positive number in place of 0, by which nothing can be divided. Not by way
+        # of logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
+        given = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
+        largest = lax.stop_gradient(jnp.max(given, axis=-2, keepdims=True))
+        relative = given / largest
+    first = maximize(relative, largest, 0)
+    start = divided_like(first[0], jnp.broadcast_to(relative * largest, full))
+    if num_iterations == 1:
+        last, found = start, first
+    else:
+        # The first state's log R is never read: the E-step takes the parents alone.
+        state = (jnp.zeros_like(start), first)
+        (log_coupling, found), _ = lax.scan(iterate, state, jnp.arange(1, num_iterations))
+        last = jnp.exp(log_coupling)
+    means, _, activation_logits = found
     return Routed(
-        means.astype(shape.dtype),
-        jnp.exp(log_coupling),
-        jax.nn.sigmoid(activation_logits).astype(shape.dtype),
+        means.astype(shape.dtype), last, jax.nn.sigmoid(activation_logits).astype(shape.dtype)
     )
 
 

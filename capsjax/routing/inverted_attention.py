@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
-from capsjax.routing._checks import check_broadcast
+from capsjax.routing._checks import check_broadcast, check_scalar
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
@@ -44,17 +44,13 @@ def inverted_attention_routing(
 
     Raises:
       TypeError: `votes` is neither an operator nor a floating-point array, or `poses` is not one.
-      ValueError: `poses` does not broadcast to [..., J, D], or `scale` is not a scalar.
+      ValueError: `poses` does not broadcast to [..., J, D], or `scale` is not one number.
     """
     votes = as_votes(votes)
     shape = shape_of(votes)
     *batch, children, parents, size = shape.shape
     scale = 1 / math.sqrt(size) if scale is None else scale
-    if jnp.ndim(scale):
-        raise ValueError(
-            f"scale must be one number or an array of shape (), got shape {jnp.shape(scale)}; "
-            f"multiply poses by it where parents differ in it."
-        )
+    check_scalar("scale", scale, "multiply poses by it where parents differ in it.")
     if poses is None:
         sums = votes.total() / parents
         coupling = jnp.full((*batch, children, parents), 1 / parents, sums.dtype)

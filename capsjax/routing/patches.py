@@ -48,6 +48,7 @@ def pose_patches(
       ValueError: too few axes, an unknown padding, a window that does not fit.
     """
     check_floating("poses", poses)
+    check_count("pose_axes", pose_axes, least=0)
     if poses.ndim < 3 + pose_axes:
         raise ValueError(
             f"poses must have axes [..., H, W, C] and {pose_axes} of pose_axes, "

@@ -26,6 +26,7 @@ from flax import nnx
 from orbax.checkpoint import checkpoint_managers
 
 from capsjax import _files, models
+from capsjax._names import is_integer
 from capsjax.models import paths
 from capsjax.training import config as configs
 from capsjax.training import parallel, release
@@ -286,7 +287,9 @@ def restore(
 
 def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     """What `restore` returns, with the history and the step."""
-    if which not in ("best", "latest") and not isinstance(which, int):
+    if is_integer(which):
+        which = int(which)
+    elif which not in ("best", "latest"):
         raise ValueError(f'which must be "best", "latest" or a step number, got {which!r}')
     if release.is_one(path):
         return _released(path, which)

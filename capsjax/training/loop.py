@@ -112,6 +112,7 @@ def train(
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     parallel.check_connected()
+    configs.check(config)
     if config.seeds != 1:
         raise ValueError(
             f"seeds must be 1 here, got {config.seeds}: capsjax.training.seeds.train_seeds trains "

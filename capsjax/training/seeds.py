@@ -12,6 +12,7 @@ import ml_collections
 
 from capsjax import _files
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
+from capsjax.training import config as configs
 from capsjax.training import parallel
 from capsjax.training.directory import claimed
 from capsjax.training.display import console
@@ -54,6 +55,7 @@ def train_seeds(
       Diverged, Interrupted: as `loop.train`.
     """
     parallel.check_connected()
+    configs.check(config)
     if config.seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {config.seeds}")
     workdir = _files.absolute(directory)

@@ -11,12 +11,13 @@ import ml_collections
 import optax
 from flax import nnx
 
+from capsjax import models
 from capsjax._cache import cache_dir
 from capsjax.data.tasks import Task
 from capsjax.evaluation.batches import check_batch_size
 from capsjax.models import paths
 from capsjax.training import config as configs
-from capsjax.training import divergence, finetuning
+from capsjax.training import divergence, finetuning, own_network
 from capsjax.training.checkpoints import build_model
 from capsjax.training.feed import is_streamed
 from capsjax.training.finetuning import Pretrained
@@ -170,6 +171,8 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
     objective = make_objective(**config.loss, rule=task.rule)
     model = nnx.eval_shape(lambda: build_model(config))
     model.eval()
+    if models.is_registered(config.model.name):
+        own_network.check(config.model.name, model, task.input_shape, len(task.class_names))
     eval_graphdef, params, _ = split(model)
     set_training(model)
     graphdef, _, _ = split(model)

@@ -38,10 +38,10 @@ def test_a_release_and_its_card(tiny_run, tmp_path, capsys):
     assert "image.png" in capsys.readouterr().out
     # What is made of it lies beside it.
     _cli.run(evaluate.parser(), evaluate.main, [f"--checkpoint={file}"])
-    (written,) = file.parent.glob("evaluation_*.json")
+    (written,) = file.parent.glob(f"{file.stem}.evaluation_*.json")
     assert json.loads(written.read_text())["accuracy"] > 0
     _cli.run(report.parser(), report.main, [str(file)])
-    assert "--workdir=runs/tiny" in (file.parent / "report.html").read_text()
+    assert "--workdir=runs/tiny" in (file.parent / f"{file.stem}.report.html").read_text()
 
 
 def test_nothing_is_overwritten(tiny_run, tmp_path, fails):

@@ -70,6 +70,13 @@ def test_default_mask_is_the_longest_capsule(model, images):
     assert not np.allclose(output.reconstruction, other.reconstruction)
 
 
+def test_images_and_masks_that_are_not_arrays(model, images):
+    with pytest.raises(TypeError, match="images must be an array, got list"):
+        model([images[0]])
+    with pytest.raises(TypeError, match="mask must be an array, got list"):
+        model(images, mask=[[1.0] * 10] * 3)
+
+
 def test_capture_names_every_layer(model, images):
     captured = model(images, capture=True).features
     shapes = {name: made.shape[1:] for name, made in captured.items()}

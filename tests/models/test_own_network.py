@@ -1,10 +1,14 @@
 """The example of docs/models.md runs, on images of another size and on a user's own file."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from flax import nnx
 
-from capsjax import restore
+from capsjax import models, restore
+from capsjax.training import config as training_config
+from capsjax.training import loop
 from tests.pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "models.md").read_text()
@@ -37,3 +41,40 @@ def test_a_network_of_ones_own(images, tmp_path):
     output = forward(model, np.load(images)["images"][:3])
     assert output.scores.shape == (3, 2)
     assert output.routed["middle"].coupling.shape == (3, 4 * 5 * 16, 16)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No options."""
+
+
+class Wrong(nnx.Module):
+    """A network that cannot be trained, in one of three ways."""
+
+    def __init__(self, kind, input_shape, num_classes, *, rngs):
+        self.kind = kind
+        self.dropout = nnx.Dropout(0.5, rngs=rngs) if kind == "dropout" else None
+        self.linear = nnx.Linear(input_shape[-1], num_classes - (kind == "scores"), rngs=rngs)
+
+    def __call__(self, images, *, mask=None, keys=None, capture=False):
+        scores = self.linear(images.mean((1, 2)))
+        return scores if self.kind == "array" else models.Output(scores)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        ("dropout", ValueError, r"'wrong' keeps a stream of random numbers, dropout\.rngs"),
+        ("array", TypeError, r"'wrong' must return a capsjax\.models\.Output, got"),
+        ("scores", ValueError, r"must return scores \[n, 10\], .* got \[2, 9\] for 2 images"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before(npz, tmp_path, kind, error, message):
+    def network(input_shape, num_classes, config, *, rngs):
+        return Wrong(kind, input_shape, num_classes, rngs=rngs)
+
+    models.register("wrong", network, Nothing())
+    config = training_config.default("wrong", f"npz:{npz}")
+    with pytest.raises(error, match=message):
+        loop.train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

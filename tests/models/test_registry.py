@@ -1,5 +1,6 @@
 """Names, options, and networks of one's own."""
 
+import pickle
 from dataclasses import FrozenInstanceError, dataclass
 
 import jax.numpy as jnp
@@ -59,6 +60,14 @@ def test_registered_again_the_latest_counts():
 
 
 def test_bad_registrations():
+    @dataclass(frozen=True)
+    class Named:
+        num_classes: int = 3
+
+    with pytest.raises(ValueError, match="must not have a field 'num_classes'"):
+        models.register("mine", Linear, Named())
+    with pytest.raises(TypeError, match="name must be a string, got None"):
+        models.register(None, Linear, LinearConfig())
     with pytest.raises(ValueError, match="is a published network"):
         models.register("sabour2017_capsnet", Linear, LinearConfig())
     for config in (LinearConfig, {"scale": 1.0}):
@@ -73,6 +82,47 @@ def test_bad_registrations():
 def test_unknown_names_get_the_nearest(name, suggestion):
     with pytest.raises(ValueError, match=f"did you mean '{suggestion}'.*register"):
         models.create(name, (28, 28, 1), 10, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize(
+    ("input_shape", "num_classes", "message"),
+    [
+        (28, 10, r"input_shape must be \(height, width, channels\), .*got 28"),
+        ((28.0, 28, 1), 10, "all positive integers, got"),
+        ((28, 28, 1), 2.5, "num_classes must be at least 2, an integer, got 2.5"),
+        ((28, 28, 1), "10", "num_classes must be at least 2, an integer, got '10'"),
+    ],
+)
+def test_bad_sizes(input_shape, num_classes, message):
+    with pytest.raises(ValueError, match=message):
+        models.create("sabour2017_capsnet", input_shape, num_classes, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize("mean", [(float("nan"),), (float("inf"),), ("a",)])
+def test_channels_are_normalised_by_finite_numbers(mean):
+    with pytest.raises(ValueError, match="each of mean must be"):
+        models.create(
+            "sabour2017_capsnet", (28, 28, 1), 10, rngs=nnx.Rngs(0), mean=mean, std=(1.0,)
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("choi2019_mnist", {}),
+        ("tsai2020_em_cifar10_simple", {}),
+        ("sabour2017_capsnet", {"primary_relu": True}),
+    ],
+)
+def test_networks_can_be_pickled(name, overrides):
+    network = models.lookup(name)
+    model = nnx.eval_shape(
+        lambda: models.create(
+            name, network.input_shape, network.num_classes, rngs=nnx.Rngs(0), **overrides
+        )
+    )
+    graphdef = nnx.graphdef(model)
+    assert pickle.loads(pickle.dumps(graphdef)) == graphdef
 
 
 def test_lists_are_tuples():

@@ -8,6 +8,7 @@ import pytest
 from capsjax.routing import (
     attention_routing,
     coupling_entropy,
+    dynamic_routing,
     em_routing,
     inverted_attention_routing,
 )
@@ -41,6 +42,18 @@ def test_inverted_attention():
         inverted_attention_routing(VOTES, jnp.ones((2, 3, 4)), normalize=lambda s: s)
     with pytest.raises(TypeError, match="votes must have a floating dtype, got int"):
         inverted_attention_routing(jnp.ones((6, 4, 3), jnp.int32), normalize=lambda s: s)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_rates_are_one_number(jitted):
+    def route(rate):
+        return dynamic_routing(VOTES, update_rate=rate).poses
+
+    with pytest.raises(ValueError, match=r"update_rate must be one number .* got shape \(3,\)"):
+        (jax.jit(route) if jitted else route)(jnp.ones(3))
+    for wrong in ("0.5", None):
+        with pytest.raises(TypeError, match="update_rate must be a number, got"):
+            route(wrong)
 
 
 def test_attention():

@@ -106,6 +106,9 @@ def test_bad_blocks_are_refused():
         blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.ones(4))
     with pytest.raises(ValueError, match="one leading axis"):
         blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.float32(1))
+    for f in (jnp.sum, lambda x: x.sum(0)):
+        with pytest.raises(ValueError, match=r"must return arrays \[n, …\] for a batch of n"):
+            in_blocks(f, jnp.ones((5, 3)), 2)
     with pytest.raises(ValueError, match="budget must be at least 1"):
         choose_block_size(1, budget=0)
     with pytest.raises(ValueError, match="shared_bytes must be at least 0, got -1"):

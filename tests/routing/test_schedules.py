@@ -149,6 +149,29 @@ def test_em_converges_with_the_gradient_of_the_limit(float64):
         assert jnp.max(jnp.abs(ours - theirs)) <= 1e-4 * jnp.max(jnp.abs(theirs))
 
 
+def test_second_derivatives_of_em_where_couplings_vanish():
+    votes, direction = jax.random.normal(jax.random.key(0), (2, 5, 3, 4))
+    rest = (jnp.full(1, 0.5), jnp.zeros(1), jnp.zeros(1))
+
+    def of_limit(votes):
+        routed = fixed_point(em_routing, votes, *rest, inverse_temperature=0.01).routed
+        return jnp.sum(jnp.sin(routed.poses)), routed.coupling
+
+    def unrolled(votes):
+        routed = em_routing(votes, *rest, inverse_temperature=0.01, num_iterations=40)
+        return jnp.sum(jnp.sin(routed.poses)), routed.coupling
+
+    def curvature(f):
+        gradient = jax.grad(f, has_aux=True)
+        _, change, coupling = jax.jit(
+            lambda x: jax.jvp(gradient, (x,), (direction,), has_aux=True)
+        )(votes)
+        assert jnp.min(coupling) < 1e-19
+        return change
+
+    np.testing.assert_allclose(curvature(of_limit), curvature(unrolled), rtol=1e-3, atol=1e-4)
+
+
 def weighted_limit(poses, kernel):
     solution = fixed_point(
         inverted_attention_routing, LinearVotes(poses, kernel), normalize=normalize, tolerance=1e-5

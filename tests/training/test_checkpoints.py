@@ -41,6 +41,7 @@ def test_keeps_the_latest_and_the_best(run):
     assert checkpoints.read(directory).step == best
     assert checkpoints.read(directory, "latest").step == 28
     assert checkpoints.read(directory, 28).step == 28
+    assert checkpoints.read(directory, np.int64(28)).step == 28
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from etils import epath
 
 from capsjax.training import checkpoints, feed, loop, process
 from capsjax.training.directory import claimed
+from capsjax.training.seeds import train_seeds
 from tests.tiny import tiny_config
 
 ONE = jax.devices()[:1]
@@ -219,6 +220,12 @@ def test_bad_values(config, tmp_path, key, value, message):
     with pytest.raises(ValueError, match=message):
         loop.train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dictionary_is_not_a_config(tmp_path):
+    for train in (loop.train, train_seeds):
+        with pytest.raises(ValueError, match="ConfigDict, got dict"):
+            train({}, tmp_path / "run")
 
 
 @pytest.fixture
