@@ -57,7 +57,7 @@ def cross_entropy(
 ) -> Float[Array, ""]:
     """−Σ_k T_k log softmax(logits)_k, T_k = 1 for every class that is present, else 0."""
     logits, label = _of_one_example(logits, label)
-    return -jnp.sum(label * jax.nn.log_softmax(logits))
+    return -jnp.sum(_times_log(label, jax.nn.log_softmax(logits)))
 
 
 def sigmoid_cross_entropy(
@@ -66,7 +66,7 @@ def sigmoid_cross_entropy(
     """−Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class separately."""
     logits, label = _of_one_example(logits, label)
     present, absent = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
-    return -jnp.sum(label * present + (1 - label) * absent)
+    return -jnp.sum(_times_log(label, present) + _times_log(1 - label, absent))
 
 
 def length_logits(
@@ -97,6 +97,11 @@ def reconstruction_loss(
         )
     difference = reconstruction - image
     return jnp.sum(jnp.square(difference))
+
+
+def _times_log(weight: Array, log: Array) -> Array:
+    """`weight` · `log`, 0 where a class that does not count is impossible: 0 · log 0."""
+    return weight * jnp.where((weight == 0) & jnp.isneginf(log), 0, log)
 
 
 def _of_one_example(scores: Array, label: Array) -> tuple[Array, Array]:

@@ -98,3 +98,10 @@ def test_losses_of_narrow_types_are_summed_in_float32():
 def test_what_is_not_one_example_is_an_error(loss, scores, label):
     with pytest.raises(ValueError, match=r"one_hot.*vmap"):
         loss(scores, label)
+
+
+def test_impossible_classes_that_are_absent_cost_nothing():
+    logits, label = jnp.array([-jnp.inf, 0.0]), jnp.array([0.0, 1.0])
+    for loss, gradient in ((cross_entropy, [0, 0]), (sigmoid_cross_entropy, [0, -0.5])):
+        assert jnp.isfinite(loss(logits, label))
+        np.testing.assert_allclose(jax.grad(loss)(logits, label), gradient)

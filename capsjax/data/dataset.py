@@ -68,9 +68,10 @@ def checked(
             "one for each image"
         )
     if labels.dtype.kind not in "iu":
+        numbers = f"integers from 0 to {len(class_names) - 1}" if class_names else "integers"
         raise ValueError(
-            f"{where}: labels are {labels.dtype}, expected integers from 0 to "
-            f"{len(class_names) - 1}; for one-hot labels take the argmax"
+            f"{where}: labels are {labels.dtype}, expected {numbers}; convert them with "
+            "labels.astype(np.int32), for one-hot labels take the argmax"
         )
     wrong = np.flatnonzero((labels < 0) | (labels >= len(class_names)))
     if wrong.size:

@@ -58,6 +58,9 @@ class Npz:
             prefix = "test_" if split == "test" and has_test_set else ""
             images = _member(archive, f"{prefix}images", self.where)
             labels = _member(archive, f"{prefix}labels", self.where)
+            other = {"test_": "images", "": "test_images"}[prefix]
+            if has_test_set:
+                _check_one_size(images, _member(archive, other, self.where), self.where)
         where = f"{self.where}, {prefix}images and {prefix}labels"
         examples = checked(images, labels, class_names, where)
         if has_test_set:
@@ -87,6 +90,17 @@ def _has_test_set(keys: set[str], where: str) -> bool:
             f"{where}: no {' and '.join(sorted(expected - keys))} among its arrays {sorted(keys)}"
         )
     return bool(keys & test_keys)
+
+
+def _check_one_size(images: np.ndarray, others: np.ndarray, where: str) -> None:
+    """Raises ValueError if what is trained and tested on differs in size: a network has one."""
+    # Without an axis for channels there is one.
+    sizes = [(*x.shape[1:], 1) if x.ndim == 3 else x.shape[1:] for x in (images, others)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(
+            f"{where}: images and test_images have shapes {images.shape} and {others.shape}, "
+            "expected the same size and number of channels"
+        )
 
 
 def _class_names(archive: NpzFile, where: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import scipy.stats
 from jaxtyping import Array, Bool, Float, Int
 
 from capsjax.data.accuracy import Rule, is_correct
+from capsjax.evaluation.batches import check_labels
 
 
 class Summary(NamedTuple):
@@ -37,8 +38,14 @@ def summarize(
       labels: their classes.
       versions: how many consecutive examples are made of one source image; the interval counts them
         for what they tell together.
+
+    Raises:
+      ValueError: there are no examples, scores are not finite, or labels are not integers in
+        [0, classes).
     """
     num_classes = scores.shape[-1]
+    _check_scores(scores)
+    check_labels(labels, scores, num_classes)
     confusion = np.zeros((num_classes, num_classes), np.int64)
     np.add.at(confusion, (labels, scores.argmax(-1)), 1)
     with np.errstate(invalid="ignore"):
@@ -72,7 +79,12 @@ def summarize_multi_label(
     logits: bool,
     versions: int = 1,
 ) -> MultiLabelSummary:
-    """Compares the classes that `rule` predicts with those present; `versions`: see `summarize`."""
+    """Compares the classes that `rule` predicts with those present; `versions`: see `summarize`.
+
+    Raises:
+      ValueError: there are no examples, or scores are not finite.
+    """
+    _check_scores(scores)
     predicted = np.asarray(_predicted(rule, logits, scores))
     present = labels > 0
     return MultiLabelSummary(
@@ -81,6 +93,17 @@ def summarize_multi_label(
         (predicted & present).sum(0),
         (predicted & ~present).sum(0),
     )
+
+
+def _check_scores(scores: Float[np.ndarray, "n classes"]) -> None:
+    if not len(scores):
+        raise ValueError("scores must be those of at least one example, got none")
+    wrong = np.flatnonzero(~np.isfinite(scores).all(-1))
+    if wrong.size:
+        raise ValueError(
+            f"scores must be finite, got {scores[wrong[0]]} for example {wrong[0]} (and "
+            f"{wrong.size - 1} more): the network's parameters or its type do not fit the images"
+        )
 
 
 class Accuracy(NamedTuple):

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.capsule_activation import CapsuleActivation
 from capsjax.layers.rngs import params_key
+from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, attention_routing, pose_patches
 from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
@@ -42,6 +43,8 @@ class _AttentionCapsules(nnx.Module):
             out_channels=out_channels,
             out_pose=out_pose,
         )
+        self.in_channels = in_channels
+        self.in_pose = in_pose
         init = nnx.initializers.glorot_uniform
         # fan_in = taps · D_in and fan_out = taps · D: a convolution for each pair of channels.
         transforms = init(in_axis=2, out_axis=4, batch_axis=(0, 3))
@@ -110,6 +113,7 @@ class AttentionConvCapsules(_AttentionCapsules):
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., H_out, W_out, N, D] and couplings [..., H_out, W_out, M, N]."""
+        check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
         patches = pose_patches(
             poses, self.kernel_size, stride=self.strides, padding=self.padding, pose_axes=1
         )
@@ -140,9 +144,15 @@ class AttentionFullCapsules(_AttentionCapsules):
         rngs: nnx.Rngs,
     ):
         check_counts(grid=grid)
-        height, width = grid
+        if not isinstance(grid, tuple | list) or len(grid) != 2:
+            raise ValueError(f"grid must be (height, width), got {grid!r}")
+        self.grid = height, width = tuple(grid)
         super().__init__(height * width, in_channels, in_pose, out_channels, out_pose, rngs=rngs)
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., N, D] and couplings [..., M, N]."""
+        height, width = self.grid
+        check_poses(
+            poses, height=height, width=width, in_channels=self.in_channels, in_pose=self.in_pose
+        )
         return self.route(jax.lax.collapse(poses, poses.ndim - 4, -2))

@@ -8,8 +8,9 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.convolution import conv2d
-from capsjax.layers.decoder import masked_poses
+from capsjax.layers.decoder import check_image_shape, masked_poses
 from capsjax.layers.rngs import check_rngs
+from capsjax.layers.transforms import check_poses
 from capsjax.routing._checks import check_counts
 
 _INIT = nnx.initializers.he_normal()
@@ -48,7 +49,10 @@ class ConvDecoder(nnx.Module):
         )
         if not features:
             raise ValueError("features must have the channels of at least one layer, got none")
+        check_image_shape(image_shape)
         height, width, channels = image_shape
+        self.num_classes = num_classes
+        self.pose_size = pose_size
         scale = 2 ** (len(features) - 1)
         self.image_shape = image_shape
         # Rounded up: what is too much at the end is cut off.
@@ -69,6 +73,7 @@ class ConvDecoder(nnx.Module):
         mask: Float[Array, "n *targets classes"] | None = None,
     ) -> Float[Array, "n *targets h w c"]:
         """Reconstructs the objects of the classes in `mask`, as `Decoder` does."""
+        check_poses(poses, num_classes=self.num_classes, pose_size=self.pose_size)
         x = nnx.relu(self.dense(masked_poses(poses, mask)))
         targets = x.shape[:-1]
         x = x.reshape(-1, *self.map_shape)

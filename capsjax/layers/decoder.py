@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import check_array, mask_poses
 from capsjax.layers.rngs import check_rngs
+from capsjax.layers.transforms import check_poses
 from capsjax.routing._checks import check_counts
 
 
@@ -42,6 +43,9 @@ class Decoder(nnx.Module):
             image_shape=image_shape,
             features=features,
         )
+        check_image_shape(image_shape)
+        self.num_classes = num_classes
+        self.pose_size = pose_size
         self.image_shape = image_shape
         sizes = [num_classes * pose_size, *features, math.prod(image_shape)]
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
@@ -59,12 +63,19 @@ class Decoder(nnx.Module):
             each of two overlapping digits, there are as many reconstructions. None: the poses of
             all classes are seen ("normal").
         """
+        check_poses(poses, num_classes=self.num_classes, pose_size=self.pose_size)
         x = masked_poses(poses, mask)
         targets = x.shape[:-1]
         for layer in self.layers[:-1]:
             x = nnx.relu(layer(x))
         pixels = nnx.sigmoid(self.layers[-1](x))
         return pixels.reshape(*targets, *self.image_shape)
+
+
+def check_image_shape(image_shape: tuple[int, ...]) -> None:
+    """Raises a ValueError unless it is height, width and channels."""
+    if len(image_shape) != 3:
+        raise ValueError(f"image_shape must be (height, width, channels), got {image_shape}")
 
 
 def masked_poses(

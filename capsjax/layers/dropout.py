@@ -16,8 +16,18 @@ def dropout(
       x: one row per example.
       keys: one per example; None for no dropout.
       keep: probability of keeping a number, in (0, 1]; 1 means no dropout.
+
+    Raises:
+      ValueError: `keep` is not in (0, 1], or there is not one key for each example.
     """
+    if not 0 < keep <= 1:
+        raise ValueError(f"keep must be in (0, 1], got {keep}; it is what is kept, not dropped")
     if keys is None or keep == 1:
         return x
+    if keys.shape != x.shape[:1]:
+        raise ValueError(
+            f"keys must be one for each example of x {x.shape}, got shape {keys.shape}: "
+            "jax.random.split(key, len(x)) makes them"
+        )
     kept = jax.vmap(lambda key: jax.random.bernoulli(key, keep, x.shape[1:]))(keys)
     return jnp.where(kept, x / keep, 0)

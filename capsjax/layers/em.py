@@ -1,5 +1,6 @@
 """EM routing with learned costs, and its class capsules."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -17,6 +18,7 @@ from capsjax.routing import (
     published_inverse_temperature,
     softmax_over_parents,
 )
+from capsjax.routing._checks import check_counts
 
 
 class EMRouting(nnx.Module):
@@ -33,6 +35,10 @@ class EMRouting(nnx.Module):
         near one half and hardly learn.
       normalize: how a child divides itself: over the parents of one position by default;
         `softmax_over_windows` with its grid is Hinton's, over all parents it reaches.
+
+    Raises:
+      TypeError: `num_parents` is not a Python int.
+      ValueError: `num_parents` < 1.
     """
 
     def __init__(
@@ -43,6 +49,7 @@ class EMRouting(nnx.Module):
         inverse_temperature: float = 0.01,
         normalize: Callable[[jax.Array], jax.Array] = softmax_over_parents,
     ):
+        check_counts(num_parents=num_parents)
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
         self.beta_activate = nnx.Param(jnp.zeros(num_parents, jnp.float32))
         self.procedure = bound(
@@ -100,12 +107,20 @@ class EMClassCapsules(nnx.Module):
         )
 
     def __call__(
-        self, poses: Float[Array, "n H W C D"], activations: Float[Array, "n H W C"]
+        self, poses: Float[Array, "*batch H W C D"], activations: Float[Array, "*batch H W C"]
     ) -> Routed:
-        """Poses [n, J, D], couplings [n, H·W·C, J] and activations [n, J]."""
+        """Poses [..., J, D], couplings [..., H·W·C, J] and activations [..., J]."""
         check_poses(poses, in_channels=self.in_channels, pose_size=self.pose_size)
+        if poses.ndim < 4 or activations.shape != poses.shape[:-1]:
+            raise ValueError(
+                "poses must be [..., H, W, C, D] and activations [..., H, W, C], got shapes "
+                f"{poses.shape} and {activations.shape}"
+            )
         votes = coordinate_addition(linear_votes(poses, self.kernel[...]).dense())
-        return self.routing(jax.lax.collapse(votes, 1, -2), jax.lax.collapse(activations, 1))
+        return self.routing(
+            jax.lax.collapse(votes, votes.ndim - 5, votes.ndim - 2),
+            jax.lax.collapse(activations, activations.ndim - 3),
+        )
 
 
 def coordinate_addition(
@@ -116,9 +131,17 @@ def coordinate_addition(
     Votes are √D×√D matrices. The centre of the position, as a fraction of height and width, is
     added to the first two numbers of the last column: the place of a translation in a homogeneous
     transform.
+
+    Raises:
+      ValueError: too few axes, or a D that is not a square of at least 4.
     """
-    height, width, *_, size = votes.shape[-5:]
-    side = round(size**0.5)
+    side = math.isqrt(votes.shape[-1])
+    if votes.ndim < 5 or side < 2 or side**2 != votes.shape[-1]:
+        raise ValueError(
+            "votes must be [..., H, W, C, J, D] with D a square of at least 4, got shape "
+            f"{votes.shape}"
+        )
+    height, width = votes.shape[-5:-3]
     rows = (jnp.arange(height, dtype=votes.dtype) + 0.5) / height
     columns = (jnp.arange(width, dtype=votes.dtype) + 0.5) / width
     votes = votes.at[..., side - 1].add(rows[:, None, None, None])

@@ -26,6 +26,7 @@ from capsjax.routing import (
     inverted_attention_routing,
     sequential,
 )
+from capsjax.routing._checks import check_counts
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.votes import as_votes, shape_of
 
@@ -67,6 +68,7 @@ class InvertedAttention(nnx.Module):
         scale: float | None = None,
         rngs: nnx.Rngs,
     ):
+        check_counts(pose_size=pose_size)
         self.norm = pose_norm(pose_size, rngs=rngs) if layer_norm else identity
         self.scale = scale
 
@@ -96,6 +98,7 @@ class ActivatedInvertedAttention(nnx.Module):
     def __init__(
         self, num_parents: int, pose_size: int, *, scale: float | None = None, rngs: nnx.Rngs
     ):
+        check_counts(num_parents=num_parents, pose_size=pose_size)
         self.scale = scale
         self.norm = pose_norm(pose_size, rngs=rngs)
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))

@@ -166,7 +166,8 @@ def _uniform_convolution(
     *batch, height, width, channels, rows, columns = grid.shape
     parents, size = kernel.shape[2:]
     pads = [_Windows.of(extent, window, stride, padding).pads for extent in (height, width)]
-    wide = type_of_sums(grid, kernel)
+    wide, common = type_of_sums(grid, kernel), jnp.result_type(grid, kernel)
+    grid, kernel = grid.astype(common), kernel.astype(common)
     row = kernel.reshape(*kernel.shape[:2], parents * size)
     pad = [(0, 0)] * 2
     weights = jnp.stack(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from capsjax.layers import Decoder
+from capsjax.layers import ConvDecoder, Decoder
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +41,12 @@ def test_one_reconstruction_for_each_mask(decoder, poses):
 def test_class_numbers_are_no_mask(decoder, poses):
     with pytest.raises(ValueError, match=r"got shape \(3,\); for class numbers .*one_hot"):
         decoder(poses, jnp.array([0, 2, 1]))  # as many as there are classes: it would broadcast
+
+
+@pytest.mark.parametrize("kind", [Decoder, ConvDecoder])
+def test_poses_and_images_of_other_axes_are_refused(kind):
+    decoder = kind(3, 4, (5, 6, 1), features=(7,), rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match="must be num_classes = 3 and pose_size = 4, got shape"):
+        decoder(jnp.zeros((2, 4, 3)))
+    with pytest.raises(ValueError, match=r"must be \(height, width, channels\), got \(5, 6\)"):
+        kind(3, 4, (5, 6), features=(7,), rngs=nnx.Rngs(0))

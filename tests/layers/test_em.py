@@ -82,3 +82,28 @@ def test_class_poses_of_other_sizes():
     layer = EMClassCapsules(2, 3, 16, rngs=nnx.Rngs(0))
     with pytest.raises(ValueError, match="must be in_channels = 2 and pose_size = 16, got shape"):
         layer(jnp.ones((1, 4, 4, 2, 8)), jnp.ones((1, 4, 4, 2)))
+
+
+def test_class_capsules_of_any_batch():
+    layer = EMClassCapsules(2, 3, 4, rngs=nnx.Rngs(0))
+    poses, activations = capsules()
+    routed = layer(poses, activations)
+    one = layer(poses[0], activations[0])
+    chex.assert_trees_all_close(one, jax.tree.map(lambda x: x[0], routed), rtol=1e-4, atol=1e-5)
+    several = layer(poses[None], activations[None])
+    chex.assert_trees_all_close(
+        several, jax.tree.map(lambda x: x[None], routed), rtol=1e-4, atol=1e-5
+    )
+    with pytest.raises(ValueError, match=r"activations \[\.\.\., H, W, C\], got shapes"):
+        layer(poses, activations[..., None])
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_votes_that_are_no_square_matrices(size):
+    with pytest.raises(ValueError, match="with D a square of at least 4, got shape"):
+        coordinate_addition(jnp.zeros((2, 3, 1, 5, size)))
+
+
+def test_a_routing_has_parents():
+    with pytest.raises(ValueError, match="num_parents must be at least 1, got 0"):
+        EMRouting(0)

@@ -118,3 +118,15 @@ def test_bad_windows_are_refused():
         pose_patches(poses[0], 3)
     with pytest.raises(ValueError, match="logits must be"):
         softmax_over_windows(jnp.zeros((2, 3, 27, 4)), (4, 4), 3)
+
+
+def test_windows_of_mixed_types():
+    """One branch for each platform is traced, whichever is taken."""
+    grid = jax.random.normal(jax.random.key(0), (2, 5, 5, 2, 2, 2))
+    kernel = jax.random.normal(jax.random.key(1), (18, 2, 3, 2))
+    expected = jax.jit(lambda grid: WindowVotes(grid, kernel, 3).total())(grid)
+    for types in ((jnp.bfloat16, jnp.float32), (jnp.float32, jnp.bfloat16)):
+        mixed = WindowVotes(grid.astype(types[0]), kernel.astype(types[1]), 3)
+        total = jax.jit(lambda votes: votes.total())(mixed)
+        assert total.dtype == jnp.float32
+        np.testing.assert_allclose(total, expected, atol=0.3)
