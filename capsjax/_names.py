@@ -17,11 +17,6 @@ _KINDS: dict[type, tuple[type, str]] = {
 }
 
 
-def is_integer(value: Any) -> bool:
-    """Whether `value` is an integer, of Python or NumPy; True and False are not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
     """`table[name]`; raises ValueError for an unknown name of a `kind` of thing."""
     if name not in table:

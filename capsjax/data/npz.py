@@ -58,9 +58,8 @@ class Npz:
             prefix = "test_" if split == "test" and has_test_set else ""
             images = _member(archive, f"{prefix}images", self.where)
             labels = _member(archive, f"{prefix}labels", self.where)
-            other = {"test_": "images", "": "test_images"}[prefix]
             if has_test_set:
-                _check_one_size(images, _member(archive, other, self.where), self.where)
+                _check_one_size(archive, self.where)
         where = f"{self.where}, {prefix}images and {prefix}labels"
         examples = checked(images, labels, class_names, where)
         if has_test_set:
@@ -92,15 +91,36 @@ def _has_test_set(keys: set[str], where: str) -> bool:
     return bool(keys & test_keys)
 
 
-def _check_one_size(images: np.ndarray, others: np.ndarray, where: str) -> None:
+def _check_one_size(archive: NpzFile, where: str) -> None:
     """Raises ValueError if what is trained and tested on differs in size: a network has one."""
+    shapes = [_shape(archive, key, where) for key in ("images", "test_images")]
     # Without an axis for channels there is one.
-    sizes = [(*x.shape[1:], 1) if x.ndim == 3 else x.shape[1:] for x in (images, others)]
+    sizes = [(*shape[1:], 1) if len(shape) == 3 else shape[1:] for shape in shapes]
     if sizes[0] != sizes[1]:
         raise ValueError(
-            f"{where}: images and test_images have shapes {images.shape} and {others.shape}, "
+            f"{where}: images and test_images have shapes {shapes[0]} and {shapes[1]}, "
             "expected the same size and number of channels"
         )
+
+
+def _shape(archive: NpzFile, key: str, where: str) -> tuple[int, ...]:
+    """The shape of an array by its header: the other split may be far larger than this one."""
+    formats = np.lib.format
+    assert archive.zip is not None  # it is open
+    try:
+        with archive.zip.open(f"{key}.npy") as file:
+            if formats.read_magic(file) == (1, 0):
+                return formats.read_array_header_1_0(file)[0]
+            return formats.read_array_header_2_0(file)[0]
+    except (KeyError, *DAMAGE) as error:
+        raise _unreadable(key, where, error) from error
+
+
+def _unreadable(key: str, where: str, error: Exception) -> ValueError:
+    return ValueError(
+        f"{where}: cannot read {key!r} ({error}); expected an undamaged array of numbers or "
+        "strings, not of objects: convert and write it again"
+    )
 
 
 def _class_names(archive: NpzFile, where: str) -> tuple[str, ...]:
@@ -127,10 +147,7 @@ def _member(archive: NpzFile, key: str, where: str) -> np.ndarray:
     try:
         array = archive[key]
     except DAMAGE as error:
-        raise ValueError(
-            f"{where}: cannot read {key!r} ({error}); expected an undamaged array of numbers or "
-            "strings, not of objects: convert and write it again"
-        ) from error
+        raise _unreadable(key, where, error) from error
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{where}: {key!r} is not an array; write one with np.savez")
     return array

@@ -8,7 +8,7 @@ from typing import Any
 
 from flax import nnx
 
-from capsjax._names import check_options, is_integer, nearest
+from capsjax._names import check_kind, check_options, nearest
 from capsjax.layers.rngs import check_rngs
 from capsjax.models import (
     capsnet,
@@ -92,14 +92,14 @@ def create(
     check_rngs(rngs)
     network = lookup(name)
     check_options(name, overrides, [field.name for field in fields(network.config)])
-    sizes = input_shape if isinstance(input_shape, tuple | list) else ()
-    if len(sizes) != 3 or not all(is_integer(size) and size > 0 for size in sizes):
+    check_kind("input_shape", input_shape, (28, 28, 1))
+    if len(input_shape) != 3 or min(input_shape) < 1:
         raise ValueError(
-            "input_shape must be (height, width, channels), all positive integers, got "
-            f"{input_shape!r}"
+            f"input_shape must be (height, width, channels), all positive, got {input_shape}"
         )
-    if not is_integer(num_classes) or num_classes < 2:
-        raise ValueError(f"num_classes must be at least 2, an integer, got {num_classes!r}")
+    check_kind("num_classes", num_classes, 10)
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be at least 2, got {num_classes}")
     # Configs read from files have lists, but a config's fields must be hashable.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
     config = type(network.config)(**asdict(network.config) | given)

@@ -14,6 +14,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,7 +27,6 @@ from flax import nnx
 from orbax.checkpoint import checkpoint_managers
 
 from capsjax import _files, models
-from capsjax._names import is_integer
 from capsjax.models import paths
 from capsjax.training import config as configs
 from capsjax.training import parallel, release
@@ -287,7 +287,7 @@ def restore(
 
 def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     """What `restore` returns, with the history and the step."""
-    if is_integer(which):
+    if isinstance(which, Integral):
         which = int(which)
     elif which not in ("best", "latest"):
         raise ValueError(f'which must be "best", "latest" or a step number, got {which!r}')

@@ -131,8 +131,7 @@ def load(
     device_budget_mb: float | None,
     devices: Sequence[jax.Device] | None,
 ) -> Training:
-    """Loads the data of `config` and builds what is trained on it; the arguments are `train`'s."""
-    configs.check(config)
+    """Loads the data of a checked `config` and builds what is trained; arguments as for `train`."""
     parallel.check_same(
         lambda first: configs.differences(configs.from_json(first), config), configs.to_json(config)
     )

@@ -120,13 +120,19 @@ def test_bad_windows_are_refused():
         softmax_over_windows(jnp.zeros((2, 3, 27, 4)), (4, 4), 3)
 
 
-def test_windows_of_mixed_types():
-    """One branch for each platform is traced, whichever is taken."""
-    grid = jax.random.normal(jax.random.key(0), (2, 5, 5, 2, 2, 2))
-    kernel = jax.random.normal(jax.random.key(1), (18, 2, 3, 2))
-    expected = jax.jit(lambda grid: WindowVotes(grid, kernel, 3).total())(grid)
-    for types in ((jnp.bfloat16, jnp.float32), (jnp.float32, jnp.bfloat16)):
-        mixed = WindowVotes(grid.astype(types[0]), kernel.astype(types[1]), 3)
-        total = jax.jit(lambda votes: votes.total())(mixed)
-        assert total.dtype == jnp.float32
-        np.testing.assert_allclose(total, expected, atol=0.3)
+@pytest.mark.parametrize("branch", ["cpu", "default"])
+@pytest.mark.parametrize(
+    "types", [(jnp.bfloat16, jnp.float32), (jnp.float32, jnp.bfloat16)], ids=["poses", "kernel"]
+)
+def test_windows_of_mixed_types(monkeypatch, branch, types):
+    grid = jax.random.normal(jax.random.key(0), (2, 5, 5, 2, 2, 2)).astype(types[0])
+    kernel = jax.random.normal(jax.random.key(1), (18, 2, 3, 2)).astype(types[1])
+    # Both branches are traced, whichever is taken.
+    jax.eval_shape(lambda votes: votes.total(), WindowVotes(grid, kernel, 3))
+    monkeypatch.setattr(
+        jax.lax, "platform_dependent", lambda *args, **branches: branches[branch](*args)
+    )
+    total = WindowVotes(grid, kernel, 3).total()
+    wide = WindowVotes(grid.astype(jnp.float32), kernel.astype(jnp.float32), 3).total()
+    assert total.dtype == jnp.float32
+    np.testing.assert_allclose(total, wide, rtol=1e-5, atol=1e-5)
