@@ -17,8 +17,8 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 # Shapes and types are checked against the annotations of these modules while the tests run.
 TYPED := capsjax.functional,capsjax.losses,capsjax.routing,capsjax.layers,capsjax.models,$\
-capsjax.evaluation,capsjax.analysis,capsjax.data.accuracy,capsjax.data.images,capsjax.data.splits,$\
-capsjax.data.transforms,capsjax.training.history,capsjax.training.optimizers,capsjax.training.step
+capsjax.evaluation,capsjax.data.accuracy,capsjax.data.images,capsjax.data.splits,$\
+capsjax.data.transforms,capsjax.runs.history,capsjax.training.optimizers,capsjax.training.step
 TYPES := --jaxtyping-packages=$(TYPED),beartype.beartype
 
 .PHONY: help demo test test-all test-latest test-accelerators compile-accelerators reproduce-smoke \

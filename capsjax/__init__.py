@@ -7,7 +7,6 @@ from capsjax._version import __version__
 
 if TYPE_CHECKING:
     from capsjax import (
-        analysis,
         data,
         evaluation,
         functional,
@@ -15,13 +14,13 @@ if TYPE_CHECKING:
         losses,
         models,
         routing,
+        runs,
         training,
     )
-    from capsjax.training.checkpoints import restore
+    from capsjax.runs.checkpoints import restore
 
 __all__ = [
     "__version__",
-    "analysis",
     "data",
     "evaluation",
     "functional",
@@ -30,6 +29,7 @@ __all__ = [
     "models",
     "restore",
     "routing",
+    "runs",
     "training",
 ]
 
@@ -37,7 +37,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Each room is imported when it is first used: routing needs no Flax, loading data no Orbax.
     if name == "restore":
-        return importlib.import_module("capsjax.training.checkpoints").restore
+        return importlib.import_module("capsjax.runs.checkpoints").restore
     if name in __all__:
         return importlib.import_module(f"capsjax.{name}")
     raise AttributeError(f"module 'capsjax' has no attribute {name!r}")

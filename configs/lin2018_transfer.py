@@ -11,7 +11,7 @@ and with :B and :B2B for the other; the CNN with --config=configs/lin2018_transf
 The paper does not say for how long it trains: 20 epochs, each time.
 """
 
-from capsjax.analysis.transfer import SCHEMES, lower_layers
+from capsjax.evaluation.transfer import SCHEMES, lower_layers
 from capsjax.training import config as configs
 
 

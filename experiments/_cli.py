@@ -49,7 +49,7 @@ def escape_output() -> None:
 
 def table_console() -> "Console":
     """The terminal; wide enough for tables if output is not a terminal."""
-    from capsjax.training.display import console
+    from capsjax.runs.display import console
 
     terminal = console()
     if not terminal.is_terminal:
@@ -225,7 +225,7 @@ def write(text: str, output: "epath.Path | None", run: str, name: str) -> "epath
 def _beside(run: str, name: str) -> "epath.Path":
     """Where to put the file `name` that is made of a run or of a released network."""
     from capsjax import _files
-    from capsjax.training import release
+    from capsjax.runs import release
 
     if not release.is_one(run):
         return _files.absolute(run) / name

@@ -113,7 +113,7 @@ def survey(name: str) -> "Counter[tuple[int, ...]]":
     from rich.table import Table
 
     from capsjax.data.folder import Folder
-    from capsjax.training.display import console
+    from capsjax.runs.display import console
 
     folder = Folder(Path(name.partition(":")[2]).expanduser())
     found, terminal = folder.survey(), console()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from capsjax.evaluation.scoring import EvaluationData
     from capsjax.evaluation.summaries import MultiLabelSummary, Summary
-    from capsjax.training.checkpoints import Checkpoint
+    from capsjax.runs.checkpoints import Checkpoint
 
 # A wider confusion matrix fits no terminal; the JSON file has it anyway.
 MAX_PRINTED_CLASSES = 20
@@ -62,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
     from capsjax.evaluation import ensemble, summaries
-    from capsjax.training import checkpoints
-    from capsjax.training.display import console
+    from capsjax.runs import checkpoints
+    from capsjax.runs.display import console
     from capsjax.training.setup import cache_programs
 
     cache_programs()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from capsjax.data.images import Fitted
-    from capsjax.training.checkpoints import Checkpoint
+    from capsjax.runs.checkpoints import Checkpoint
 
 BAR_WIDTH = 20
 TABLES = 5  # more images than this have a line each
@@ -109,8 +109,8 @@ def main(args: argparse.Namespace) -> None:
     import jax
 
     from capsjax.evaluation import export
-    from capsjax.training import checkpoints
-    from capsjax.training.display import console
+    from capsjax.runs import checkpoints
+    from capsjax.runs.display import console
     from capsjax.training.setup import cache_programs
 
     cache_programs()

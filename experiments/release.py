@@ -19,7 +19,7 @@ import _cli
 if TYPE_CHECKING:
     from capsjax.evaluation.scoring import EvaluationData
     from capsjax.evaluation.summaries import MultiLabelSummary, Summary
-    from capsjax.training.checkpoints import Checkpoint
+    from capsjax.runs.checkpoints import Checkpoint
 
 CARD = """# {title}
 
@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _output(text: str) -> Path:
-    from capsjax.training.release import SUFFIX
+    from capsjax.runs.release import SUFFIX
 
     path = Path(text)
     if path.suffix != SUFFIX:
@@ -98,9 +98,9 @@ def main(args: argparse.Namespace) -> None:
     """Evaluates, then writes both files."""
     import evaluate
 
-    from capsjax.training import checkpoints, release
+    from capsjax.runs import checkpoints, release
+    from capsjax.runs.display import console
     from capsjax.training import config as configs
-    from capsjax.training.display import console
     from capsjax.training.setup import cache_programs
 
     cache_programs()

@@ -138,7 +138,7 @@ def of_run(args: argparse.Namespace) -> None:
     from _report.again import train_command
     from _report.page import page
 
-    from capsjax.training import release
+    from capsjax.runs import release
 
     terminal = _prepared()
     (run,) = args.runs
@@ -180,7 +180,7 @@ def of_several(args: argparse.Namespace) -> None:
 
 def _prepared() -> "Console":
     """The terminal; programs are kept on disk from now on."""
-    from capsjax.training.display import console
+    from capsjax.runs.display import console
     from capsjax.training.setup import cache_programs
 
     cache_programs()
@@ -194,7 +194,7 @@ def _answers(run: "epath.Path", args: argparse.Namespace, terminal: "Console") -
 
     from capsjax.data import Dataset, tasks
     from capsjax.evaluation import summaries
-    from capsjax.training import checkpoints
+    from capsjax.runs import checkpoints
 
     checkpoint = checkpoints.read(run, args.which)
     # The checkpoint's own history ends where it was saved; the run may have gone on.

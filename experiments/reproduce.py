@@ -84,7 +84,7 @@ def main(args: argparse.Namespace) -> None:
 
     from capsjax import data
     from capsjax._names import check_options, lookup
-    from capsjax.training import process
+    from capsjax.runs import process
     from capsjax.training.setup import cache_programs
 
     _cli.escape_output()

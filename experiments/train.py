@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import _cli
 
 if TYPE_CHECKING:
-    from capsjax.training.history import History
+    from capsjax.runs.history import History
 
 
 def parser() -> argparse.ArgumentParser:
@@ -108,10 +108,11 @@ def main(args: argparse.Namespace) -> None:
     # Orbax reports the errors that it raises too, with stacks. With several hosts it may be stuck
     # before it raises one, and its report is all that says why.
     logging.set_verbosity(logging.ERROR if several_hosts else logging.FATAL)
+    from capsjax.runs import loop, process, seeds
+    from capsjax.runs.display import console
+    from capsjax.runs.history import Diverged
     from capsjax.training import config as configs
-    from capsjax.training import loop, parallel, process, seeds, setup
-    from capsjax.training.display import console
-    from capsjax.training.history import Diverged
+    from capsjax.training import parallel, setup
 
     config = _cli.config_of(args)
     with _cli.of_arguments():
@@ -149,7 +150,7 @@ def main(args: argparse.Namespace) -> None:
 
 def _say_end(args: argparse.Namespace, history: "History", epochs: int) -> None:
     """One line that says what came out and what comes next."""
-    from capsjax.training.display import console
+    from capsjax.runs.display import console
 
     records = [r for r in history.records if r["split"] == "validation"]
     came_out = f"Trained for {epochs} epochs"
@@ -184,6 +185,6 @@ if __name__ == "__main__":
             raise
         import jax
 
-        from capsjax.training import process
+        from capsjax.runs import process
 
         process.fail(end.code.removeprefix("error: "), hosts=jax.process_count())

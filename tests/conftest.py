@@ -138,7 +138,7 @@ def tiny_run(tmp_path_factory, npz):
     """The directory of a finished run of `tiny_config`, on one device. Not to be changed."""
     import jax
 
-    from capsjax.training.loop import train
+    from capsjax.runs.loop import train
     from tests.tiny import tiny_config
 
     directory = tmp_path_factory.mktemp("tiny") / "run"

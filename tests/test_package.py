@@ -28,8 +28,28 @@ MAY_IMPORT = {
     "layers": {"functional", "routing"},
     "models": {"_names", "functional", "routing", "layers"},
     "data": {"_cache", "_extras", "_files", "_lazy", "_names", "functional"},
-    "evaluation": {"_lazy", "functional", "layers", "models", "data"},
     "training": {
+        "_cache",
+        "_extras",
+        "_files",
+        "_lazy",
+        "_names",
+        "functional",
+        "losses",
+        "models",
+        "data",
+    },
+    "evaluation": {
+        "_extras",
+        "_lazy",
+        "_names",
+        "functional",
+        "layers",
+        "models",
+        "data",
+        "routing",
+    },
+    "runs": {
         "_cache",
         "_extras",
         "_files",
@@ -37,23 +57,10 @@ MAY_IMPORT = {
         "_names",
         "_version",
         "functional",
-        "losses",
         "routing",
-        "layers",
         "models",
         "data",
-        "evaluation",
-    },
-    "analysis": {
-        "_extras",
-        "_lazy",
-        "_names",
-        "functional",
-        "losses",
-        "routing",
-        "layers",
-        "models",
-        "data",
+        "training",
         "evaluation",
     },
 }
@@ -106,10 +113,10 @@ def test_import_is_light():
 
 
 def test_modules_are_there_without_an_import_of_their_own():
-    names = "capsjax.training.config", "capsjax.data.tasks.create", "capsjax.analysis.entropy"
+    names = "capsjax.training.config", "capsjax.data.tasks.create", "capsjax.evaluation.entropy"
     program = f"import capsjax; print({', '.join(names)})"
     subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    for room in (capsjax.training, capsjax.data, capsjax.analysis):
+    for room in (capsjax.training, capsjax.data, capsjax.evaluation):
         with pytest.raises(AttributeError, match="no attribute 'looop'"):
             _ = room.looop
 

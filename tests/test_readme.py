@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from capsjax.data import load
+from capsjax.runs import loop
 from capsjax.training import config as configs
-from capsjax.training import loop
 from tests import pages
 from tests.pages import ROOT
 

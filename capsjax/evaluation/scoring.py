@@ -61,7 +61,7 @@ def evaluation_data(
       name: of the set or task; None for the one that the network was trained on.
       split: of the set, or the name of an evaluation set of the task.
       data_dir: as for `capsjax.data.load`.
-      device_budget_mb: as for `capsjax.training.loop.train`.
+      device_budget_mb: as for `capsjax.runs.loop.train`.
 
     Raises:
       ValueError, FileNotFoundError: what `tasks.create`, `evaluation_set` and `load` raise.

@@ -19,7 +19,7 @@ from flax import nnx
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from capsjax.training import process
+from capsjax.runs import process
 from capsjax.training.step import DEVICES
 
 T = TypeVar("T")

@@ -16,11 +16,12 @@ from capsjax._cache import cache_dir
 from capsjax.data.tasks import Task
 from capsjax.evaluation.batches import check_batch_size
 from capsjax.models import paths
+from capsjax.runs import finetuning
+from capsjax.runs.checkpoints import build_model
+from capsjax.runs.finetuning import Pretrained
 from capsjax.training import config as configs
-from capsjax.training import divergence, finetuning, own_network
-from capsjax.training.checkpoints import build_model
+from capsjax.training import divergence, own_network
 from capsjax.training.feed import is_streamed
-from capsjax.training.finetuning import Pretrained
 from capsjax.training.objective import Objective, make_objective
 from capsjax.training.optimizers import make_optimizer
 from capsjax.training.parallel import Devices, on_devices, set_training

@@ -36,16 +36,16 @@ from capsjax.data.dataset import Dataset
 from capsjax.data.tasks import Task
 from capsjax.data.tasks.classification import Classification
 from capsjax.evaluation.batches import check_batch_size
-from capsjax.training.checkpoints import Checkpoints
-from capsjax.training.circumstances import describe
-from capsjax.training.display import Writer
-from capsjax.training.history import History
+from capsjax.runs.checkpoints import Checkpoints
+from capsjax.runs.circumstances import describe
+from capsjax.runs.display import Writer
+from capsjax.runs.history import History
 from capsjax.training.parallel import divide, on_devices, replicate
 from capsjax.training.setup import Training, build
 from capsjax.training.step import DEVICES, DeviceSource, drawing
 
 MNIST, CIFAR = (60_000, 28, 28, 1), (50_000, 32, 32, 3)
-# In training a dispatch takes about this long: `capsjax.training.loop.DISPATCH_SECONDS`.
+# In training a dispatch takes about this long: `capsjax.runs.loop.DISPATCH_SECONDS`.
 DISPATCH_SECONDS = 2.0
 COUNTED_DEVICES = 8
 

@@ -18,7 +18,7 @@ from capsjax.data import load, tasks
 from capsjax.data.dataset import Dataset
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation.scoring import lower_score
-from capsjax.training.checkpoints import build_model
+from capsjax.runs.checkpoints import build_model
 from capsjax.training.feed import is_streamed
 from capsjax.training.parallel import lower
 from capsjax.training.setup import Training, build

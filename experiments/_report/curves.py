@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from _report.pictures import data_uri
-from capsjax.training.history import History
+from capsjax.runs.history import History
 
 MOST_POINTS = 300  # of a line, whose values the page gives
 # Each on a light and on a dark page; the first two are those of page.css.

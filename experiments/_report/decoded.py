@@ -10,7 +10,7 @@ from _report.decoder import Drawing
 from _report.html import counted, section
 from _report.pictures import picture, strip
 from _report.results import Examples, Results
-from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
+from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
 
 PERTURBED_IMAGES = 4
 

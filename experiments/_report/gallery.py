@@ -10,7 +10,7 @@ from _report.pictures import picture
 if TYPE_CHECKING:
     from predict import Prediction
 
-    from capsjax.training.checkpoints import Checkpoint
+    from capsjax.runs.checkpoints import Checkpoint
 
 
 def gallery(

@@ -7,7 +7,7 @@ from PIL import Image, ImageOps
 from _report.decoder import Drawing
 from _report.pictures import as_image
 from _report.results import Examples, Results
-from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
+from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
 
 ROWS = 5
 HEIGHT = 48  # of an image, in pixels

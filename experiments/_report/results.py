@@ -9,8 +9,8 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 from capsjax.data import Dataset
 from capsjax.evaluation.batches import in_batches
 from capsjax.evaluation.summaries import Summary
-from capsjax.training.checkpoints import Checkpoint
-from capsjax.training.history import History
+from capsjax.runs.checkpoints import Checkpoint
+from capsjax.runs.history import History
 
 # Enough to see what the network does; a page of a set with a hundred classes stays small too.
 MAX_CLASSES = 20

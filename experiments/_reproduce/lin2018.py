@@ -2,7 +2,7 @@
 
 from _reproduce import figures, measures
 from _reproduce.experiment import Claim, Column, Experiment, Scale, Variant
-from capsjax.analysis.transfer import SCHEMES
+from capsjax.evaluation.transfer import SCHEMES
 
 RUNS = 5
 # For the traces of entropy and test accuracy.

@@ -16,7 +16,7 @@ class FinishedRun(NamedTuple):
     Attributes:
       checkpoint: the best by validation accuracy where images were held out, else the last.
       history: of the whole run.
-      directory: of `capsjax.training.loop.train`.
+      directory: of `capsjax.runs.loop.train`.
       images: how many test images to look at where a measurement does not look at all.
       data_dir: as for `capsjax.data.load`.
     """
@@ -81,7 +81,7 @@ def test_curve() -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.training import checkpoints
+        from capsjax.runs import checkpoints
 
         steps = list(run.history.validation_accuracy())
         at_step = (run._replace(checkpoint=checkpoints.read(run.directory, n)) for n in steps)
@@ -139,12 +139,12 @@ def compactness() -> Measure:
     """Semantic compactness by factor of variation (Gu et al. 2021, table 5), averaged both ways."""
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.analysis.compactness import (
+        from capsjax.evaluation.compactness import (
             AMOUNTS,
             compactness_of_mean,
             semantic_compactness,
         )
-        from capsjax.analysis.transformations import moved_poses
+        from capsjax.evaluation.transformations import moved_poses
 
         images, labels = first_images(run)
         found = {}
@@ -166,13 +166,13 @@ def alignment(digits: Sequence[int] = ()) -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.analysis.alignment import (
+        from capsjax.evaluation.alignment import (
             TRANSFORMATIONS,
             align,
             cosine_histogram,
             direction_cosines,
         )
-        from capsjax.analysis.transformations import moved_poses
+        from capsjax.evaluation.transformations import moved_poses
 
         images, labels = first_images(run)
         found = {}
@@ -221,7 +221,7 @@ def perturbation(limit: float, step: float, *, relative: bool = False, shown: in
     def measure(run: FinishedRun) -> Measured:
         import jax.numpy as jnp
 
-        from capsjax.analysis.perturbation import reconstruct_perturbed, symmetric_offsets
+        from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
 
         images, labels = first_images(run)
         images, labels = images[:PERTURBED_IMAGES], labels[:PERTURBED_IMAGES]
@@ -351,8 +351,8 @@ def entropy_trace(layer: str) -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.analysis.entropy import routing_entropies
-        from capsjax.training import checkpoints
+        from capsjax.evaluation.entropy import routing_entropies
+        from capsjax.runs import checkpoints
 
         images, _ = first_images(run)
         steps, entropies = [], []
@@ -379,7 +379,9 @@ def grid_distances() -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.analysis.manifold import (
+        from capsjax.data import tasks
+        from capsjax.evaluation import scoring
+        from capsjax.evaluation.manifold import (
             MIDDLE,
             embed,
             fit_to,
@@ -387,8 +389,6 @@ def grid_distances() -> Measure:
             representations,
             shift_grid,
         )
-        from capsjax.data import tasks
-        from capsjax.evaluation import scoring
 
         config = run.checkpoint.config
         data = scoring.evaluation_data(config, None, "shift_grid", run.data_dir)
@@ -421,7 +421,7 @@ def cost(batch_size: int = 128) -> Measure:
     """Parameters, planned memory and time of the scores of one batch (Tsai et al. 2020)."""
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.analysis.cost import inference_cost
+        from capsjax.evaluation.cost import inference_cost
 
         shape = tuple(run.checkpoint.config.task.input_shape)
         images = np.zeros((batch_size, *shape), np.uint8)

@@ -21,11 +21,11 @@ from _reproduce.measures import FinishedRun
 from _reproduce.recipes import Changes, changes_since, key_of, run_config, slug, trainings
 from capsjax._files import lock, write_atomically
 from capsjax.evaluation import ensemble
-from capsjax.training import checkpoints
+from capsjax.runs import checkpoints
+from capsjax.runs.display import console
+from capsjax.runs.history import Diverged
+from capsjax.runs.loop import train
 from capsjax.training import config as configs
-from capsjax.training.display import console
-from capsjax.training.history import Diverged
-from capsjax.training.loop import train
 
 
 class Store(NamedTuple):

@@ -4,7 +4,7 @@ import pytest
 from flax import nnx
 
 from capsjax.evaluation.scoring import check_fits, evaluation_data, lower_score, score
-from capsjax.training import checkpoints
+from capsjax.runs import checkpoints
 
 
 @pytest.fixture(scope="module")

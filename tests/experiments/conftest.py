@@ -71,7 +71,7 @@ def results(tiny_run, npz):
 
     from capsjax.data import load
     from capsjax.evaluation import summaries
-    from capsjax.training import checkpoints
+    from capsjax.runs import checkpoints
 
     checkpoint = checkpoints.read(tiny_run)
     dataset = load(f"npz:{npz}", "test")

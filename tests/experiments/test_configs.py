@@ -9,9 +9,9 @@ from _reproduce.registry import EXPERIMENTS
 from flax import nnx
 
 from capsjax import models
-from capsjax.analysis.transfer import SCHEMES
 from capsjax.data import tasks
 from capsjax.data.accuracy import top
+from capsjax.evaluation.transfer import SCHEMES
 from capsjax.training import config as configs
 from capsjax.training import objective, optimizers
 

@@ -12,7 +12,7 @@ from capsjax import models
 from capsjax.data import load
 from capsjax.evaluation import ensemble
 from capsjax.evaluation.scoring import evaluation_data
-from capsjax.training import checkpoints
+from capsjax.runs import checkpoints
 
 
 def run(*arguments):

@@ -7,7 +7,7 @@ from flax import nnx
 from rich.console import Console
 
 from capsjax import models
-from capsjax.training import display
+from capsjax.runs import display
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import release
 import report
 from PIL import Image
 
-from capsjax.training import checkpoints
+from capsjax.runs import checkpoints
 from tests.experiments.conftest import ROOT
 
 CARDS = sorted(ROOT.glob("releases/*.md"))

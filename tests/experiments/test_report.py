@@ -19,9 +19,9 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 from capsjax.evaluation import summaries
-from capsjax.training import checkpoints
+from capsjax.runs import checkpoints
+from capsjax.runs.history import History
 from capsjax.training import config as configs
-from capsjax.training.history import History
 
 SECTIONS = (
     "learning",

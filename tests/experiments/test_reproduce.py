@@ -27,9 +27,9 @@ from flax import nnx
 
 from capsjax import models
 from capsjax._files import lock as hold
-from capsjax.training import checkpoints
+from capsjax.runs import checkpoints
+from capsjax.runs.checkpoints import build_model
 from capsjax.training import config as configs
-from capsjax.training.checkpoints import build_model
 from tests.experiments.test_report import Page
 from tests.models.counting import count
 

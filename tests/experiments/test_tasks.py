@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from capsjax.data import tasks
+from capsjax.runs.loop import train
 from capsjax.training import config as configs
-from capsjax.training.loop import train
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 # Its children begin with JAX imported, but each starts its own runtime.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["capsjax.training.seeds", "ml_collections.config_flags"])
+CONTEXT.set_forkserver_preload(["capsjax.runs.seeds", "ml_collections.config_flags"])
 SECONDS = 240  # the longest that a mistake may take to be told, with a busy machine in mind
 
 

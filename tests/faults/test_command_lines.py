@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.faults.commands import Done, assert_told, finish, quick, run, start
-from tests.training.several_hosts import free_port
+from tests.runs.several_hosts import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 from etils import epath
 
 from capsjax import _files
-from capsjax.training import checkpoints, loop
-from capsjax.training.directory import FILES, FOLDERS, LOCK, claimed
+from capsjax.runs import checkpoints, loop
+from capsjax.runs.directory import FILES, FOLDERS, LOCK, claimed
 from tests.faults.commands import assert_told, finish, quick, run, start
 from tests.tiny import quick_config
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from capsjax.training import checkpoints
+from capsjax.runs import checkpoints
 from tests.faults.commands import finish, quick, run, start
 
 CUTS = 6

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from capsjax.training import checkpoints, loop
-from capsjax.training.circumstances import describe, warn_of_changes
-from capsjax.training.output import LenientOutput
+from capsjax.runs import checkpoints, loop
+from capsjax.runs.circumstances import describe, warn_of_changes
+from capsjax.runs.output import LenientOutput
 from tests.faults.commands import assert_told, quick, run
 from tests.tiny import quick_config
 
@@ -136,7 +136,7 @@ def test_checksums_that_are_none(tiny_run, tmp_path, sums):
 def test_configs_of_runs_that_are_none(tiny_run, tmp_path, npz, text):
     from etils import epath
 
-    from capsjax.training.directory import claimed
+    from capsjax.runs.directory import claimed
 
     run = shutil.copytree(tiny_run, tmp_path / "run")
     (run / "config.json").write_text(text)
@@ -147,7 +147,7 @@ def test_configs_of_runs_that_are_none(tiny_run, tmp_path, npz, text):
 def test_a_config_whose_section_is_a_number(tiny_run, tmp_path):
     from etils import epath
 
-    from capsjax.training.directory import claimed
+    from capsjax.runs.directory import claimed
 
     run = shutil.copytree(tiny_run, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())

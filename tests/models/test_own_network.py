@@ -7,8 +7,8 @@ import pytest
 from flax import nnx
 
 from capsjax import models, restore
+from capsjax.runs import loop
 from capsjax.training import config as training_config
-from capsjax.training import loop
 from tests.pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "models.md").read_text()

@@ -8,8 +8,8 @@ from flax import nnx
 
 from capsjax import layers, models
 from capsjax.functional import safe_norm, to_unit
+from capsjax.runs import loop
 from capsjax.training import config as configs
-from capsjax.training import loop
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@ import jax
 import numpy as np
 import pytest
 
-from capsjax.training import divergence, loop, setup
+from capsjax.runs import loop
+from capsjax.runs.history import Diverged
+from capsjax.training import divergence, setup
 from capsjax.training.divergence import Examined, Part
-from capsjax.training.history import Diverged
 from tests.tiny import quick_config, tiny_config
 
 ONE = jax.devices()[:1]

@@ -1,7 +1,7 @@
 import jax
 import pytest
 
-from capsjax.training import loop
+from capsjax.runs import loop
 from capsjax.training.setup import cache_programs
 from tests.tiny import quick_config
 

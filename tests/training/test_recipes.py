@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from capsjax.models import paths
-from capsjax.training import checkpoints, loop, process, seeds
+from capsjax.runs import checkpoints, loop, process, seeds
 from capsjax.training import step as step_module
 from capsjax.training.state import split
 from tests.tiny import quick_config, tiny_config

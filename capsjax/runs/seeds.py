@@ -1,0 +1,110 @@
+"""One config, several seeds: mean and standard deviation instead of one number."""
+
+import json
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import ml_collections
+
+from capsjax import _files
+from capsjax.data.lazy_images import DEVICE_BUDGET_MB
+from capsjax.runs.directory import claimed
+from capsjax.runs.display import console
+from capsjax.runs.history import History
+from capsjax.runs.loop import Monitoring, Result, load, read_pretrained, train_run
+from capsjax.training import config as configs
+from capsjax.training import parallel
+
+
+class SeedResults(NamedTuple):
+    """The end of the runs of several seeds.
+
+    Attributes:
+      results: by seed.
+      summary: the contents of seeds.json.
+    """
+
+    results: dict[int, Result]
+    summary: dict[str, Any]
+
+
+def train_seeds(
+    config: ml_collections.ConfigDict,
+    directory: str | os.PathLike[str],
+    *,
+    data_dir: str | None = None,
+    device_budget_mb: float | None = DEVICE_BUDGET_MB,
+    devices: Sequence[jax.Device] | None = None,
+    monitoring: Monitoring = Monitoring(),
+) -> SeedResults:
+    """Trains `config.seeds` seeds, `config.seed`, `config.seed` + 1, …, one after another.
+
+    Each gets its own complete run in `directory`/seed_N, identical to a run of the same config with
+    that seed alone; the accuracies of all go to `directory`/seeds.json. A second call resumes.
+
+    Args:
+      config: see `capsjax.training.config.default`.
+      directory, data_dir, device_budget_mb, devices, monitoring: as for `loop.train`.
+
+    Raises:
+      ValueError: the same as for `loop.train`, and `config.seeds` < 1.
+      Diverged, Interrupted: as `loop.train`.
+    """
+    parallel.check_connected()
+    configs.check(config)
+    if config.seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {config.seeds}")
+    workdir = _files.absolute(directory)
+    training = load(config, data_dir, device_budget_mb, devices)  # it knows which seeds there are
+    seeds = range(config.seed, config.seed + config.seeds)
+    directories = {seed: workdir / f"seed_{seed}" for seed in seeds}
+    for path in directories.values():
+        if _files.is_local(path) and Path(path).is_symlink():
+            raise ValueError(f"{path} is a link: remove it, or train that seed where it leads")
+    monitoring.profiler(workdir, training.num_steps)  # raises before anything is written
+    pretrained = read_pretrained(training, list(directories.values()))
+    with claimed(workdir, training.config):
+        console().print(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
+        results = {
+            seed: train_run(training, seed, path, pretrained, monitoring)
+            for seed, path in directories.items()
+        }
+        summary = summarize({seed: result.history for seed, result in results.items()})
+        text = json.dumps(summary, indent=2) + "\n"
+        parallel.from_first_host(lambda: _files.write_atomically(workdir / "seeds.json", text))
+    if "best" in summary:
+        best, last = (_in_words(summary[which]) for which in ("best", "last"))
+        console().print(
+            f"Validation accuracy of {len(seeds)} seeds: best {best}, last {last} (mean ± standard "
+            f"deviation). Written to {workdir / 'seeds.json'}.",
+            markup=False,
+        )
+    return SeedResults(results, summary)
+
+
+def summarize(histories: dict[int, History]) -> dict[str, Any]:
+    """The best and the last validation accuracies: by seed, mean and standard deviation.
+
+    The standard deviation is that of a sample (n − 1), and None for a single seed. Without
+    held-out images there are no accuracies.
+    """
+    summary: dict[str, Any] = {"seeds": list(histories)}
+    accuracies = [list(history.validation_accuracy().values()) for history in histories.values()]
+    if all(accuracies):
+        summary["best"] = _statistics([max(of_run) for of_run in accuracies])
+        summary["last"] = _statistics([of_run[-1] for of_run in accuracies])
+    return summary
+
+
+def _statistics(values: list[float]) -> dict[str, Any]:
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return {"by_seed": values, "mean": statistics.fmean(values), "std": deviation}
+
+
+def _in_words(numbers: dict[str, Any]) -> str:
+    deviation = "" if numbers["std"] is None else f" ± {100 * numbers['std']:.2f}"
+    return f"{100 * numbers['mean']:.2f}{deviation} %"

@@ -1,0 +1,48 @@
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from capsjax.evaluation.entropy import routing_entropies
+from capsjax.routing.diagnostics import coupling_entropy
+from tests.models.building import build
+
+IMAGES = np.asarray(jax.random.uniform(jax.random.key(0), (5, 12, 12, 1)))
+
+
+def test_uniform_coupling_has_log_j():
+    network = build(
+        "gu2021_capsnet_nor", (12, 12, 1), 7, kernel_size=3, width=1 / 32, reconstruction="none"
+    )
+    entropies = routing_entropies(network, IMAGES)
+    assert set(entropies) == {"classes"}
+    np.testing.assert_allclose(entropies["classes"], np.full(5, math.log(7)), rtol=1e-5)
+
+
+def test_batches_of_every_routing(capsnet):
+    entropies = routing_entropies(capsnet, IMAGES, batch_size=2)
+    assert list(entropies) == ["capsules1", "capsules2", "classes"]
+    routed = jax.jit(lambda images: capsnet(images, capture=True).routed)(IMAGES)
+    for name, found in entropies.items():
+        expected = coupling_entropy(routed[name].coupling).mean(axis=-1)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_network_that_does_not_route(cnn):
+    with pytest.raises(ValueError, match="ConvNet routes nothing"):
+        routing_entropies(cnn, IMAGES)
+
+
+def test_coupling_that_is_not_divided_over_parents():
+    network = build("choi2019_mnist", (12, 12, 1), 3, width=1 / 8, reconstruction="none")
+    with pytest.raises(ValueError, match="classes: the coupling of a child adds up to"):
+        routing_entropies(network, IMAGES)
+
+
+def test_coupling_whose_children_are_divided_only_in_part():
+    network = build(
+        "tsai2020_em_cifar10_simple", (32, 32, 3), 3, width=1 / 32, normalize_over="receptive_field"
+    )
+    with pytest.raises(ValueError, match="conv_caps1: the coupling of a child adds up to 0"):
+        routing_entropies(network, np.zeros((1, 32, 32, 3), np.float32))

@@ -1,0 +1,152 @@
+import os
+import shutil
+import subprocess
+import sys
+
+import chex
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from etils import epath
+from flax import nnx
+
+import capsjax
+from capsjax.runs import checkpoints, loop
+from capsjax.runs.history import History
+from capsjax.training.state import split
+from tests.tiny import tiny_config
+
+ONE = jax.devices()[:1]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, npz):
+    config = tiny_config(npz)
+    config.training.epochs = 4
+    config.checkpoints.keep = 1
+    directory = tmp_path_factory.mktemp("run") / "run"
+    return directory, loop.train(config, directory, devices=ONE)
+
+
+def steps(directory):
+    return sorted(int(p.name) for p in (directory / "checkpoints").iterdir())
+
+
+def test_keeps_the_latest_and_the_best(run):
+    directory, result = run
+    accuracy = result.history.validation_accuracy()
+    best = max(accuracy, key=lambda step: (accuracy[step], step))
+    assert steps(directory) == sorted({best, 28})
+    assert checkpoints.read(directory).step == best
+    assert checkpoints.read(directory, "latest").step == 28
+    assert checkpoints.read(directory, 28).step == 28
+    assert checkpoints.read(directory, np.int64(28)).step == 28
+
+
+@pytest.fixture
+def save(run, tmp_path):
+    """Saves these steps with these accuracies in `tmp_path`, as one process of a run would."""
+    directory, result = run
+    history, config = History(), checkpoints.read(directory).config
+
+    def save(accuracies):
+        with checkpoints.Checkpoints(epath.Path(tmp_path), keep=1) as saver:
+            for step, accuracy in accuracies.items():
+                history.add_validation(step, step, accuracy)
+                saver.save(result.state._replace(step=np.int32(step)), config, history, {})
+
+    return save
+
+
+def test_a_resumed_run_keeps_the_best_of_all(save, tmp_path):
+    """An earlier process saved the best one."""
+    save({1: 0.5, 2: 0.9, 3: 0.6})
+    assert steps(tmp_path) == [2, 3]
+    save({4: 0.7, 5: 0.8})
+    assert steps(tmp_path) == [2, 5]
+    assert checkpoints.read(tmp_path).step == 2
+
+
+def test_a_best_checkpoint_that_is_gone(save, tmp_path):
+    save({1: 0.9, 2: 0.6})
+    shutil.rmtree(tmp_path / "checkpoints" / "1")
+    with pytest.warns(RuntimeWarning, match="step 1, which had the best .* is gone"):
+        assert checkpoints.read(tmp_path).step == 2
+
+
+def test_restores_without_any_other_input(run, npz):
+    directory, result = run
+    model, config = capsjax.restore(directory, "latest")
+    images = np.load(npz)["test_images"][..., None]
+    state = result.state
+    graphdef, _, _ = split(model)
+    expected = nnx.merge(graphdef, state.params, state.rest)(images).scores
+    np.testing.assert_array_equal(model(images).scores, expected)
+    assert config.task.class_names == tuple("0123456789")
+    assert config.training.batch_size == 24
+
+
+def test_state_survives_bit_for_bit(run):
+    directory, result = run
+    with checkpoints.Checkpoints(directory, keep=1) as saver:
+        state, history, _ = saver.restore(result.state, checkpoints.read(directory).config)
+    chex.assert_trees_all_equal(state, jax.tree.map(np.asarray, result.state))
+    assert history.to_json() == result.history.to_json()
+
+
+def test_what_is_missing_is_said(run, tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        capsjax.restore(tmp_path / "nothing")
+    with pytest.raises(FileNotFoundError, match="has no checkpoints"):
+        capsjax.restore(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(FileNotFoundError, match="no finished checkpoint"):
+        capsjax.restore(tmp_path)
+    with pytest.raises(ValueError, match=r"there is no step 5 .* only"):
+        capsjax.restore(run[0], 5)
+    with pytest.raises(ValueError, match='must be "best", "latest" or a step number'):
+        capsjax.restore(run[0], "newest")
+
+
+def test_a_foreign_checkpoint_is_named(tmp_path):
+    with ocp.CheckpointManager((tmp_path / "checkpoints").absolute()) as manager:
+        manager.save(3, args=ocp.args.StandardSave({"weights": np.zeros(2)}))
+    with pytest.raises(ValueError, match="cannot be used: it has no checksums"):
+        capsjax.restore(tmp_path)
+
+
+def test_damage_is_found_before_anything_is_restored(run, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(run[0], directory)
+    latest = directory / "checkpoints" / "28"
+    metadata = latest / "about" / "metadata"
+    metadata.write_text(metadata.read_text().replace("digits", "digitz"))
+    with pytest.raises(ValueError, match=r"about/metadata is damaged"):
+        checkpoints.read(directory, 28)
+    metadata.unlink()
+    with pytest.raises(ValueError, match=r"about/metadata is missing"):
+        checkpoints.read(directory, 28)
+
+
+def test_a_network_that_is_not_registered_is_named(run, monkeypatch):
+    monkeypatch.setattr(checkpoints.models, "lookup", lambda name: unknown(name))
+
+    def unknown(name):
+        raise ValueError(f"unknown model {name}: register it")
+
+    with pytest.raises(ValueError, match=r"^unknown model .*: register it$"):
+        checkpoints.read(run[0])
+
+
+def test_restoring_says_nothing(tiny_run):
+    """As in a notebook or a program of one's own, where Orbax's warnings would be printed."""
+    program = f"import capsjax; capsjax.restore({str(tiny_run)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"XLA_FLAGS": ""},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,173 @@
+"""Several processes as hosts: real ones, on loopback, with XLA's CPU collectives."""
+
+import json
+import re
+import signal
+import time
+
+import jax
+import pytest
+
+from capsjax.runs import loop
+from capsjax.training import parallel
+from tests.runs.several_hosts import start
+from tests.tiny import tiny_config
+
+FOUR = jax.devices()[:4]
+EPOCHS = 8
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory, npz):
+    """One process of four devices."""
+    config = tiny_config(npz)
+    config.training.epochs = EPOCHS
+    return loop.train(config, tmp_path_factory.mktemp("alone") / "run", devices=FOUR)
+
+
+@pytest.fixture
+def run(tmp_path, npz):
+    """Starts two hosts of two devices; ends what is left of them after the test."""
+    started = []
+
+    def begin(*arguments, epochs=EPOCHS):
+        arguments = (f"--config.training.epochs={epochs}", *arguments)
+        started.extend(start(tmp_path / "run", npz, *arguments, log=tmp_path))
+        return started[-2:]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_for(text, log, processes, seconds=120):
+    """Until `text` is in the log."""
+    for _ in range(20 * seconds):
+        if text in log.read_text():
+            return
+        assert all(p.poll() is None for p in processes), log.read_text()
+        time.sleep(0.05)
+    raise TimeoutError(f"{text!r} is not in {log.read_text()}")
+
+
+def end(processes, seconds=120):
+    return [p.wait(timeout=seconds) for p in processes]
+
+
+def records(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def assert_same_numbers(found, expected):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert a["split"] == b["split"]
+        numbers = b.keys() - {"split"}
+        assert [a[k] for k in numbers] == pytest.approx([b[k] for k in numbers], rel=1e-5)
+
+
+def test_sigterm_to_one_stops_both_and_one_process_goes_on(run, alone, npz, tmp_path):
+    processes = run()
+    wait_for("epoch   1", tmp_path / "host0", processes)
+    processes[1].send_signal(signal.SIGTERM)
+    assert end(processes) == [143, 143]
+    first, second = ((tmp_path / f"host{i}").read_text() for i in (0, 1))
+    assert "stopped by SIGTERM; saved at step" in first
+    assert "epoch" not in second  # host 0 alone reports
+    config = tiny_config(npz)
+    config.training.epochs = EPOCHS
+    result = loop.train(config, tmp_path / "run", devices=FOUR)
+    assert_same_numbers(result.history.records, alone.history.records)
+
+
+@pytest.mark.slow
+def test_two_hosts_go_on_where_one_process_stopped(run, alone, npz, tmp_path, monkeypatch):
+    config = tiny_config(npz)
+    config.training.epochs = EPOCHS
+
+    def interrupt(*_):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(loop.Display, "epoch", interrupt)
+    with pytest.raises(loop.Interrupted) as stop:
+        loop.train(config, tmp_path / "run", devices=FOUR)
+    assert "saved at step 7" in str(stop.value)
+    assert end(run()) == [0, 0]
+    assert "resuming at step 7" in (tmp_path / "host0").read_text()
+    assert_same_numbers(records(tmp_path / "run"), alone.history.records)
+
+
+@pytest.mark.slow
+def test_two_hosts_are_the_same_run_as_one_process(run, alone, tmp_path):
+    assert end(run()) == [0, 0]
+    assert_same_numbers(records(tmp_path / "run"), alone.history.records)
+    refused = run(epochs=3)  # both are told what host 0 found
+    assert end(refused) == [1, 1]
+    for log in (tmp_path / "host0", tmp_path / "host1"):
+        assert "holds a run of another config" in log.read_text()
+
+
+@pytest.mark.slow
+def test_each_host_feeds_its_own_devices(run, alone, tmp_path):
+    assert end(run("--device_budget_mb=0")) == [0, 0]
+    assert "fed from the host" in (tmp_path / "host0").read_text()
+    assert_same_numbers(records(tmp_path / "run"), alone.history.records)
+
+
+UNHEALTHY = r"tasks are unhealthy \(stopped sending heartbeats\):\s+1\b"
+
+
+@pytest.mark.parametrize(
+    ("lost", "by", "message"),
+    [
+        (1, signal.SIGSTOP, UNHEALTHY),
+        (1, signal.SIGKILL, UNHEALTHY),
+        (0, signal.SIGSTOP, r"Deadline Exceeded[\s\S]*/Heartbeat"),
+        (0, signal.SIGKILL, "the leader task was preempted/died"),
+    ],
+)
+@pytest.mark.slow
+def test_a_lost_host_ends_the_other_with_jax_s_message(run, tmp_path, lost, by, message):
+    processes = run("--heartbeat_seconds=10", epochs=10_000)
+    wait_for("epoch   1", tmp_path / "host0", processes)
+    began = time.monotonic()
+    processes[lost].send_signal(by)
+    code = processes[1 - lost].wait(timeout=120)
+    print(f"{time.monotonic() - began:.1f} s")
+    assert code == -signal.SIGABRT
+    assert re.search(message, (tmp_path / f"host{1 - lost}").read_text())
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.slow
+def test_a_save_that_fails_ends_both(run, tmp_path):
+    """Orbax notes the error of a save in the background, and then waits for what never comes."""
+    processes = run("--stall_seconds=15", "--heartbeat_seconds=10", epochs=10_000)
+    wait_for("epoch   1", tmp_path / "host0", processes)
+    (tmp_path / "run" / "checkpoints").rename(tmp_path / "gone")
+    (tmp_path / "run" / "checkpoints").write_text("no directory")
+    codes = end(processes)
+    logs = [(tmp_path / f"host{i}").read_text() for i in (0, 1)]
+    assert 0 not in codes
+    assert "NotADirectoryError" in logs[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("10.0.0.1:1234", None, None), "num_processes, process_id must be given too"),
+        (("10.0.0.1", 2, 0), "must be HOST:PORT of process 0, .*, got '10.0.0.1'"),
+        (("10.0.0.1:0", 2, 0), "a port from 1 to 65535, got '10.0.0.1:0'"),
+        (("10.0.0.1:99999", 2, 0), "a port from 1 to 65535, got '10.0.0.1:99999'"),
+        (("10.0.0.1:1234", 2, 2), r"process_id must be in \[0, num_processes\), got 2 of 2"),
+    ],
+)
+def test_bad_addresses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        parallel.connect(*arguments)
+
+
+def test_one_process_agrees_with_itself():
+    assert parallel.agree(15, 7) == (15, 7)
+    assert parallel.from_first_host(lambda: 3) == 3

@@ -1,0 +1,271 @@
+import json
+import os
+import shutil
+import signal
+import threading
+from functools import partial
+
+import chex
+import jax
+import numpy as np
+import pytest
+from etils import epath
+
+from capsjax.runs import checkpoints, loop, process
+from capsjax.runs.directory import claimed
+from capsjax.runs.seeds import train_seeds
+from capsjax.training import feed
+from tests.tiny import tiny_config
+
+ONE = jax.devices()[:1]
+
+
+@pytest.fixture
+def config(npz):
+    return tiny_config(npz)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, npz):
+    """An uninterrupted run, and its directory."""
+    config = tiny_config(npz)
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    return config, directory, loop.train(config, directory, devices=ONE)
+
+
+def same(a: loop.Result, b: loop.Result) -> None:
+    chex.assert_trees_all_equal(
+        jax.tree.map(np.asarray, a.state), jax.tree.map(np.asarray, b.state)
+    )
+    assert a.history.to_json() == b.history.to_json()
+
+
+def test_history(finished):
+    _, directory, (state, history) = finished
+    assert int(state.step) == 14
+    # Every third step, and the end of each epoch of seven.
+    train = [r for r in history.records if r["split"] == "train"]
+    assert [(r["step"], r["steps"]) for r in train] == [
+        (3, 3),
+        (6, 3),
+        (7, 1),
+        (9, 2),
+        (12, 3),
+        (14, 2),
+    ]
+    assert list(history.validation_accuracy()) == [7, 14]
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == history.records
+    assert list((directory / "events").iterdir())
+    assert train[-1]["loss"] < train[0]["loss"]
+
+
+def test_a_finished_run_is_not_repeated(finished, capsys):
+    config, directory, result = finished
+    again = loop.train(config, directory, devices=ONE)
+    assert "finished before" in capsys.readouterr().out
+    same(again, result)
+
+
+# Dispatches of one step each, or as long as can be; stopped in the middle of a logging interval,
+# of an epoch, and at the end of an epoch.
+@pytest.mark.parametrize(
+    ("dispatch_seconds", "stops"), [(0.0, (2, 3, 2)), (2.0, (1, 2, 1))], ids=["short", "long"]
+)
+def test_interrupted_is_bit_identical_with_uninterrupted(
+    finished, config, tmp_path, monkeypatch, dispatch_seconds, stops
+):
+    monkeypatch.setattr(loop, "DISPATCH_SECONDS", dispatch_seconds)
+    for after_dispatches in stops:
+        with monkeypatch.context() as patch:
+            _terminate(after_dispatches, patch)
+            with pytest.raises(process.Interrupted) as stop:
+                loop.train(config, tmp_path / "run", devices=ONE)
+        assert stop.value.signum == signal.SIGTERM
+    same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
+
+
+def test_a_signal_while_the_last_checkpoint_is_saved_is_not_lost(
+    finished, config, tmp_path, monkeypatch
+):
+    """Else the next of several seeds would begin, and be killed."""
+    wait = loop.Run.wait
+
+    def wait_and_terminate(run):
+        wait(run)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Run, "wait", wait_and_terminate)
+        with pytest.raises(process.Interrupted):
+            loop.train(config, tmp_path / "run", devices=ONE)
+    same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
+
+
+def test_images_fed_from_the_host_give_the_same_run(
+    finished, config, tmp_path, monkeypatch, capsys
+):
+    """The same epochs and losses, and the same position after an interruption within a chunk."""
+    monkeypatch.setattr(feed, "CHUNK_STEPS", 3)
+    monkeypatch.setattr(loop, "DISPATCH_SECONDS", 0.0)  # dispatches of one step
+    train = partial(loop.train, config, tmp_path / "run", devices=ONE, device_budget_mb=0.001)
+    with monkeypatch.context() as patch:
+        _terminate(2, patch)
+        with pytest.raises(process.Interrupted):
+            train()
+    assert "0.0 MB, more than device_budget_mb: they are fed" in capsys.readouterr().out
+    same(train(), finished[2])
+
+
+def _terminate(after_dispatches, patch):
+    """A real SIGTERM to this process when so many dispatches are done."""
+    left = iter(range(after_dispatches - 1, -1, -1))
+    update = loop.Display.update
+
+    def update_and_terminate(*args):
+        update(*args)
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    patch.setattr(loop.Display, "update", update_and_terminate)
+
+
+def test_bfloat16_compute_keeps_float32_parameters(finished, config, tmp_path):
+    config.training.compute_dtype = "bfloat16"
+    state, history = loop.train(config, tmp_path / "run", devices=ONE)
+    floating = [x.dtype for x in jax.tree.leaves(state) if np.issubdtype(x.dtype, np.floating)]
+    assert set(floating) == {np.dtype(np.float32)}
+    # bfloat16 has 8 bits: near the float32 run, and not it.
+    ours, theirs = (h.records[0]["loss"] for h in (history, finished[2].history))
+    assert ours == pytest.approx(theirs, rel=0.02)
+    assert ours != theirs
+
+
+def test_another_config_is_refused(finished, config):
+    directory = finished[1]
+    before = _snapshot(directory)
+    config.training.epochs = 1
+    config.optimizer.learning_rate = 0.1
+    with pytest.raises(ValueError, match="another config") as error:
+        loop.train(config, directory, devices=ONE)
+    assert "optimizer.learning_rate: 0.001 → 0.1" in str(error.value)
+    assert "training.epochs: 2 → 1" in str(error.value)
+    assert _snapshot(directory) == before
+
+
+def test_a_foreign_directory_is_left_alone(config, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="is not empty and not a run"):
+        loop.train(config, tmp_path, devices=ONE)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def _damage(directory, step, how):
+    """Truncates the largest file of a checkpoint, or flips one bit in it."""
+    files = [p for p in (directory / "checkpoints" / str(step)).rglob("*") if p.is_file()]
+    largest = max(files, key=lambda p: p.stat().st_size)
+    contents = bytearray(largest.read_bytes())
+    if how == "truncated":
+        del contents[len(contents) // 2 :]
+    else:
+        contents[len(contents) // 2] ^= 1
+    largest.write_bytes(contents)
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped"])
+def test_training_goes_on_from_the_last_good_checkpoint(finished, config, tmp_path, how):
+    directory = tmp_path / "run"
+    shutil.copytree(finished[1], directory)
+    _damage(directory, 14, how)
+    with pytest.warns(RuntimeWarning, match=r"checkpoints/14 cannot be used: .* damaged.* step 7"):
+        result = loop.train(config, directory, devices=ONE)
+    same(result, finished[2])
+    same(loop.train(config, directory, devices=ONE), finished[2])  # without a warning
+    assert len(list((directory / "damaged").iterdir())) == 1
+
+
+def test_a_directory_without_a_good_checkpoint_is_left_alone(finished, config, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(finished[1], directory)
+    _damage(directory, 7, "flipped")
+    _damage(directory, 14, "truncated")
+    before = _snapshot(directory)
+    with pytest.raises(ValueError, match="Nothing was changed"):
+        loop.train(config, directory, devices=ONE)
+    assert _snapshot(directory) == before
+
+
+def _snapshot(directory):
+    return {p: p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("training.batch_size", 25, "multiple of the number of devices, 8, got 25: use 24 or 32"),
+        ("training.batch_size", 400, "more than the 180 training images"),
+        ("training.epochs", 0, "training.epochs must be at least 1"),
+        ("training.compute_dtype", "float16", "must be one of float32, bfloat16, got 'float16'"),
+        ("training.matmul_precision", "low", "must be one of default, high, highest"),
+        ("checkpoints.keep", 0, "checkpoints.keep must be at least 1"),
+        ("optimizer.learning_rate", -1.0, "learning_rate must be positive"),
+        ("data.validation_fraction", 1.0, r"validation_fraction must be in \[0, 1\)"),
+        ("data.max_shift", 8, r"max_shift must be in \[0, 8\)"),
+        ("loss.reconstruction_weight", -1.0, "reconstruction_weight must be ≥ 0"),
+        ("model.kernel_size", 5, "smallest is 9×9"),
+    ],
+)
+def test_bad_values(config, tmp_path, key, value, message):
+    section, name = key.split(".")
+    config[section][name] = value
+    with pytest.raises(ValueError, match=message):
+        loop.train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_dictionary_is_not_a_config(tmp_path):
+    for train in (loop.train, train_seeds):
+        with pytest.raises(ValueError, match="ConfigDict, got dict"):
+            train({}, tmp_path / "run")
+
+
+@pytest.fixture
+def python_handles_ctrl_c():
+    """Whatever started the tests may have turned it off."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
+def test_signals_are_noted_once_and_handlers_come_back():
+    before = signal.getsignal(signal.SIGINT)
+    with process.catch_signals() as numbers:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert numbers == [signal.SIGINT]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_training_in_a_thread_listens_to_no_signals():
+    seen = []
+
+    def run():
+        with process.catch_signals() as numbers:
+            seen.append(numbers)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [[]]
+
+
+def test_two_processes_do_not_train_in_one_directory(finished, tmp_path):
+    config, directory, _ = finished
+    shutil.copytree(directory, tmp_path / "run")
+    with (
+        claimed(epath.Path(tmp_path / "run"), checkpoints.read(directory).config),
+        pytest.raises(ValueError, match="another process is training in"),
+    ):
+        loop.train(config, tmp_path / "run", devices=ONE)

@@ -1,0 +1,112 @@
+"""A run in an object store."""
+
+import json
+import signal
+
+import chex
+import jax
+import numpy as np
+import pytest
+from etils import epath
+from orbax.checkpoint._src.path import gcs_utils
+
+import capsjax
+from capsjax import _files
+from capsjax.runs import checkpoints, display, loop, process
+from capsjax.training import state
+from tests.runs.bucket import BucketFileSystem, bucket
+from tests.tiny import tiny_config
+
+ONE = jax.devices()[:1]
+
+
+@pytest.fixture
+def address(monkeypatch):
+    # Orbax asks Google's own client, which needs an account, for one property of the bucket.
+    monkeypatch.setattr(gcs_utils, "is_hierarchical_namespace_enabled", lambda path: False)
+    with bucket(monkeypatch) as address:
+        yield f"{address}/runs/a"
+
+
+def test_a_run_in_a_bucket_is_the_same_run(address, npz, tiny_run, monkeypatch):
+    config = tiny_config(npz)
+
+    def interrupt(*_):
+        signal.raise_signal(signal.SIGTERM)
+
+    show = loop.Display.epoch
+    monkeypatch.setattr(loop.Display, "epoch", interrupt)
+    with pytest.raises(process.Interrupted):
+        loop.train(config, address, devices=ONE)
+    monkeypatch.setattr(loop.Display, "epoch", show)
+    result = loop.train(config, address, devices=ONE)
+
+    local = checkpoints.read(tiny_run, "latest")
+    stored = checkpoints.read(address, "latest")
+    assert stored.step == local.step == 14
+    assert stored.history.to_json() == local.history.to_json()
+    params, expected = (state.split(c.model)[1] for c in (stored, local))
+    chex.assert_trees_all_equal(params, expected)
+    chex.assert_trees_all_equal(
+        jax.tree.map(np.asarray, result.state.params), jax.tree.map(np.asarray, expected)
+    )
+    # What else a run holds is there too, written by the second part whole.
+    workdir = epath.Path(address)
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == result.history.records
+    assert len(list((workdir / "events").iterdir())) == 2
+    assert json.loads((workdir / "config.json").read_text())["seed"] == 0
+
+    config.seed = 1
+    with pytest.raises(ValueError, match="seed: 0 → 1"):
+        loop.train(config, address, devices=ONE)
+
+
+def test_damage_in_a_bucket(address, npz, tiny_run):
+    config = tiny_config(npz)
+    loop.train(config, address, devices=ONE)
+    (largest,) = sorted(
+        (name for name in BucketFileSystem.store if "/14/optimizer/" in name),
+        key=lambda name: len(BucketFileSystem.store[name].getvalue()),
+    )[-1:]
+    file = BucketFileSystem.store[largest]
+    file.seek(50)
+    file.write(b"\0")
+    file.seek(0)
+    with pytest.raises(ValueError, match="is damaged: its contents are not what was saved"):
+        checkpoints.read(address, 14)
+    with pytest.warns(RuntimeWarning, match="going back to step 7"):
+        loop.train(config, address, devices=ONE)
+    assert checkpoints.read(address, 14).step == 14
+    assert any("/damaged/14-" in name for name in BucketFileSystem.store)
+
+
+def test_a_bucket_without_a_run(address):
+    with pytest.raises(FileNotFoundError, match="gs://bucket/runs/a does not exist"):
+        capsjax.restore(address)
+
+
+def test_uploads_are_whole_files(address, monkeypatch):
+    history = display.History()
+    history.add_validation(1, 1, 0.5)
+    file = epath.Path(address) / "metrics.jsonl"
+    with display.Writer(epath.Path(address), history) as it:
+        it.flush()
+        assert not file.exists()  # not yet a minute
+        monkeypatch.setattr(display, "SECONDS_BETWEEN_UPLOADS", 0.0)
+        it.flush()
+        assert len(file.read_text().splitlines()) == 1
+        history.add_validation(2, 1, 0.5)
+        monkeypatch.setattr(display, "SECONDS_BETWEEN_UPLOADS", 60.0)
+        it.flush()
+        assert len(file.read_text().splitlines()) == 1
+    assert len(file.read_text().splitlines()) == 2
+
+
+def test_local_paths_and_addresses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(_files.absolute("gs://b/x")) == "gs://b/x"
+    assert str(_files.absolute("runs/x")) == f"{tmp_path}/runs/x"
+    assert _files.is_local(_files.absolute("runs/x"))
+    _files.write_atomically(epath.Path(tmp_path) / "a", "text")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]

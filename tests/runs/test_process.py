@@ -1,0 +1,74 @@
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from capsjax.runs import process
+from capsjax.runs.process import Deadline
+
+
+def run(program):
+    """What a process ends with, and what it writes to stderr."""
+    program = "import time\nfrom capsjax.runs.process import Deadline\n" + program
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_hang_ends_the_process_and_shows_where():
+    program = """
+def wait_for_the_other_host():
+    time.sleep(60)
+
+with Deadline(0.2):
+    wait_for_the_other_host()
+"""
+    code, stderr = run(program)
+    assert code == 1
+    assert "Timeout" in stderr
+    assert "in wait_for_the_other_host" in stderr
+
+
+def test_progress_is_not_a_hang():
+    program = """
+with Deadline(0.5) as deadline:
+    for _ in range(10):
+        deadline.restart()
+        time.sleep(0.1)
+    deadline.suspend()  # compiling
+    time.sleep(1)
+    deadline.restart()
+time.sleep(1)  # over
+with Deadline(0):
+    time.sleep(1)
+"""
+    assert run(program) == (0, "")
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
+def test_deadlines_that_are_none(seconds):
+    message = r"stall_seconds must be from 0 \(no limit\) to 31,536,000"
+    with pytest.raises(ValueError, match=message):
+        Deadline(seconds)
+
+
+def test_errors_in_the_background_are_one_line_each_once(monkeypatch, capsys):
+    for module, hook in ((threading, "excepthook"), (sys, "unraisablehook")):
+        monkeypatch.setattr(module, hook, getattr(module, hook))
+    process.shorten_background_errors()
+
+    def fail():
+        raise RuntimeError("the disk is full")
+
+    class FailsWhenDropped:
+        def __del__(self):
+            fail()
+
+    for _ in range(2):
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+        FailsWhenDropped()
+    assert capsys.readouterr().err == "warning: RuntimeError in the background: the disk is full\n"

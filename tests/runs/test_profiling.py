@@ -1,0 +1,48 @@
+import gzip
+
+import jax
+import pytest
+
+from capsjax.runs import loop
+from capsjax.runs.profiling import Profiler
+from tests.tiny import tiny_config
+
+ONE = jax.devices()[:1]
+
+
+def test_a_trace_and_a_memory_profile_change_nothing(npz, tmp_path, tiny_run):
+    directory = tmp_path / "run"
+    monitoring = loop.Monitoring(profile=(3, 5), memory_profile=9)
+    loop.train(tiny_config(npz), directory, devices=ONE, monitoring=monitoring)
+    assert (directory / "metrics.jsonl").read_text() == (tiny_run / "metrics.jsonl").read_text()
+    (trace,) = (directory / "profile").rglob("*.xplane.pb")
+    assert trace.stat().st_size > 0
+    assert b"space" in gzip.decompress((directory / "memory.prof").read_bytes())
+
+
+def test_dispatches_end_where_a_profile_begins_or_ends(tmp_path):
+    profiler = Profiler(tmp_path, trace=(3, 5), memory=9, total=14)
+    ends, step = [], 0
+    while step < 14:
+        step += profiler.cut(step, 256 if step < 9 else 2)
+        ends.append(step)
+    assert ends == [3, 5, 9, 11, 13, 15]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"profile": (5, 5)}, r"START:STOP with 0 ≤ START < STOP ≤ 14, .* got 5:5"),
+        ({"profile": (5, 15)}, "got 5:15"),
+        ({"memory_profile": 15}, "memory_profile must be a step from 0 to 14, got 15"),
+        ({"snapshot_every": -1}, "snapshot_every must be ≥ 0"),
+    ],
+)
+def test_bad_values(npz, tmp_path, options, message):
+    def train():
+        monitoring = loop.Monitoring(**options)
+        loop.train(tiny_config(npz), tmp_path / "run", devices=ONE, monitoring=monitoring)
+
+    with pytest.raises(ValueError, match=message):
+        train()
+    assert not (tmp_path / "run").exists()

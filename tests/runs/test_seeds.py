@@ -1,0 +1,85 @@
+"""Several seeds in one call: each as if it had been trained alone."""
+
+import json
+import statistics
+
+import jax
+import numpy as np
+import pytest
+
+from capsjax.runs import checkpoints, loop, seeds
+from tests.tiny import quick_config
+
+TWO = jax.devices()[:2]
+
+
+def seed_config(npz):
+    config = quick_config(npz)
+    config.seed, config.seeds = 3, 2
+    return config
+
+
+@pytest.fixture
+def config(npz):
+    return seed_config(npz)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, npz):
+    """The directory of two seeds, and what training them returned."""
+    directory = tmp_path_factory.mktemp("seeds") / "run"
+    return directory, seeds.train_seeds(seed_config(npz), directory, devices=TWO)
+
+
+def bits(result):
+    return [x.tobytes() for x in jax.tree.leaves(result.state)], result.history.to_json()
+
+
+def test_each_is_the_run_of_its_seed_alone(trained, config, tmp_path):
+    config.seed, config.seeds = 4, 1
+    alone = loop.train(config, tmp_path / "run", devices=TWO)
+    directory, both = trained
+    assert bits(both.results[4]) == bits(alone)
+    # Its directory is that run's.
+    again = loop.train(config, directory / "seed_4", devices=TWO)
+    assert bits(again) == bits(alone)
+
+
+def test_summary(trained):
+    directory, both = trained
+    summary = json.loads((directory / "seeds.json").read_text())
+    assert summary == both.summary
+    best = [max(r.history.validation_accuracy().values()) for r in both.results.values()]
+    assert summary["seeds"] == [3, 4]
+    assert summary["best"]["by_seed"] == best
+    assert summary["best"]["mean"] == pytest.approx(np.mean(best))
+    assert summary["best"]["std"] == pytest.approx(statistics.stdev(best))
+    assert both.results[3].history.records != both.results[4].history.records
+    _, config = checkpoints.restore(directory / "seed_4")
+    assert (config.seed, config.seeds) == (4, 1)
+
+
+def test_a_finished_call_is_not_repeated(trained, config, capsys):
+    directory, both = trained
+    again = seeds.train_seeds(config, directory, devices=TWO)
+    assert capsys.readouterr().out.count("finished before") == 2
+    assert again.summary == both.summary
+
+
+def test_bad_values(config, tmp_path):
+    config.seeds = 0
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        seeds.train_seeds(config, tmp_path / "run", devices=TWO)
+    with pytest.raises(ValueError, match="stall_seconds must be"):
+        loop.Monitoring(stall_seconds=-1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_run_is_for_one_seed(config, tmp_path):
+    with pytest.raises(ValueError, match=r"seeds must be 1 here, got 2: .*seeds\.train_seeds"):
+        loop.train(config, tmp_path / "run", devices=TWO)
+
+
+def test_the_directory_of_several_is_no_run(trained):
+    with pytest.raises(FileNotFoundError, match=r"several seeds: choose one, such as .*seed_3"):
+        checkpoints.restore(trained[0])
