@@ -48,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
         "--scale",
         choices=SCALES,
         default="small",
-        help="full: the paper's recipe; small (default): for two CPU cores; smoke: seconds",
+        help="full: the paper's recipe; medium: networks that learn, hours on two CPU cores; small "
+        "(default): the beginning of training; smoke: seconds",
     )
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="runs of each variant; default: the scale's"
@@ -147,7 +148,7 @@ def _list(store: "Store") -> None:
         variants = experiment.at(store.scale)
         configs = [run_config(experiment, v, store.scale, 0, store.use) for v in variants]
         sources = ", ".join(sorted({source_of(config) for config in configs}))
-        runs = len(variants) * experiment.scales[store.scale].seeds
+        runs = len(variants) and len(variants) * experiment.scales[store.scale].seeds
         tested = f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}"
         comparison = results.gather(store, name, experiment)
         cells = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _reproduce.measures import FinishedRun
 
 Overrides = Mapping[str, Any]  # values of a config by dotted key
-SCALES = ("smoke", "small", "full")
+SCALES = ("smoke", "small", "medium", "full")
 
 
 class Measured(NamedTuple):
@@ -111,7 +111,7 @@ class Experiment:
     variants: Mapping[str, Variant]  # by name, in the paper's order
     measure: "Callable[[FinishedRun], Measured]"
     columns: tuple[Column, ...]
-    scales: Mapping[str, Scale]  # one for each of SCALES
+    scales: Mapping[str, Scale]  # by name, of SCALES; some have no medium one
     claims: tuple[Claim, ...] = ()  # what the paper concludes from it and a rule decides
     # What the paper says about it and nothing here decides, with the reason.
     untested: Mapping[str, str] = field(default_factory=dict)
@@ -125,5 +125,7 @@ class Experiment:
 
     def at(self, scale: str) -> dict[str, Variant]:
         """The variants of a scale."""
+        if scale not in self.scales:
+            return {}
         only = self.scales[scale].only
         return {name: v for name, v in self.variants.items() if not only or name in only}

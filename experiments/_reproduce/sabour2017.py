@@ -7,6 +7,7 @@ from _reproduce.experiment import Claim, Column, Estimate, Experiment, Scale, Va
 
 FULL = {"data.validation_fraction": 0.0}
 SMALL = {"model.width": 1 / 8, "training.batch_size": 64, "training.log_every_steps": 50}
+MEDIUM = {"model.width": 1 / 4, "training.epochs": 20, "training.log_every_steps": 50}
 SMOKE = {"model.width": 1 / 32, "training.epochs": 1, "training.batch_size": 64}
 ON_DIGITS = {"data.name": "digits"}
 FROM_DIGITS = {"data.source": "digits"}
@@ -66,6 +67,7 @@ MNIST = Experiment(
     },
     scales={
         "full": Scale(f"{ABOUT_FULL} 50 epochs.", FULL, seeds=3),
+        "medium": Scale("1/4 of the width, 20 epochs of all images.", FULL | MEDIUM, seeds=3),
         "small": Scale(
             "1/8 of the width, batches of 64; a tenth of the training images held out, 1 epoch of "
             "40 % of the others.",
@@ -126,6 +128,13 @@ AFFNIST = Experiment(
         "full": Scale(
             f"{ABOUT_FULL} Each network stops at the end of the first epoch with 99.23 % on "
             "held-out translated digits, a tenth of the training images, or after 50.",
+            seeds=3,
+        ),
+        "medium": Scale(
+            "1/8 of the width, batches of 64; each network stops at the end of the first epoch "
+            "with 99.0 % on held-out translated digits, or after 50. One version of each test "
+            "digit.",
+            SMALL | {"training.stop_at_accuracy": 0.99, "data.test_versions": 1},
             seeds=3,
         ),
         "small": Scale(
