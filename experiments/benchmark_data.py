@@ -176,8 +176,8 @@ def step_time(task: "Task", batch_size: int) -> float:
     import numpy as np
 
     from capsjax.training import config as configs
+    from capsjax.training.build import build
     from capsjax.training.parallel import on_devices, replicate
-    from capsjax.training.setup import build
     from capsjax.training.step import DeviceSource
 
     devices = jax.devices()[:1]

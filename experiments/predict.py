@@ -111,7 +111,7 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.evaluation import export
     from capsjax.runs import checkpoints
     from capsjax.runs.display import console
-    from capsjax.training.setup import cache_programs
+    from capsjax.runs.process import cache_programs
 
     cache_programs()
     terminal = console()

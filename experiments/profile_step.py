@@ -36,9 +36,8 @@ def main(args: argparse.Namespace) -> None:
 
     from capsjax.data import tasks
     from capsjax.models.capsnet import CapsNet
-    from capsjax.runs.checkpoints import build_model
+    from capsjax.training.build import build, build_model
     from capsjax.training.parallel import on_devices, replicate
-    from capsjax.training.setup import build
     from capsjax.training.step import DeviceSource
 
     config = _cli.config_of(args)

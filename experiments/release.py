@@ -100,8 +100,8 @@ def main(args: argparse.Namespace) -> None:
 
     from capsjax.runs import checkpoints, release
     from capsjax.runs.display import console
+    from capsjax.runs.process import cache_programs
     from capsjax.training import config as configs
-    from capsjax.training.setup import cache_programs
 
     cache_programs()
     terminal = console()

@@ -181,7 +181,7 @@ def of_several(args: argparse.Namespace) -> None:
 def _prepared() -> "Console":
     """The terminal; programs are kept on disk from now on."""
     from capsjax.runs.display import console
-    from capsjax.training.setup import cache_programs
+    from capsjax.runs.process import cache_programs
 
     cache_programs()
     return console()

@@ -86,7 +86,7 @@ def main(args: argparse.Namespace) -> None:
     from capsjax import data
     from capsjax._names import check_options, lookup
     from capsjax.runs import process
-    from capsjax.training.setup import cache_programs
+    from capsjax.runs.process import cache_programs
 
     _cli.escape_output()
     if args.seeds is not None and args.seeds < 1:

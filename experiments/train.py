@@ -108,20 +108,19 @@ def main(args: argparse.Namespace) -> None:
     # Orbax reports the errors that it raises too, with stacks. With several hosts it may be stuck
     # before it raises one, and its report is all that says why.
     logging.set_verbosity(logging.ERROR if several_hosts else logging.FATAL)
-    from capsjax.runs import loop, process, seeds
+    from capsjax.runs import hosts, loop, process, seeds
     from capsjax.runs.display import console
     from capsjax.runs.history import Diverged
     from capsjax.training import config as configs
-    from capsjax.training import parallel, setup
 
     config = _cli.config_of(args)
     with _cli.of_arguments():
         configs.check(config)
     process.shorten_background_errors()
-    setup.cache_programs()
+    process.cache_programs()
     try:
         if several_hosts:
-            parallel.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
+            hosts.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
         options = {
             "data_dir": args.data_dir,
             "device_budget_mb": args.device_budget_mb,
@@ -141,7 +140,7 @@ def main(args: argparse.Namespace) -> None:
             following = _next(args, [f"{args.workdir}/seed_{seed}" for seed in runs])
             console().print(f"Next: {following}", markup=False)
     except process.Interrupted as stop:
-        if parallel.is_first_host():
+        if hosts.is_first_host():
             print(f"{stop}. The same command resumes from there.")
         sys.exit(128 + stop.signum)
     except Diverged as error:

@@ -40,6 +40,7 @@ MAY_IMPORT = {
         "data",
     },
     "evaluation": {
+        "training",
         "_extras",
         "_lazy",
         "_names",

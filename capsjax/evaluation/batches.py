@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Num, PyTree
 
 from capsjax.models import Output
+from capsjax.training.parallel import check_batch_size, of_this_process
 
 _AXIS = "devices"
 
@@ -104,17 +105,6 @@ def lower(
     return _apply.lower(function, mesh if len(devices) > 1 else None, graphdef, state, batch, ())
 
 
-def check_batch_size(batch_size: int, num_devices: int) -> None:
-    """Raises ValueError unless the devices can share a batch evenly."""
-    if batch_size < 1 or batch_size % num_devices:
-        below = batch_size // num_devices * num_devices
-        near = " or ".join(str(n) for n in (below, below + num_devices) if n > 0)
-        raise ValueError(
-            f"batch_size must be a positive multiple of the number of devices, {num_devices}, "
-            f"got {batch_size}: use {near}, or fewer devices"
-        )
-
-
 def outline(
     model: nnx.Module, images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"]
 ) -> Output:
@@ -151,7 +141,7 @@ def _put(array: Any, places: np.ndarray, mesh: Mesh | None) -> Any:
     """The examples at `places`, divided over the devices; a process reads only its own."""
     if mesh is None:
         return array[places]
-    numbers = [n for n, d in enumerate(mesh.devices) if d.process_index == jax.process_index()]
+    numbers = of_this_process(list(mesh.devices))
     local = np.concatenate([np.split(places, mesh.size)[n] for n in numbers])
     sharding = NamedSharding(mesh, PartitionSpec(_AXIS))
     return jax.make_array_from_process_local_data(sharding, np.asarray(array[local]))

@@ -31,8 +31,9 @@ from capsjax.models import paths
 from capsjax.runs import release
 from capsjax.runs.circumstances import Circumstances
 from capsjax.runs.history import History
+from capsjax.runs.hosts import from_first_host
 from capsjax.training import config as configs
-from capsjax.training import parallel
+from capsjax.training.build import build_model
 from capsjax.training.state import TrainState, split
 
 Which = Literal["best", "latest"] | int
@@ -156,7 +157,7 @@ class Checkpoints:
           ValueError: no checkpoint can be read, or the newest is of another config.
         """
         model, optimizer = _split(jax.tree.map(np.asarray, like))
-        step = parallel.from_first_host(self._newest_good)
+        step = from_first_host(self._newest_good)
         self._manager.reload()
         directory = self._directory / str(step)
         with _reading(directory):
@@ -436,16 +437,6 @@ def _model(
     items = manager.restore(step, args=ocp.args.Composite(model=ocp.args.StandardRestore(like)))
     variables = jax.tree.map(jax.numpy.asarray, items.model)
     return nnx.merge(graphdef, variables["params"], variables["rest"])
-
-
-def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
-    """The network that a resolved config describes, with fresh parameters of its seed."""
-    return models.create(
-        **config.model,
-        input_shape=tuple(config.task.input_shape),
-        num_classes=len(config.task.class_names),
-        rngs=nnx.Rngs(config.seed),
-    )
 
 
 def _seal(directory: epath.Path) -> None:

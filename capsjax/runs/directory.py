@@ -13,8 +13,8 @@ from etils import epath
 
 from capsjax import _files
 from capsjax.runs import checkpoints
+from capsjax.runs.hosts import from_first_host
 from capsjax.training import config as configs
-from capsjax.training.parallel import from_first_host
 
 LOCK = ".lock"
 CONFIG = "config.json"

@@ -15,10 +15,10 @@ from etils import epath
 from capsjax import _files
 from capsjax._extras import extra
 from capsjax.runs.history import History
+from capsjax.runs.hosts import is_first_host
 from capsjax.runs.output import LenientOutput
 from capsjax.runs.snapshots import Snapshot
 from capsjax.runs.tracking import Tracking
-from capsjax.training.parallel import is_first_host
 
 with extra("train"):
     import rich.progress

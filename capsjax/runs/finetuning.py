@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array
 
@@ -39,13 +38,16 @@ def read(path: str) -> Pretrained:
     return Pretrained(source, paths.by_path(params) | paths.by_path(rest))
 
 
-def start_from(pretrained: Pretrained, model: nnx.Module, layers: Collection[str] = ()) -> str:
-    """Puts into a fresh `model` what fits of `pretrained`; returns in words what was taken.
+def fitting(
+    pretrained: Pretrained, model: nnx.Module, layers: Collection[str] = ()
+) -> tuple[dict[str, Array], str]:
+    """Selects the variables of `pretrained` that fit `model`, and says in words which they are.
+
+    What does not fit, such as the class layer for another number of classes, stays fresh.
 
     Args:
       pretrained: of any network; a variable fits where name and shape are the same.
-      model: changed in place. What does not fit, such as the class layer for another number of
-        classes, stays fresh.
+      model: the network to train, which may be abstract.
       layers: paths of attributes to take, such as "conv" or "capsules/0"; () for all that fit.
 
     Raises:
@@ -65,8 +67,7 @@ def start_from(pretrained: Pretrained, model: nnx.Module, layers: Collection[str
         elif there.shape != variable.shape:
             fresh.append(f"{path} ({_size(there)} there, {_size(variable)} here)")
         else:
-            # A copy: a run gives its own arrays away, and other seeds begin with these too.
-            taken[path] = jnp.array(there)
+            taken[path] = there
     if layers and len(taken) < len(wanted):
         raise ValueError(
             f"init_layers are to come from {pretrained.source}, but not all of it fits: "
@@ -77,8 +78,7 @@ def start_from(pretrained: Pretrained, model: nnx.Module, layers: Collection[str
             f"nothing of {pretrained.source} fits this network: no variable has the same name and "
             f"shape. {_some(fresh)}"
         )
-    nnx.update(model, paths.replaced(params, taken), paths.replaced(rest, taken))
-    return (
+    return taken, (
         f"From {pretrained.source}: {len(taken)} of {len(ours)} variables, {_some(list(taken))}. "
         f"Fresh: {_some(fresh)}."
     )

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,23 +12,24 @@ import ml_collections
 import numpy as np
 from etils import epath
 from flax import nnx
+from jaxtyping import Array
 
 from capsjax import _files
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
-from capsjax.runs import checkpoints, finetuning, snapshots, tracking
+from capsjax.runs import checkpoints, finetuning, hosts, snapshots, tracking
 from capsjax.runs.circumstances import describe
 from capsjax.runs.display import Display, console
 from capsjax.runs.failures import explained
-from capsjax.runs.finetuning import Pretrained
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.process import STALL_SECONDS, Deadline, Interrupted, catch_signals
 from capsjax.runs.profiling import Profiler
 from capsjax.runs.run import Run
 from capsjax.training import config as configs
-from capsjax.training import divergence, feed, parallel
-from capsjax.training.setup import MAX_STEPS_PER_DISPATCH, Training, build
+from capsjax.training import divergence, feed
+from capsjax.training.build import MAX_STEPS_PER_DISPATCH, Training, build, build_model
+from capsjax.training.parallel import replicate
 from capsjax.training.state import TrainState
 from capsjax.training.step import DeviceSource, run_key
 
@@ -104,7 +105,7 @@ def train(
       Diverged: a loss or gradient is not finite. The last good checkpoint stays.
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
-    parallel.check_connected()
+    hosts.check_connected()
     configs.check(config)
     if config.seeds != 1:
         raise ValueError(
@@ -125,7 +126,7 @@ def load(
     devices: Sequence[jax.Device] | None,
 ) -> Training:
     """Loads the data of a checked `config` and builds what is trained; arguments as for `train`."""
-    parallel.check_same(
+    hosts.check_same(
         lambda first: configs.differences(configs.from_json(first), config), configs.to_json(config)
     )
     devices = list(devices or jax.devices())
@@ -146,31 +147,32 @@ def load(
     return training
 
 
-def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> Pretrained | None:
-    """What the runs begin with, None for fresh parameters.
+def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> dict[str, Array]:
+    """The variables that the runs begin with in place of fresh ones, by path.
 
-    It is not read if all of the runs in `directories` have begun already.
+    They are not read if all of the runs in `directories` have begun already.
     """
     config = training.config
     if not config.init_from:
-        return None
+        return {}
 
     def all_begun() -> bool:
         return all(checkpoints.latest_step(directory) is not None for directory in directories)
 
-    if parallel.from_first_host(all_begun):
-        return None
+    if hosts.from_first_host(all_begun):
+        return {}
     pretrained = finetuning.read(config.init_from)
-    model = checkpoints.build_model(config)
-    console().print(finetuning.start_from(pretrained, model, config.init_layers), markup=False)
-    return pretrained
+    model = nnx.eval_shape(lambda: build_model(config))
+    variables, words = finetuning.fitting(pretrained, model, config.init_layers)
+    console().print(words, markup=False)
+    return variables
 
 
 def train_run(
     training: Training,
     seed: int,
     directory: epath.Path,
-    pretrained: Pretrained | None,
+    pretrained: Mapping[str, Array],
     monitoring: Monitoring,
 ) -> Result:
     """Trains one run to the end, from what `load` and `read_pretrained` returned.
@@ -191,7 +193,7 @@ def _train_run(
     training: Training,
     seed: int,
     directory: epath.Path,
-    pretrained: Pretrained | None,
+    pretrained: Mapping[str, Array],
     monitoring: Monitoring,
 ) -> Result:
     run = Run(training.config_of(seed), directory, training.num_steps, describe(training.devices))
@@ -261,11 +263,11 @@ class _Loop:
         self._snapshot_every = monitoring.snapshot_every
         self._take_snapshot: Callable[[TrainState], snapshots.Snapshot] | None = None
         self._snapshot_is_compiled = False
-        if self._snapshot_every and parallel.is_first_host():
+        if self._snapshot_every and hosts.is_first_host():
             self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
         self._dispatch = training.dispatch()
-        self.state = parallel.replicate(state, devices)
-        self._key = parallel.replicate(key, devices)
+        self.state = replicate(state, devices)
+        self._key = replicate(key, devices)
         self._display = resources.enter_context(
             Display(
                 console(),
@@ -309,7 +311,7 @@ class _Loop:
         return self._agree(0)[0]
 
     def _agree(self, count: int) -> tuple[int, int]:
-        return parallel.agree(self._signals[0] if self._signals else 0, count)
+        return hosts.agree(self._signals[0] if self._signals else 0, count)
 
     def _compile(self) -> None:
         self._deadline.suspend()
@@ -318,7 +320,7 @@ class _Loop:
         self.state, _ = jax.block_until_ready(
             self._dispatch(self.state, source, self._key, np.int32(0))
         )
-        parallel.agree(0, 0)  # all hosts have compiled
+        hosts.agree(0, 0)  # all hosts have compiled
 
     def _advance(self, count: int) -> int:
         """Does at most `count` steps, up to the end of the epoch or chunk; returns how many."""

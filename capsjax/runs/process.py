@@ -1,4 +1,4 @@
-"""How the process of a run ends early: at a signal, after saving, or when it hangs."""
+"""The process of a run: where it keeps its programs, and how it ends early."""
 
 import contextlib
 import faulthandler
@@ -10,11 +10,35 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+import jax
+
+from capsjax._cache import cache_dir
+
 STALL_SECONDS = 600.0
 LONGEST_SECONDS = 365 * 24 * 3600
+# How long other hosts have to hear of the end of this one.
+LINGER_SECONDS = 40.0
+# A few large programs take most of a start; the many small ones are not worth their files.
+MIN_COMPILE_SECONDS = 0.2
+
+
+def cache_programs(directory: Path | None = None) -> None:
+    """Turns on JAX's persistent compilation cache, so that a second start compiles nothing.
+
+    JAX's own settings take precedence: JAX_COMPILATION_CACHE_DIR is another place (which may be an
+    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off.
+
+    Args:
+      directory: of the programs; by default beside decoded data, CAPSJAX_CACHE_DIR/compiled.
+    """
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        place = directory or cache_dir() / "compiled"
+        jax.config.update("jax_compilation_cache_dir", str(place))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
 
 
 class Interrupted(Exception):
@@ -52,10 +76,6 @@ def catch_signals() -> Iterator[list[int]]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-
-
-# How long other hosts have to hear of the end of this one.
-LINGER_SECONDS = 40.0
 
 
 def fail(message: str, *, hosts: int = 1) -> NoReturn:

@@ -7,7 +7,7 @@ import jax
 from etils import epath
 
 from capsjax import _files
-from capsjax.training.parallel import is_first_host
+from capsjax.runs.hosts import is_first_host
 
 
 class Profiler:

@@ -10,9 +10,9 @@ from capsjax.runs.circumstances import Circumstances, warn_of_changes
 from capsjax.runs.directory import claimed
 from capsjax.runs.display import Writer
 from capsjax.runs.history import Diverged, History, Record
+from capsjax.runs.hosts import is_first_host
 from capsjax.runs.snapshots import Snapshot
 from capsjax.runs.tracking import Tracking
-from capsjax.training.parallel import is_first_host
 from capsjax.training.state import TrainState
 
 

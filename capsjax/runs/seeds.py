@@ -12,12 +12,12 @@ import ml_collections
 
 from capsjax import _files
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
+from capsjax.runs import hosts
 from capsjax.runs.directory import claimed
 from capsjax.runs.display import console
 from capsjax.runs.history import History
 from capsjax.runs.loop import Monitoring, Result, load, read_pretrained, train_run
 from capsjax.training import config as configs
-from capsjax.training import parallel
 
 
 class SeedResults(NamedTuple):
@@ -54,7 +54,7 @@ def train_seeds(
       ValueError: the same as for `loop.train`, and `config.seeds` < 1.
       Diverged, Interrupted: as `loop.train`.
     """
-    parallel.check_connected()
+    hosts.check_connected()
     configs.check(config)
     if config.seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {config.seeds}")
@@ -75,7 +75,7 @@ def train_seeds(
         }
         summary = summarize({seed: result.history for seed, result in results.items()})
         text = json.dumps(summary, indent=2) + "\n"
-        parallel.from_first_host(lambda: _files.write_atomically(workdir / "seeds.json", text))
+        hosts.from_first_host(lambda: _files.write_atomically(workdir / "seeds.json", text))
     if "best" in summary:
         best, last = (_in_words(summary[which]) for which in ("best", "last"))
         console().print(

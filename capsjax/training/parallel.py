@@ -1,36 +1,33 @@
-"""Many devices and many hosts, one run: what is replicated or divided, and who must agree.
+"""Many devices, one run: what is replicated and what is divided.
 
 The only file that knows that steps are driven by `jax.pmap` (jit of shard_map, since JAX 0.8).
 State and labels are replicated: ordinary arrays without a device axis, whole on every device, so a
 checkpoint of one device is a checkpoint of any number of devices.
 """
 
-import json
-import socket
-import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
 from flax import nnx
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from capsjax.runs import process
 from capsjax.training.step import DEVICES
 
-T = TypeVar("T")
 Devices = Sequence[jax.Device]
 
-# A host that is silent for this long is taken for dead.
-HEARTBEAT_SECONDS = 60.0
-# How long a host waits for the others to start.
-CONNECT_SECONDS = 300
-# How long a host that failed waits for the others before it ends.
-SHUTDOWN_SECONDS = 30
+
+def check_batch_size(batch_size: int, num_devices: int) -> None:
+    """Raises ValueError unless the devices can share a batch evenly."""
+    if batch_size < 1 or batch_size % num_devices:
+        below = batch_size // num_devices * num_devices
+        near = " or ".join(str(n) for n in (below, below + num_devices) if n > 0)
+        raise ValueError(
+            f"batch_size must be a positive multiple of the number of devices, {num_devices}, "
+            f"got {batch_size}: use {near}, or fewer devices"
+        )
 
 
 def replicate(tree: Any, devices: Devices) -> Any:
@@ -107,192 +104,3 @@ def lower(program: partial, devices: Devices, *args: Any) -> jax.stages.Lowered:
     `jax.ShapeDtypeStruct`s, of the parts of all devices where they are divided.
     """
     return cast(Any, program.func).lower((np.arange(len(devices)),), *args)
-
-
-def connect(
-    coordinator_address: str | None = None,
-    num_processes: int | None = None,
-    process_id: int | None = None,
-    *,
-    heartbeat_seconds: float = HEARTBEAT_SECONDS,
-) -> None:
-    """Connects the processes of a run; to be called before JAX touches a device.
-
-    Without addresses JAX finds the others by itself on Cloud TPU, SLURM, Open MPI and Kubernetes.
-
-    Args:
-      coordinator_address: "HOST:PORT" of process 0, with a port that is free there.
-      num_processes: of the run.
-      process_id: of this process, from 0.
-      heartbeat_seconds: JAX takes a host that is silent for this long for dead, and ends the
-        others with a message that names it.
-
-    When others do not come within `CONNECT_SECONDS` this process is ended with a message: JAX's
-    own call cannot be interrupted.
-
-    Raises:
-      OSError: process 0 does not answer.
-      ValueError: the arguments are incomplete or out of range, or nothing was detected.
-    """
-    given = {
-        "coordinator_address": coordinator_address,
-        "num_processes": num_processes,
-        "process_id": process_id,
-    }
-    missing = [name for name, value in given.items() if value is None]
-    if missing and len(missing) < len(given):
-        raise ValueError(
-            f"{', '.join(missing)} must be given too: coordinator_address, num_processes and "
-            "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
-            "Open MPI, Kubernetes)"
-        )
-    if coordinator_address is not None:
-        host, _, port = coordinator_address.rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 2**16):
-            raise ValueError(
-                "coordinator_address must be HOST:PORT of process 0, with a port from 1 to 65535, "
-                f"got {coordinator_address!r}"
-            )
-    if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
-        raise ValueError(
-            f"process_id must be in [0, num_processes), got {process_id} of {num_processes}"
-        )
-    if heartbeat_seconds < 1:
-        raise ValueError(f"heartbeat_seconds must be at least 1, got {heartbeat_seconds}")
-    if coordinator_address is not None and process_id:
-        _wait_for(coordinator_address)
-    # JAX's own handler of SIGTERM would swallow signals that arrive before the loop listens; the
-    # loop itself agrees on where to stop, at the end of a dispatch.
-    jax.config.update("jax_enable_preemption_service", False)
-    expected = "processes" if num_processes is None else f"{num_processes} processes"
-    give_up = threading.Timer(
-        CONNECT_SECONDS,
-        process.fail,
-        (
-            f"not all {expected} of the run came within {CONNECT_SECONDS} s: start those that are "
-            "missing, each with a process_id of its own",
-        ),
-    )
-    give_up.daemon = True
-    give_up.start()
-    try:
-        jax.distributed.initialize(
-            coordinator_address=coordinator_address,
-            num_processes=num_processes,
-            process_id=process_id,
-            heartbeat_timeout_seconds=round(heartbeat_seconds),
-            # Later than `give_up`: JAX would end the process with a stack of C++.
-            initialization_timeout=CONNECT_SECONDS + 60,
-            shutdown_timeout_seconds=SHUTDOWN_SECONDS,
-        )
-    except ValueError as error:
-        raise ValueError(
-            f"the other processes of the run cannot be found ({error}): give "
-            "coordinator_address=HOST:PORT of process 0, num_processes and process_id"
-        ) from error
-    finally:
-        give_up.cancel()
-
-
-def _wait_for(address: str) -> None:
-    """Returns when process 0 listens; JAX itself would end in a stack of C++ if it did not."""
-    host, _, port = address.rpartition(":")
-    end = time.monotonic() + CONNECT_SECONDS
-    while True:
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-            return
-        except OSError as error:
-            if time.monotonic() > end:
-                raise OSError(
-                    f"process 0 did not answer at {address} within {CONNECT_SECONDS} s ({error}): "
-                    "start it, or mend the coordinator_address"
-                ) from error
-        time.sleep(1)
-
-
-def check_connected() -> None:
-    """Raises ValueError where JAX sees several hosts but nothing connects them."""
-    if jax.process_count() > 1 and not jax.distributed.is_initialized():
-        raise ValueError(
-            f"this is one of {jax.process_count()} processes, which are not connected: start "
-            "experiments/train.py with --distributed, or call capsjax.training.parallel.connect "
-            "first"
-        )
-
-
-def is_first_host() -> bool:
-    """Whether this process writes logs, metrics and the config."""
-    return jax.process_index() == 0
-
-
-def from_first_host(function: Callable[[], T]) -> T:
-    """The result of `function`, which is called on host 0 alone, on all hosts.
-
-    Args:
-      function: its result must be something that JSON can hold.
-
-    Raises:
-      ValueError: it raised a ValueError or OSError on host 0 (which raises that error itself).
-    """
-    if jax.process_count() == 1:
-        return function()
-    failure: Exception | None = None
-    answer: dict[str, Any] = {}
-    if is_first_host():
-        try:
-            answer = {"result": function()}
-        except (ValueError, OSError) as error:
-            failure, answer = error, {"error": str(error)}
-    answer = json.loads(_broadcast(json.dumps(answer).encode()))
-    if failure is not None:
-        raise failure
-    if "error" in answer:
-        raise ValueError(f"host 0: {answer['error']}")
-    return answer["result"]
-
-
-def check_same(differences: Callable[[Any], list[str]], mine: Any) -> None:
-    """Raises ValueError on all hosts if one of them finds differences from host 0.
-
-    Args:
-      differences: between what host 0 has and what this host has, in words.
-      mine: what this host has; something that JSON can hold.
-    """
-    if jax.process_count() == 1:
-        return
-    found = differences(from_first_host(lambda: mine))
-    differing = np.asarray(multihost_utils.process_allgather(np.int32(len(found)))).nonzero()[0]
-    if differing.size:
-        what = ":\n  " + "\n  ".join(found) if found else ""
-        raise ValueError(
-            f"process {', '.join(map(str, differing))} was not started with the config of process "
-            f"0{what}"
-        )
-
-
-def _broadcast(message: bytes) -> bytes:
-    """The message of host 0, on all hosts."""
-    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(message))))
-    buffer = np.zeros(size, np.uint8)
-    if is_first_host():
-        buffer[:] = np.frombuffer(message, np.uint8)
-    return np.asarray(multihost_utils.broadcast_one_to_all(buffer)).tobytes()
-
-
-def agree(signum: int, count: int) -> tuple[int, int]:
-    """The signal and the number of steps that all hosts agree on.
-
-    Args:
-      signum: the signal that this host received, 0 for none.
-      count: how many steps this host would do next.
-
-    Returns:
-      A signal that any host received (0 for none), and the count of host 0: clocks differ.
-    """
-    if jax.process_count() == 1:
-        return signum, count
-    signums, counts = np.asarray(
-        multihost_utils.process_allgather(np.asarray([signum, count], np.int32))
-    ).T
-    return int(signums.max()), int(counts[0])

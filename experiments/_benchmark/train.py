@@ -40,8 +40,8 @@ from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.circumstances import describe
 from capsjax.runs.display import Writer
 from capsjax.runs.history import History
+from capsjax.training.build import Training, build
 from capsjax.training.parallel import divide, on_devices, replicate
-from capsjax.training.setup import Training, build
 from capsjax.training.step import DEVICES, DeviceSource, drawing
 
 MNIST, CIFAR = (60_000, 28, 28, 1), (50_000, 32, 32, 3)

@@ -18,10 +18,9 @@ from capsjax.data import load, tasks
 from capsjax.data.dataset import Dataset
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation.scoring import lower_score
-from capsjax.runs.checkpoints import build_model
+from capsjax.training.build import Training, build, build_model
 from capsjax.training.feed import is_streamed
 from capsjax.training.parallel import lower
-from capsjax.training.setup import Training, build
 from capsjax.training.step import DeviceSource
 
 # A batch of evaluation, on each device: experiments/evaluate.py.

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, UInt8
 
 from capsjax.evaluation.batches import in_batches
 from capsjax.functional import safe_norm
-from capsjax.runs.checkpoints import build_model
+from capsjax.training.build import build_model
 
 MAX_ITERATIONS = 5
 AT_ONCE = 32  # images

@@ -18,9 +18,8 @@ from _reproduce.experiment import Experiment
 from _reproduce.recipes import recipe_key, trainings
 from capsjax import models
 from capsjax.data import tasks
-from capsjax.runs.checkpoints import build_model
 from capsjax.training import config as configs
-from capsjax.training.setup import build
+from capsjax.training.build import build, build_model
 
 DOCS = Path(__file__).parents[2] / "docs" / "accelerators"
 COMPILED, COSTS = DOCS / "now.json", DOCS / "full.json"

@@ -28,8 +28,8 @@ from flax import nnx
 from capsjax import models
 from capsjax._files import lock as hold
 from capsjax.runs import checkpoints
-from capsjax.runs.checkpoints import build_model
 from capsjax.training import config as configs
+from capsjax.training.build import build_model
 from tests.experiments.test_report import Page
 from tests.models.counting import count
 

@@ -209,9 +209,9 @@ def test_a_host_with_another_config_ends_all(npz, tmp_path):
 )
 def test_hosts_that_do_not_come_are_not_waited_for_ever(port, process_id, message):
     program = (
-        "from capsjax.training import parallel, process\n"
-        "parallel.CONNECT_SECONDS = 5\n"
-        f"try:\n    parallel.connect('127.0.0.1:{port or free_port()}', 2, {process_id})\n"
+        "from capsjax.runs import hosts, process\n"
+        "hosts.CONNECT_SECONDS = 5\n"
+        f"try:\n    hosts.connect('127.0.0.1:{port or free_port()}', 2, {process_id})\n"
         "except OSError as error:\n    process.fail(error)\n"
     )
     done = subprocess.run(
@@ -223,9 +223,9 @@ def test_hosts_that_do_not_come_are_not_waited_for_ever(port, process_id, messag
 def test_two_processes_with_one_id():
     address = f"'127.0.0.1:{free_port()}'"
     program = (
-        "from capsjax.training import parallel\n"
-        "parallel.CONNECT_SECONDS = 15\n"
-        f"parallel.connect({address}, 3, NUMBER)\n"
+        "from capsjax.runs import hosts\n"
+        "hosts.CONNECT_SECONDS = 15\n"
+        f"hosts.connect({address}, 3, NUMBER)\n"
     )
     processes = [
         subprocess.Popen(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.training import killing
+from tests.runs import killing
 
 
 @pytest.mark.slow

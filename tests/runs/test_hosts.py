@@ -8,8 +8,7 @@ import time
 import jax
 import pytest
 
-from capsjax.runs import loop
-from capsjax.training import parallel
+from capsjax.runs import hosts, loop
 from tests.runs.several_hosts import start
 from tests.tiny import tiny_config
 
@@ -165,9 +164,9 @@ def test_a_save_that_fails_ends_both(run, tmp_path):
 )
 def test_bad_addresses(arguments, message):
     with pytest.raises(ValueError, match=message):
-        parallel.connect(*arguments)
+        hosts.connect(*arguments)
 
 
 def test_one_process_agrees_with_itself():
-    assert parallel.agree(15, 7) == (15, 7)
-    assert parallel.from_first_host(lambda: 3) == 3
+    assert hosts.agree(15, 7) == (15, 7)
+    assert hosts.from_first_host(lambda: 3) == 3

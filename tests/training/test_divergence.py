@@ -4,7 +4,7 @@ import pytest
 
 from capsjax.runs import loop
 from capsjax.runs.history import Diverged
-from capsjax.training import divergence, setup
+from capsjax.training import build, divergence
 from capsjax.training.divergence import Examined, Part
 from tests.tiny import quick_config, tiny_config
 
@@ -37,7 +37,7 @@ def test_a_learning_rate_that_is_too_high(config, tmp_path, num_devices, budget)
 
 
 def test_a_parameter_that_is_not_finite_is_named(config, tmp_path, monkeypatch):
-    init_state = setup.init_state
+    init_state = build.init_state
 
     def spoiled(model, optimizer, **options):
         model.primary.conv.kernel[0, 0, 0, 0] = np.inf

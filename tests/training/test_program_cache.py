@@ -2,7 +2,7 @@ import jax
 import pytest
 
 from capsjax.runs import loop
-from capsjax.training.setup import cache_programs
+from capsjax.runs.process import cache_programs
 from tests.tiny import quick_config
 
 NAMES = (

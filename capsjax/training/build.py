@@ -1,38 +1,32 @@
 """From a config and a task to the programs of a run, before its first step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 import optax
 from flax import nnx
+from jaxtyping import Array
 
 from capsjax import models
-from capsjax._cache import cache_dir
 from capsjax.data.tasks import Task
-from capsjax.evaluation.batches import check_batch_size
 from capsjax.models import paths
-from capsjax.runs import finetuning
-from capsjax.runs.checkpoints import build_model
-from capsjax.runs.finetuning import Pretrained
 from capsjax.training import config as configs
 from capsjax.training import divergence, own_network
 from capsjax.training.feed import is_streamed
 from capsjax.training.objective import Objective, make_objective
 from capsjax.training.optimizers import make_optimizer
-from capsjax.training.parallel import Devices, on_devices, set_training
+from capsjax.training.parallel import Devices, check_batch_size, on_devices, set_training
 from capsjax.training.state import TrainState, init_state, num_parameters, split
 from capsjax.training.step import Batches, DeviceSource, run_steps, update
 
 MAX_STEPS_PER_DISPATCH = 256
 MAX_STEPS = 2**31 - 1  # they are counted in int32
 MAX_SEED = 2**32 - 1  # JAX takes others for one of these
-# A few large programs take most of a start; the many small ones are not worth their files.
-MIN_COMPILE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -72,11 +66,16 @@ class Training:
         config.seed, config.seeds = seed, 1
         return config
 
-    def init_state(self, seed: int, pretrained: Pretrained | None = None) -> TrainState:
-        """The state before the first step; abstract inside `jax.eval_shape`."""
+    def init_state(self, seed: int, pretrained: Mapping[str, Array] | None = None) -> TrainState:
+        """The state before the first step; abstract inside `jax.eval_shape`.
+
+        `pretrained` holds variables by path, which take the place of fresh ones.
+        """
         model = build_model(self.config_of(seed))
-        if pretrained is not None:
-            finetuning.start_from(pretrained, model, self.config.init_layers)
+        if pretrained:
+            # Copies: a run donates its arrays, and other seeds begin with these too.
+            copies = {path: jnp.array(variable) for path, variable in pretrained.items()}
+            nnx.update(model, paths.replaced(nnx.state(model), copies))
         set_training(model)
         averaged = self.config.training.ema_decay > 0
         return init_state(model, self.optimizer, averaged=averaged)[1]
@@ -199,19 +198,14 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
     )
 
 
-def cache_programs(directory: Path | None = None) -> None:
-    """Turns on JAX's persistent compilation cache, so that a second start compiles nothing.
-
-    JAX's own settings take precedence: JAX_COMPILATION_CACHE_DIR is another place (which may be an
-    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off.
-
-    Args:
-      directory: of the programs; by default beside decoded data, CAPSJAX_CACHE_DIR/compiled.
-    """
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        place = directory or cache_dir() / "compiled"
-        jax.config.update("jax_compilation_cache_dir", str(place))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_COMPILE_SECONDS)
+def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
+    """The network that a resolved config describes, with fresh parameters of its seed."""
+    return models.create(
+        **config.model,
+        input_shape=tuple(config.task.input_shape),
+        num_classes=len(config.task.class_names),
+        rngs=nnx.Rngs(config.seed),
+    )
 
 
 def _check(config: ml_collections.ConfigDict) -> None:
