@@ -59,6 +59,16 @@ def flip(image: Num[Array, "h w c"], flipped: Bool[Array, ""] | bool = True) -> 
     return jnp.where(flipped, image[:, ::-1], image)
 
 
+def erase(image: Num[Array, "h w c"], corner: Int[Array, "2"], size: int) -> Num[Array, "h w c"]:
+    """Blackens the square of `size` rows and columns whose top left pixel is `corner`."""
+    _check_image(image)
+    rows, columns = (
+        (jnp.arange(side) >= first) & (jnp.arange(side) < first + size)
+        for side, first in zip(image.shape[:2], corner, strict=True)
+    )
+    return jnp.where((rows[:, None] & columns)[..., None], 0, image)
+
+
 def overlay(images: Num[Array, "n h w c"]) -> Float[Array, "h w c"]:
     """Several images on one another: the sum of their ink in [0, 1], at most 1.
 

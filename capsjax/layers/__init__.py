@@ -23,6 +23,7 @@ from capsjax.layers.inverted_attention import (
     inverted_attention_init,
 )
 from capsjax.layers.primary import PrimaryCapsules
+from capsjax.layers.self_attention import DepthwiseCapsules, SelfAttentionRouting
 from capsjax.layers.transforms import unit_sums, unit_votes
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "ConvNorm",
     "Decoder",
     "DenseCapsules",
+    "DepthwiseCapsules",
     "EMClassCapsules",
     "EMRouting",
     "InvertedAttention",
@@ -42,6 +44,7 @@ __all__ = [
     "PrimaryCapsules",
     "ResNetBackbone",
     "ResidualBlock",
+    "SelfAttentionRouting",
     "SimpleBackbone",
     "batch_norm",
     "conv2d",

@@ -15,6 +15,7 @@ from capsjax.models import (
     choi2019,
     convnets,
     decoder_convnets,
+    efficient_capsnet,
     lin2018,
     pictures,
     sabour2017_cnn,
@@ -52,6 +53,7 @@ _PUBLISHED: dict[str, Network] = {
     **tsai2020_dynamic.NETWORKS,
     **tsai2020_em.NETWORKS,
     **tsai2020_cnn.NETWORKS,
+    **efficient_capsnet.NETWORKS,
     **pictures.NETWORKS,
 }
 _REGISTERED: dict[str, Network] = {}

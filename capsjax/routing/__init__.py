@@ -9,6 +9,7 @@ from capsjax.routing.inverted_attention import inverted_attention_routing
 from capsjax.routing.patches import WindowVotes, pose_patches, softmax_over_windows
 from capsjax.routing.routed import Routed
 from capsjax.routing.schedules import FixedPoint, concurrent, fixed_point, sequential
+from capsjax.routing.self_attention import self_attention_routing
 from capsjax.routing.uniform import uniform_routing
 from capsjax.routing.votes import DenseVotes, LinearVotes, Votes
 
@@ -31,6 +32,7 @@ __all__ = [
     "inverted_attention_routing",
     "pose_patches",
     "published_inverse_temperature",
+    "self_attention_routing",
     "sequential",
     "softmax_over_parents",
     "softmax_over_windows",

@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 from capsjax.data import tasks
+from capsjax.data.tasks.distorted import Distorted, Distortions
 from capsjax.data.tasks.overlaid import ShiftGrid, domain_pairs
 
 # Image i of the training split is everywhere 1 + i, image j of the test split 141 + j.
@@ -35,6 +36,8 @@ def source(tmp_path_factory):
 def create(name, source, **options):
     if name == "classification":
         return tasks.create(source, max_shift=1, flip=True, **options)
+    if name == "mnist_distorted":
+        return tasks.create(name, source=source, erased=2, **options)
     return tasks.create(name, source=source, canvas=14, max_shift=3, **options)
 
 
@@ -234,6 +237,59 @@ def test_augmentation_of_classification(source):
         np.testing.assert_allclose(image, expected / np.float32(255), atol=1e-5)
 
 
+def test_distortions(source):
+    task = create("mnist_distorted", source)
+    drawn = draws(task, 4000)
+    turned = drawn.rotation != 0
+    assert scipy.stats.binomtest(int(turned.sum()), 4000).pvalue > 1e-3
+    inside = np.abs(drawn.rotation[turned]) < 30
+    normal = scipy.stats.truncnorm(-1 / 0.33, 1 / 0.33, scale=0.33 * 30)
+    assert scipy.stats.kstest(drawn.rotation[turned][inside], normal.cdf).pvalue > 1e-3
+    squeeze = drawn.squeeze[drawn.squeeze < 0.25]
+    half = scipy.stats.truncnorm(0, 1 / 0.33, scale=0.33 * 0.25)
+    assert scipy.stats.kstest(squeeze, half.cdf).pvalue > 1e-3
+    # These images are ink from edge to edge, so they only move where a rotation cuts corners.
+    assert not np.any(drawn.translation[~turned])
+    assert np.bincount(drawn.corner.ravel())[2:].min() > 1000
+
+
+def test_rendering_distortions(source):
+    recipe = create("mnist_distorted", source).recipe
+    image = np.zeros((12, 12, 1), np.uint8)
+    image[2:6, 3:7] = 255
+
+    def render(**changes):
+        parameters = Distortions(
+            rotation=jnp.array(0.0),
+            translation=jnp.zeros(2),
+            squeeze=jnp.array(0.0),
+            corner=jnp.array([10, 10]),
+        )._replace(**{name: jnp.asarray(value) for name, value in changes.items()})
+        return 255 * recipe.render(image[None], np.zeros(1, np.int32), parameters).image
+
+    np.testing.assert_allclose(render(), image, atol=1e-3)
+    moved = np.roll(image, (1, 2), (0, 1))
+    np.testing.assert_allclose(render(translation=[1.0, 2.0]), moved, atol=1e-3)
+    np.testing.assert_allclose(render(rotation=90.0), np.rot90(image), atol=1e-2)
+    erased = image.copy()
+    erased[3:5, 4:6] = 0
+    np.testing.assert_allclose(render(corner=[3, 4]), erased, atol=1e-3)
+    narrow = render(squeeze=0.5)
+    np.testing.assert_allclose(narrow.sum(), image.sum() / 2, rtol=1e-3)
+    assert not np.any(narrow[:, :3])
+
+
+def test_distorted_images_stay_whole():
+    """Moved by at most the margins, and often by all of them."""
+    image = np.zeros((1, 12, 12, 1), np.uint8)
+    image[0, 3:9, 2:7] = 255
+    recipe = Distorted(10, max_rotation=0.0, max_squeeze=0.0, erased=0)
+    keys = jax.random.split(jax.random.key(0), 2000)
+    drawn = jax.vmap(lambda key: recipe.draw(key, 0, image))(keys)
+    rows, columns = drawn.translation.T
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (-3, 3, -2, 5)
+
+
 def test_the_shift_grid(source):
     task = create("multimnist", source)
     grid = task.evaluation_set("shift_grid")
@@ -347,6 +403,9 @@ def test_options_are_those_of_the_family(source):
         ("classification", {"max_rotation": -1.0}, "max_rotation must be ≥ 0"),
         ("mnist_translated", {"canvas": 7}, "canvas: 7×7 is smaller than the images of 8×8"),
         ("mnist_translated", {"max_shift": 14}, r"max_shift must be in \[0, 14\)"),
+        ("mnist_distorted", {"max_squeeze": 1.0}, r"max_squeeze must be in \[0, 1\), got 1.0"),
+        ("mnist_distorted", {"erased": 3}, r"erased must be in \[0, 2\] for these images, got 3"),
+        ("mnist_distorted", {"max_rotation": -1.0}, "max_rotation must be ≥ 0, got -1.0"),
         ("affnist_generated", {"min_scale": 2.0}, "min_scale ≤ max_scale"),
         ("affnist_generated", {"validation_fraction": 1.5}, r"must be in \[0, 1\)"),
         ("affnist_generated", {"train_fraction": 0.0}, r"train_fraction must be in \(0, 1\]"),
@@ -357,6 +416,8 @@ def test_options_are_those_of_the_family(source):
 def test_bad_options(name, options, message, source):
     if name == "classification":
         name, defaults = source, {}
+    elif name == "mnist_distorted":
+        defaults = {"source": source}
     else:
         defaults = {"source": source, "canvas": 14, "max_shift": 3}
     with pytest.raises(ValueError, match=message):

@@ -27,6 +27,7 @@ VARIANTS = {
         "affnist,capsnet",
         "cifar10_plus,capsnet",
     ],
+    "efficient_capsnet": ["multimnist"],
     "gu2021_affnist": [
         n
         for n in models.names()
@@ -46,6 +47,7 @@ VARIANTS = {
 CASES = [(stem, v) for stem in FILES for v in [None, *VARIANTS.get(stem, [])]]
 SHAPES = {
     "mnist": (28, 28, 1),
+    "mnist_distorted": (28, 28, 1),
     "digits": (28, 28, 1),
     "affnist_generated": (40, 40, 1),
     "cifar10": (32, 32, 3),

@@ -25,6 +25,8 @@ BATCH = 8
 SMALL = {
     "width": 1 / 16,
     "kernel_size": 3,
+    "kernel_sizes": (3, 3, 3, 3),
+    "primary_kernel": 0,
     "class_units": 4,
     "class_pose": 4,
     "pose_size": 4,

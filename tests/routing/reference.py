@@ -133,3 +133,24 @@ def attention(transformed, kernel):
         for d in range(size):
             s[d] += c[m] * transformed[m, d]
     return s, np.array(c)
+
+
+def self_attention(votes, prior):
+    children, parents, size = votes.shape
+    c = np.zeros((children, parents))
+    for i in range(children):
+        a = [0.0] * parents
+        for j in range(parents):
+            for k in range(children):
+                for d in range(size):
+                    a[j] += votes[i, j, d] * votes[k, j, d] / math.sqrt(size)
+        c[i] = softmax(a)
+        for j in range(parents):
+            c[i, j] += prior[i, j]
+    p = np.zeros((parents, size))
+    for j in range(parents):
+        s = weighted_sum(c, votes, j)
+        length = math.sqrt(sum(x * x for x in s))
+        for d in range(size):
+            p[j, d] = (1 - math.exp(-length)) * s[d] / length
+    return p, c

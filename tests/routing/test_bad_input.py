@@ -11,6 +11,7 @@ from capsjax.routing import (
     dynamic_routing,
     em_routing,
     inverted_attention_routing,
+    self_attention_routing,
 )
 from capsjax.routing._checks import check_broadcast
 
@@ -42,6 +43,13 @@ def test_inverted_attention():
         inverted_attention_routing(VOTES, jnp.ones((2, 3, 4)), normalize=lambda s: s)
     with pytest.raises(TypeError, match="votes must have a floating dtype, got int"):
         inverted_attention_routing(jnp.ones((6, 4, 3), jnp.int32), normalize=lambda s: s)
+
+
+def test_self_attention():
+    with pytest.raises(ValueError, match=r"prior must broadcast to \[\.\.\., I, J\] = \(2, 6, 4\)"):
+        self_attention_routing(VOTES, jnp.ones((4, 6)))
+    with pytest.raises(TypeError, match="prior must have a floating dtype, got int"):
+        self_attention_routing(VOTES, jnp.ones((6, 4), jnp.int32))
 
 
 @pytest.mark.parametrize("jitted", [False, True])

@@ -16,6 +16,7 @@ from capsjax.routing import (
     dynamic_routing,
     em_routing,
     inverted_attention_routing,
+    self_attention_routing,
 )
 from tests.routing import reference
 
@@ -122,6 +123,18 @@ def test_em(dtype, problem, iterations, floor):
 
 
 @few
+@given(problems(), st.booleans())
+def test_self_attention(dtype, problem, has_prior):
+    rng, poses, kernel, votes = problem
+    prior = has_prior * rng.normal(size=votes.shape[1:3])
+    expected = [reference.self_attention(v, prior) for v in votes]
+    for form in both_forms(dtype, poses, kernel, votes):
+        routed = self_attention_routing(form, jnp.asarray(prior, dtype) if has_prior else None)
+        assert_close(dtype, routed.poses, np.stack([p for p, _ in expected]))
+        assert_close(dtype, routed.coupling, np.stack([c for _, c in expected]))
+
+
+@few
 @given(st.integers(0, 1000), st.integers(1, 5), st.integers(1, 4))
 def test_attention(dtype, seed, channels, size):
     rng = np.random.default_rng(seed)
@@ -152,6 +165,17 @@ def test_inverted_attention_by_hand(dtype):
     second = inverted_attention_routing(votes, first.poses, normalize=lambda s: s)
     np.testing.assert_allclose(second.coupling, [[0.6697615, 0.3302385]] * 2, atol=1e-6)
     np.testing.assert_allclose(second.poses, [[1.3395231, 0], [0, 0]], atol=1e-6)
+
+
+def test_self_attention_by_hand(dtype):
+    # Parent 1: total (2, 0), a_i1 = 2/√2; parent 2: total 0, a_i2 = 0; c_i1 = 1/(1 + e^−1.4142136).
+    # s_1 = (1.6086, 0) with c_i1 = 0.8044297, and b_12 = 1: s_2 = (0, 1).
+    prior = jnp.asarray([[0, 1], [0, 0]], dtype)
+    routed = self_attention_routing(jnp.asarray(VOTES, dtype), prior)
+    np.testing.assert_allclose(
+        routed.coupling, [[0.8044297, 1.1955703], [0.8044297, 0.1955703]], atol=1e-6
+    )
+    np.testing.assert_allclose(routed.poses, [[0.7998904, 0], [0, 0.6321206]], atol=1e-6)
 
 
 def test_em_by_hand(dtype):
@@ -204,6 +228,9 @@ def test_gradients_against_finite_differences(float64, a, shared):
         first = inverted_attention_routing(votes, normalize=jnp.tanh)
         return inverted_attention_routing(votes, first.poses, normalize=jnp.tanh)[:2]
 
+    def self_attention(poses, kernel, prior):
+        return self_attention_routing(LinearVotes(poses, kernel), prior)[:2]
+
     def em(poses, kernel, activations, betas):
         votes = LinearVotes(poses, kernel)
         return em_routing(votes, activations, *betas, num_iterations=2, variance_floor=0.1)
@@ -211,6 +238,8 @@ def test_gradients_against_finite_differences(float64, a, shared):
     check = jax.test_util.check_grads
     check(jax.jit(dynamic), (poses, kernel), order=1, atol=1e-6, rtol=1e-6)
     check(jax.jit(inverted), (poses, kernel), order=1, atol=1e-6, rtol=1e-6)
+    prior = jnp.array([[0.1, -0.2, 0.3]])
+    check(jax.jit(self_attention), (poses, kernel, prior), order=1, atol=1e-6, rtol=1e-6)
     check(jax.jit(em), (poses, kernel, activations, betas), order=1, atol=1e-6, rtol=1e-6)
 
 

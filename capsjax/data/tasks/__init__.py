@@ -9,6 +9,7 @@ from capsjax._names import check_options
 from capsjax.data.sources import load
 from capsjax.data.tasks.affnist import AffNIST, Translated
 from capsjax.data.tasks.classification import Classification, OwnImages
+from capsjax.data.tasks.distorted import DistortedTask
 from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
 from capsjax.data.tasks.rendering import Rendered, render, spread
 from capsjax.data.tasks.source_splits import Reader, as_it_is, fixed_set
@@ -44,9 +45,10 @@ __all__ = [
     "take",
 ]
 
-Family = Classification | Translated | AffNIST | MultiMNIST | DiverseMultiMNIST
+Family = Classification | DistortedTask | Translated | AffNIST | MultiMNIST | DiverseMultiMNIST
 
 _GENERATED: dict[str, Family] = {
+    "mnist_distorted": DistortedTask(),
     "mnist_translated": Translated(),
     "affnist_generated": AffNIST(),
     "multimnist": MultiMNIST(),

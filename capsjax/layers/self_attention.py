@@ -1,0 +1,83 @@
+"""The layers of Efficient-CapsNet: capsules that see a whole map, and routing with a prior."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from capsjax.functional import exponential_squash
+from capsjax.layers.rngs import params_key
+from capsjax.layers.transforms import check_poses
+from capsjax.routing import Routed, Votes, self_attention_routing
+from capsjax.routing._checks import check_counts
+
+
+class SelfAttentionRouting(nnx.Module):
+    """`self_attention_routing` with its learned prior b, zero at first.
+
+    A `routing` for `DenseCapsules`.
+
+    Args:
+      num_children: I.
+      num_parents: J.
+    """
+
+    def __init__(self, num_children: int, num_parents: int):
+        check_counts(num_children=num_children, num_parents=num_parents)
+        self.prior = nnx.Param(jnp.zeros((num_children, num_parents), jnp.float32))
+
+    def __call__(self, votes: Votes | Float[Array, "*batch I J D"]) -> Routed:
+        """Poses [..., J, D] and couplings [..., I, J]."""
+        return self_attention_routing(votes, self.prior[...])
+
+
+class DepthwiseCapsules(nnx.Module):
+    """Capsules that each see a whole feature map: a depthwise convolution with one position.
+
+    Mazzia et al. 2021, section 3: one filter a channel, as large as the map; `pose_size`
+    consecutive channels are a capsule. Such a convolution is a product and a sum: XLA's grouped
+    convolutions, slow to differentiate on a CPU, are not needed.
+
+    Args:
+      features: channels of the map.
+      pose_size: D, a divisor of `features`.
+      kernel_size: k; of a larger map the rows and columns after the first k are not seen.
+      activation: a function of the poses.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        pose_size: int,
+        kernel_size: int | tuple[int, int],
+        *,
+        activation: Callable[[jax.Array], jax.Array] = exponential_squash,
+        rngs: nnx.Rngs,
+    ):
+        check_counts(features=features, pose_size=pose_size, kernel_size=kernel_size)
+        if features % pose_size:
+            raise ValueError(
+                f"features must be a multiple of pose_size {pose_size}, got {features}"
+            )
+        self.pose_size = pose_size
+        self.activation = activation
+        sides = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+        # A filter of one channel, as initialisers see it, is [k, k, 1, features].
+        init = nnx.initializers.glorot_uniform()
+        self.kernel = nnx.Param(init(params_key(rngs), (*sides, 1, features), jnp.float32))
+        self.bias = nnx.Param(jnp.zeros(features, jnp.float32))
+
+    def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n C D"]:
+        """The capsules' poses."""
+        rows, columns, _, channels = self.kernel.shape
+        check_poses(features, channels=channels)
+        if features.shape[1] < rows or features.shape[2] < columns:
+            raise ValueError(
+                f"features must be at least {rows}×{columns}, the size of the filters, got shape "
+                f"{features.shape}"
+            )
+        seen = features[:, :rows, :columns]
+        sums = jnp.sum(seen * self.kernel[...][:, :, 0], axis=(1, 2)) + self.bias[...]
+        return self.activation(sums.reshape(len(sums), -1, self.pose_size))

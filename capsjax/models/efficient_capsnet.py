@@ -1,0 +1,157 @@
+"""Efficient-CapsNet (Mazzia et al. 2021): small, and routed in one pass by self-attention."""
+
+from dataclasses import dataclass, replace
+
+from flax import nnx
+
+from capsjax.functional import safe_norm
+from capsjax.layers import (
+    DenseCapsules,
+    DepthwiseCapsules,
+    SelfAttentionRouting,
+    conv2d,
+    reconstruct,
+)
+from capsjax.models.config import check_lengths, not_negative, one_of, positive, scaled
+from capsjax.models.grids import Window, grids
+from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.reconstruction import Reconstruction, build_decoder
+
+
+@dataclass(frozen=True)
+class EfficientCapsNetConfig(Reconstruction):
+    """Sizes of an Efficient-CapsNet; the defaults are those for MNIST.
+
+    Attributes:
+      features: channels of each convolution; the last are a multiple of `primary_pose` (and are
+        rounded to one by `width`).
+      kernel_sizes: of each convolution; no padding.
+      strides: of each convolution.
+      normalization: after each convolution and its activation: "batch", with ReLU, or "instance",
+        with a leaky ReLU, as for smallNORB.
+      primary_kernel: rows and columns of the map that each primary capsule sees; 0 for all.
+      primary_pose: size of the primary capsules.
+      class_pose: size of the class capsules.
+    """
+
+    features: tuple[int, ...] = positive((32, 64, 64, 128))
+    kernel_sizes: tuple[int, ...] = positive((5, 3, 3, 3))
+    strides: tuple[int, ...] = positive((1, 1, 1, 2))
+    normalization: str = one_of("batch", "instance")
+    primary_kernel: int = not_negative(0)
+    primary_pose: int = positive(8)
+    class_pose: int = positive(16)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_lengths(features=self.features, kernel_sizes=self.kernel_sizes, strides=self.strides)
+
+
+class EfficientCapsNet(Model):
+    """Convolutions, a few primary capsules that see the whole map, class capsules, a decoder.
+
+    161,824 parameters for 28×28×1 and ten classes, without the decoder. The decoder for smallNORB
+    is that of the others too, not the released code's convolutional one.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: EfficientCapsNetConfig = EfficientCapsNetConfig(),
+        *,
+        rngs: nnx.Rngs,
+    ):
+        *below, last = config.features
+        primary_channels = scaled(last // config.primary_pose, config.width)
+        features = [scaled(n, config.width) for n in below]
+        features.append(primary_channels * config.primary_pose)
+        windows = [
+            Window(*sizes) for sizes in zip(config.kernel_sizes, config.strides, strict=True)
+        ]
+        if config.primary_kernel:
+            windows.append(Window(config.primary_kernel))
+        seen = grids(input_shape, windows)[len(config.features) - 1]
+        if config.primary_kernel:
+            seen = (config.primary_kernel, config.primary_kernel)
+        self.inputs = Inputs(input_shape)
+        self.num_classes = num_classes
+        self.conditional = config.reconstruction == "conditional"
+        self.leaky = config.normalization == "instance"
+        he_normal = nnx.initializers.he_normal()
+        self.convs = nnx.List(
+            [
+                conv2d(n, m, k, strides=stride, kernel_init=he_normal, rngs=rngs)
+                for n, m, k, stride in zip(
+                    [input_shape[-1], *features],
+                    features,
+                    config.kernel_sizes,
+                    config.strides,
+                    strict=False,
+                )
+            ]
+        )
+        self.norms = nnx.List([_norm(config.normalization, n, rngs=rngs) for n in features])
+        self.primary = DepthwiseCapsules(features[-1], config.primary_pose, seen, rngs=rngs)
+        self.classes = DenseCapsules(
+            primary_channels,
+            config.primary_pose,
+            num_classes,
+            config.class_pose,
+            routing=SelfAttentionRouting(primary_channels, num_classes),
+            # As in the released code, whose fan-in counts the children and the parents too.
+            kernel_init=nnx.initializers.he_normal(in_axis=1),
+            rngs=rngs,
+        )
+        self.decoder = nnx.data(
+            build_decoder(config, num_classes, config.class_pose, input_shape, rngs=rngs)
+        )
+
+    def forward(
+        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
+    ) -> Output:
+        """See `Model`; captures "conv", "primary" and "classes"."""
+        features = images
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            features = conv(features)
+            # Keras's leaky ReLU, with a slope of 0.3.
+            features = norm(nnx.leaky_relu(features, 0.3) if self.leaky else nnx.relu(features))
+        primary = self.primary(features)
+        routed = self.classes(primary)
+        lengths = safe_norm(routed.poses)
+        reconstruction = reconstruct(
+            self.decoder, routed.poses, lengths, mask, conditional=self.conditional
+        )
+        output = Output(lengths, routed.poses, reconstruction)
+        if not capture:
+            return output
+        return output._replace(
+            routed={"classes": routed},
+            features={"conv": features, "primary": primary, "classes": routed.poses},
+        )
+
+
+def _norm(kind: str, features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm | nnx.InstanceNorm:
+    norm = nnx.BatchNorm if kind == "batch" else nnx.InstanceNorm
+    return norm(features, epsilon=1e-3, rngs=rngs)
+
+
+_MNIST = EfficientCapsNetConfig()
+
+# The paper counts without the decoder.
+NETWORKS = {
+    "efficient_capsnet_mnist": Network(EfficientCapsNet, _MNIST, parameters="161K + decoder"),
+    "efficient_capsnet_multimnist": Network(
+        EfficientCapsNet,
+        replace(_MNIST, strides=(1, 1, 2, 2), primary_kernel=5),
+        (36, 36, 1),
+        parameters="154K + decoder",
+    ),
+    "efficient_capsnet_smallnorb": Network(
+        EfficientCapsNet,
+        replace(_MNIST, kernel_sizes=(7, 3, 3, 3), strides=(2, 1, 1, 2), normalization="instance"),
+        (48, 48, 2),
+        num_classes=5,
+        parameters="151K + decoder",
+    ),
+}

@@ -1,0 +1,110 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax import lax
+
+from capsjax import models
+from capsjax.functional import exponential_squash
+from capsjax.layers import DepthwiseCapsules, SelfAttentionRouting
+from tests.models import building
+from tests.models.counting import count
+
+NAME = "efficient_capsnet_mnist"
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        (NAME, 161_824),
+        ("efficient_capsnet_multimnist", 154_656),
+        ("efficient_capsnet_smallnorb", 151_664),
+    ],
+)
+def test_published_sizes(name, parameters):
+    """ "161K", "154K", "151K": the paper counts without the decoder and cuts off the digits."""
+    assert count(name, reconstruction="none") == parameters
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = building.build(NAME, (28, 28, 1), 10, width=1 / 4)
+    model.eval()
+    return model
+
+
+def test_output(model):
+    images = jax.random.uniform(jax.random.key(0), (3, 28, 28, 1))
+    output = building.apply(model, images, capture=True)
+    shapes = {name: features.shape[1:] for name, features in output.features.items()}
+    assert shapes == {"conv": (9, 9, 32), "primary": (4, 8), "classes": (10, 16)}
+    chex.assert_shape(output.reconstruction, (3, 28, 28, 1))
+    chex.assert_shape(output.routed["classes"].coupling, (3, 4, 10))
+    np.testing.assert_allclose(output.scores, np.linalg.norm(output.poses, axis=-1), rtol=1e-5)
+    # Without a learned prior a child divides itself.
+    np.testing.assert_allclose(output.routed["classes"].coupling.sum(-1), 1, rtol=1e-5)
+
+
+def test_the_prior_moves_the_coupling(model):
+    images = jax.random.uniform(jax.random.key(0), (3, 28, 28, 1))
+    before = building.apply(model, images, capture=True).routed["classes"].coupling
+    graphdef, state = nnx.split(model)
+    changed = nnx.merge(graphdef, state, copy=True)
+    changed.classes.routing.prior[...] = jnp.full((4, 10), 0.5)
+    after = building.apply(changed, images, capture=True).routed["classes"].coupling
+    np.testing.assert_allclose(after, before + 0.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "side", "seen"), [(NAME, 28, 9), ("…_multimnist", 36, 5)])
+def test_what_primary_capsules_see(name, side, seen):
+    name = name.replace("…", "efficient_capsnet")
+    build = lambda: models.create(name, (side, side, 1), 10, rngs=nnx.Rngs(0))  # noqa: E731
+    assert nnx.eval_shape(build).primary.kernel.shape == (seen, seen, 1, 128)
+
+
+def test_depthwise_capsules_are_a_grouped_convolution():
+    layer = DepthwiseCapsules(6, 3, 4, rngs=nnx.Rngs(0))
+    layer.bias[...] = jnp.arange(6.0)
+    maps = jax.random.normal(jax.random.key(1), (2, 5, 4, 6))
+
+    def convolution(layer, maps):
+        sums = lax.conv_general_dilated(
+            maps[:, :4],
+            layer.kernel[...],
+            (1, 1),
+            "VALID",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            feature_group_count=6,
+        )
+        return exponential_squash((sums + layer.bias[...]).reshape(2, 2, 3))
+
+    def loss(function, layer, maps):
+        return jnp.sum(function(layer, maps) * jnp.arange(12.0).reshape(2, 2, 3))
+
+    chex.assert_trees_all_close(layer(maps), convolution(layer, maps), rtol=1e-4, atol=1e-5)
+    ours, theirs = (
+        nnx.grad(lambda layer, maps, f=f: loss(f, layer, maps), argnums=(0, 1))(layer, maps)
+        for f in (lambda layer, maps: layer(maps), convolution)
+    )
+    chex.assert_trees_all_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="features must be a multiple of pose_size 4, got 6"):
+        DepthwiseCapsules(6, 4, 3, rngs=nnx.Rngs(0))
+    layer = DepthwiseCapsules(8, 4, 3, rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match=r"features must be at least 3×3, .* shape \(1, 3, 2, 8\)"):
+        layer(jnp.ones((1, 3, 2, 8)))
+    with pytest.raises(ValueError, match="must be channels = 8"):
+        layer(jnp.ones((1, 3, 3, 4)))
+    with pytest.raises(ValueError, match="num_parents must be at least 1, got 0"):
+        SelfAttentionRouting(3, 0)
+    for bad, message in (
+        ({"strides": (1, 2)}, "must have one number for each layer"),
+        ({"normalization": "layer"}, "normalization must be one of batch, instance"),
+        ({"primary_kernel": 10}, "smallest is 29×29"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.create(NAME, (28, 28, 1), 10, rngs=nnx.Rngs(0), **bad)
