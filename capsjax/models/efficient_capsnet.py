@@ -81,7 +81,7 @@ class EfficientCapsNet(Model):
         he_normal = nnx.initializers.he_normal()
         self.convs = nnx.List(
             [
-                conv2d(n, m, k, strides=stride, kernel_init=he_normal, rngs=rngs)
+                conv2d(n, m, k, strides=stride, blocked=True, kernel_init=he_normal, rngs=rngs)
                 for n, m, k, stride in zip(
                     [input_shape[-1], *features],
                     features,

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from capsjax.layers import conv2d
+from capsjax.layers import conv2d, convolution
 from capsjax.layers.convolution import convolve, convolve_native, convolve_patches
 
 
 def arrays(dtype=np.float32):
     rng = np.random.default_rng(0)
-    images = rng.normal(size=(2, 11, 10, 3)).astype(dtype)
+    images = rng.normal(size=(3, 11, 10, 3)).astype(dtype)
     return jnp.asarray(images), jnp.asarray(rng.normal(size=(3, 3, 3, 5)).astype(dtype))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
-def test_patches_and_native_agree_in_value_and_gradients(stride, padding):
+def test_all_forms_agree_in_value_and_gradients(stride, padding, monkeypatch):
     images, kernel = arrays()
 
     def value_and_gradients(function):
@@ -26,11 +26,16 @@ def test_patches_and_native_agree_in_value_and_gradients(stride, padding):
 
         return jax.value_and_grad(loss, (0, 1), has_aux=True)(images, kernel)
 
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        value_and_gradients(convolve_patches),
-        value_and_gradients(convolve_native),
-    )
+    def in_blocks(*arguments):
+        return convolve(*arguments, blocked=True)
+
+    monkeypatch.setattr(convolution, "choose_block_size", lambda size: 2)
+    for function in (convolve_patches, in_blocks):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+            value_and_gradients(function),
+            value_and_gradients(convolve_native),
+        )
 
 
 def test_the_platform_chooses():
