@@ -24,7 +24,6 @@ README = (ROOT / "README.md").read_text()
 LONG = (
     "reproduce.py gu2021/table2 --scale=small",
     "compile.py",
-    "configs/pictures.py",
     "configs/sabour2017_mnist.py",
     "report.py --results",
 )
@@ -32,7 +31,7 @@ LONG = (
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory):
-    """A directory with a run of the demo's data in runs/demo, and a user's images in my_images.
+    """A directory with a run of the demo's data in runs/demo.
 
     The network is narrower and was trained for one epoch, of fewer images.
     """
@@ -42,13 +41,8 @@ def elsewhere(tmp_path_factory):
     config.training.epochs = 1
     config.data.train_fraction = 0.1
     loop.train(config, directory / "runs/demo", devices=jax.devices()[:1])
-    digits = load("digits", "test")
-    for name in ("experiments", "configs"):
+    for name in ("experiments", "configs", "docs", "releases"):
         (directory / name).symlink_to(ROOT / name)
-    for i in range(60):
-        for folder in (directory / "my_digits", directory / f"my_images/{'ab'[i % 2]}"):
-            folder.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(digits.images[i, ..., 0]).save(folder / f"{i}.png")
     return directory
 
 
@@ -73,8 +67,8 @@ def test_arguments(words):
 
 
 def marks(words):
-    """Training is slow; an export is for batches of any size."""
-    if "train.py" in words[0]:
+    """Training is slow, and so is what needs its run; an export is for batches of any size."""
+    if "train.py" in words[0] or "runs/samples" in words:
         return [pytest.mark.slow]
     return [pytest.mark.symbolic_sizes] if "--export" in " ".join(words) else []
 

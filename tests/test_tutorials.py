@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -20,7 +21,8 @@ NOTEBOOK = "{code-cell} python"
 
 def run_page(name: str, language: str, changes: dict[str, str]) -> dict:
     """Runs all Python of a page, with some text in it changed; returns what it defined."""
-    code = "".join(pages.blocks(PAGES[name], language))
+    cells = pages.blocks(PAGES[name], language)
+    code = "".join(re.sub(r"^---\n.*?^---\n", "", cell, flags=re.S | re.M) for cell in cells)
     for old, new in changes.items():
         assert code.count(old) == 1, old
         code = code.replace(old, new)
@@ -37,6 +39,16 @@ def test_first_page():
     assert python in pages.blocks(readme, "python")
     assert pages.commands(first)
     assert all(words in pages.commands(readme) for words in pages.commands(first))
+
+
+def test_capsules():
+    """The votes for the true class agree, those for the others do not."""
+    shown = run_page("capsules", NOTEBOOK, {})
+    agreement = shown["agreement"]
+    assert agreement.argmax() == 3
+    assert agreement[3] > 3 * np.delete(agreement, 3).max()
+    assert shown["right"].mean() > 0.95
+    assert shown["moved"].shape == (16, 11, 28, 28, 1)
 
 
 @pytest.mark.slow
