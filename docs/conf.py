@@ -1,13 +1,15 @@
 """Sphinx settings. `make docs` builds with warnings as errors."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 from flax import nnx
 from sphinx.util import inspect
 
-sys.path.insert(0, str(Path(__file__).parent))
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
 
 project = "capsjax"
 extensions = [
@@ -16,6 +18,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "_formulas",
+    "_notebooks",
 ]
 exclude_patterns = ["_build"]
 default_role = "code"
@@ -25,6 +28,8 @@ html_theme = "furo"
 html_title = "capsjax"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_js_files = ["keyboard.js"]
+html_search_scorer = "_static/scorer.js"
 html_copy_source = False
 html_show_copyright = False
 
@@ -69,6 +74,17 @@ def _readable(text):
     return re.sub(r"= (\w+Config)\((?:[^()]|\([^()]*\))*\)", r"= \1()", text)
 
 
+def make_explorer(app):
+    """The report of a released network, which a page embeds."""
+    page = Path(app.outdir) / "explorer.html"
+    if app.builder.format == "html" and not page.exists():
+        page.parent.mkdir(parents=True, exist_ok=True)
+        script = DOCS.parent / "experiments/report.py"
+        network = DOCS.parent / "releases/digits_capsnet.safetensors"
+        subprocess.run([sys.executable, script, network, f"--output={page}", "--quiet"], check=True)
+
+
 def setup(app):
+    app.connect("builder-inited", make_explorer)
     app.connect("autodoc-skip-member", fields_are_described_by_their_class)
     app.connect("autodoc-process-signature", readable_signature)

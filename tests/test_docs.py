@@ -1,16 +1,58 @@
-"""Formulas of docstrings, as the documentation sets them."""
+"""What the documentation is built with: links, notebooks, formulas, and the site in a browser."""
 
 import importlib.util
 import inspect
+import json
+import re
 
 import pytest
 
 from capsjax import functional, losses, routing
 from tests.pages import ROOT
 
-_spec = importlib.util.spec_from_file_location("_formulas", ROOT / "docs/_formulas.py")
-formulas = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(formulas)
+
+def module(name: str):
+    """A file of docs/ that is a part of its build."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+formulas, notebooks = module("_formulas"), module("_notebooks")
+
+
+def anchors(page: str) -> set[str]:
+    """Of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page, flags=re.S), re.M)
+    return {re.sub(r"[^\w -]", "", text.lower()).strip().replace(" ", "-") for text in headings}
+
+
+def test_links():
+    """Between pages, to their headings and to files of the repository."""
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    broken = []
+    for page in (page for page in pages if "_build" not in page.parts):
+        text = page.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)", text):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            known = target.suffix != ".md" or not target.exists() or not anchor
+            if not target.exists() or not (known or anchor in anchors(target.read_text())):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+    assert not broken
+
+
+def test_notebooks():
+    """`python docs/_notebooks.py` writes them."""
+    made = notebooks.notebooks()
+    assert set(made) == set(ROOT.glob("docs/notebooks/*.ipynb"))
+    for file, content in made.items():
+        assert file.read_text(encoding="utf-8") == content
+        code = [c for c in json.loads(content)["cells"] if c["cell_type"] == "code"]
+        assert len(code) > 5
+        for cell in code[1:]:
+            compile("".join(cell["source"]), file.name, "exec")
 
 
 @pytest.mark.parametrize(
