@@ -11,14 +11,12 @@ from typing import TypeVar
 
 from etils import epath
 
+from capsjax._extras import install
+
 P = TypeVar("P", Path, epath.Path)
 
 # What a write that was killed leaves behind ends like this.
 TEMPORARY = ".tmp"
-
-
-# Packages that addresses take, by scheme.
-_PACKAGES = {"gs": "'capsjax[gcs]'", "s3": "s3fs"}
 
 
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
@@ -44,8 +42,8 @@ def absolute(path: str | os.PathLike[str]) -> epath.Path:
             f"{text}: unknown kind of address {scheme}://, expected a local path or gs://BUCKET/PATH"
         ) from None
     except ImportError as error:
-        package = _PACKAGES.get(scheme, "its package")
-        raise ValueError(f"{text}: {scheme}:// takes pip install {package} ({error})") from None
+        command = install("gcs") if scheme == "gs" else f"pip install {scheme}fs"
+        raise ValueError(f"{text}: {scheme}:// needs {command} ({error})") from None
     return given
 
 
@@ -71,7 +69,7 @@ def write_atomically(path: epath.Path, contents: str | bytes) -> None:
 def replacing(path: P) -> Iterator[P]:
     """A temporary file that takes the place of the local `path` at the end of the block.
 
-    Until then readers see the old file; an error leaves it as it was.
+    Until then readers see the old file; an error leaves it as it was, and names `path`.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
     try:
@@ -79,6 +77,10 @@ def replacing(path: P) -> Iterator[P]:
         sync(temporary)
         temporary.replace(path)
         sync(path.parent)
+    except OSError as error:
+        if error.filename in (None, os.fspath(temporary)):  # None where a disk is full
+            error.filename = os.fspath(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,6 +1,6 @@
-"""What the scripts have in common: their arguments, and errors as one line.
+"""What the scripts share: their arguments, errors as one line, and files that are written whole.
 
-A script imports JAX in its `main`: that takes seconds, `--help` should not.
+A script imports JAX in its `main`: that takes seconds, and `--help` should not.
 """
 
 import argparse
@@ -12,11 +12,12 @@ import platform
 import re
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ml_collections
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDEST_TABLE = 200  # columns, where there is no terminal
+PROGRAM = ""  # what runs scripts by name and was typed, such as "capsjax" (capsjax/__main__.py)
 OVERRIDE = re.compile(r"--config\.([\w.]+)(?:=(.*))?", re.DOTALL)
 
 
@@ -34,17 +36,25 @@ class UsageError(ValueError):
 
 @contextlib.contextmanager
 def of_arguments() -> Iterator[None]:
-    """Where arguments are read: a ValueError there is a wrong command line."""
+    """A block that reads arguments: a ValueError in it means a wrong command line."""
     try:
         yield
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def escape_output() -> None:
-    """What the encoding of standard output lacks is printed as an escape from now on."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+def command(script: str) -> str:
+    """What starts `script`, typed as the user typed the script that is running."""
+    return f"{PROGRAM} {script}" if PROGRAM else f"python experiments/{script}.py"
+
+
+def parser(text: str) -> argparse.ArgumentParser:
+    """A parser for the command line of a script whose docstring is `text`."""
+    return argparse.ArgumentParser(
+        prog=command(Path(sys.argv[0]).stem) if PROGRAM else None,
+        description=re.sub(r"python experiments/(\w+)\.py", lambda found: command(found[1]), text),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def table_console() -> "Console":
@@ -65,6 +75,19 @@ def whole_names(table: "Table") -> "Table":
     first.no_wrap = True
     first.min_width = max(cell_len(str(cell)) for cell in first.cells)
     return table
+
+
+def add_checkpoint(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """--checkpoint, of one network or of several, and --which."""
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        nargs="+" if several else None,
+        metavar="DIR",
+        help="--workdir of a training run, or the .safetensors file of a released network"
+        + ("; several are evaluated as an ensemble, by the mean of their scores" * several),
+    )
+    add_which(parser)
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +111,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     add_device_budget(parser)
     parser.add_argument(
         "--batch_size",
-        type=int,
+        type=positive,
         metavar="N",
         help="images at a time, divided over the devices; default: 128 per device",
     )
@@ -112,6 +135,13 @@ def add_device_budget(parser: argparse.ArgumentParser) -> None:
         metavar="MB",
         help="images that take more when decoded are fed in batches; default: 2048",
     )
+
+
+def positive(text: str) -> int:
+    """The type of an argument that is a number of things."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text}")
+    return int(text)
 
 
 def path(text: str) -> "epath.Path | str":
@@ -175,6 +205,8 @@ def run(
     from absl import logging
 
     logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
+    if isinstance(sys.stdout, io.TextIOWrapper):  # not every encoding has every class name
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_plain_warnings())
@@ -192,13 +224,20 @@ def run(
             sys.exit(f"error: {error}")
         if (error.name or "").startswith(("_", "capsjax")):
             raise
-        sys.exit(f"error: {error.name} is not installed: pip install '.[experiments]'")
+        from capsjax._extras import install
+
+        sys.exit(f"error: {error.name} is not installed: {install('experiments')}")
     except OSError as error:
         # The system's own errors would begin with "[Errno 2]".
         own = error.strerror is None or error.filename is None
         sys.exit(f"error: {error if own else f'{error.filename}: {error.strerror}'}")
     except ValueError as error:
         sys.exit(f"error: {error}")
+    except (RuntimeError, AssertionError) as error:
+        platforms = os.environ.get("JAX_PLATFORMS", "")
+        if not platforms or "xla_bridge" not in traceback.extract_tb(error.__traceback__)[-1][0]:
+            raise
+        sys.exit(f"error: JAX_PLATFORMS={platforms}: JAX finds no such device here; unset it")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
@@ -208,29 +247,44 @@ def write(text: str, output: "epath.Path | None", run: str, name: str) -> "epath
     """Writes `text` into `output`, or else into the file `name` of `run`; returns which.
 
     For a released network, where `run` is its file, the name of that is put in front; the folder is
-    that of the file, or the working directory where it is from the web. A link in the place of a
-    file that nobody named is replaced and not followed.
+    that of the file, or the working directory where it is from the web.
     """
-    from capsjax import _files
-
-    file = output or _beside(os.fspath(run), name)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if output is None:
-        _files.write_atomically(file, text)
-    else:
-        file.write_bytes(text.encode())
-    return file
-
-
-def _beside(run: str, name: str) -> "epath.Path":
-    """Where to put the file `name` that is made of a run or of a released network."""
     from capsjax import _files
     from capsjax.runs import release
 
-    if not release.is_one(run):
-        return _files.absolute(run) / name
-    folder = "." if release.is_on_the_web(run) else os.path.dirname(run)
-    return _files.absolute(folder) / f"{Path(run).stem}.{name}"
+    if output is not None:
+        file = _files.absolute(output)
+    elif release.is_one(run):
+        folder = "." if release.is_on_the_web(os.fspath(run)) else os.path.dirname(run)
+        file = _files.absolute(folder) / f"{Path(run).stem}.{name}"
+    else:
+        file = _files.absolute(run) / name
+    save(file, text, follow=output is not None)
+    return file
+
+
+def save(file: "epath.Path | Path", contents: str | bytes, *, follow: bool = True) -> None:
+    """Writes a file whole or not at all; what UTF-8 lacks of a text is written as an escape."""
+    data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
+    with replacing(file, follow=follow) as opened:
+        opened.write(data)
+
+
+@contextlib.contextmanager
+def replacing(file: "epath.Path | Path", *, follow: bool = True) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of `file` at the end of the block.
+
+    An error leaves the old file as it was. A link is replaced, or if `follow` its target; a device
+    or a pipe is written to.
+    """
+    from capsjax import _files
+
+    target = _files.absolute(file)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        if _files.is_local(target) and (target.is_file() or not target.exists()):
+            target = stack.enter_context(_files.replacing(target.resolve() if follow else target))
+        yield stack.enter_context(target.open("wb"))  # an object appears when it is closed
 
 
 @contextlib.contextmanager
@@ -246,6 +300,8 @@ def _plain_warnings() -> Iterator[None]:
 
 def import_file(path: Path) -> None:
     """Runs a user's file, which may call `capsjax.models.register`."""
+    import _configs
+
     if not path.is_file():
         raise UsageError(f"--import: no file {path}")
     sys.path.append(str(path.absolute().parent))  # for what it imports itself
@@ -254,7 +310,8 @@ def import_file(path: Path) -> None:
     if spec is None or spec.loader is None:
         raise UsageError(f"--import: {path} is not a file of Python (.py)")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with of_arguments(), _configs.errors_by_line(str(path)):
+        spec.loader.exec_module(module)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

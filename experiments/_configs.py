@@ -3,8 +3,6 @@
 import contextlib
 import inspect
 import runpy
-import signal
-import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +11,8 @@ import ml_collections
 
 from capsjax._names import nearest
 
-SECONDS = 60  # a config file takes a moment
-FOLDER = Path(__file__).parents[1] / "configs"
+HERE = Path(__file__).parent
+FOLDER = next(parent / "configs" for parent in (HERE, HERE.parent) if (parent / "configs").is_dir())
 
 
 def files() -> dict[str, Path]:
@@ -35,34 +33,43 @@ def load(name: str) -> ml_collections.ConfigDict:
 def read(text: str) -> ml_collections.ConfigDict:
     """The config of a file FILE or FILE:VARIANT, whose `get_config` makes it.
 
+    NAME and configs/NAME.py are also the files of configs/ where this is not the working directory.
+
     Raises:
       ValueError: there is no such file (the nearest of configs/ is named), the file is not one of a
         config, it has no such variant, or it fails: the line is named.
     """
     path, colon, variant = text.partition(":")
+    stem = Path(path).stem
+    if not Path(path).exists() and path in (stem, f"configs/{stem}.py") and stem in files():
+        path = str(files()[stem])
     if not Path(path).is_file():
         what = "not a file" if Path(path).exists() else "there is no such file"
-        raise ValueError(f"{path}: {what}: {nearest(Path(path).stem, files())}")
-    try:
-        with _time_limit(path):
-            get_config = runpy.run_path(path).get("get_config")
-            if get_config is None:
-                raise ValueError(
-                    "there is no function get_config() in it, as there is in those of configs/"
-                )
-            if colon and not inspect.signature(get_config).parameters:
-                raise ValueError(f"it has no variants, got {variant!r}")
-            config = get_config(variant) if colon else get_config()
-    except Exception as error:
-        line = _line_of(error, path)
-        place = path if line is None else f"{path}:{line}"
-        raise ValueError(f"{place}: {_in_one_line(error)}") from error
+        raise ValueError(f"{path}: {what}: {nearest(stem, files())}")
+    with errors_by_line(path):
+        get_config = runpy.run_path(path).get("get_config")
+        if get_config is None:
+            raise ValueError("there is no function get_config() in it, as in those of configs/")
+        if colon and not inspect.signature(get_config).parameters:
+            raise ValueError(f"it has no variants, got {variant!r}")
+        config = get_config(variant) if colon else get_config()
     if not isinstance(config, ml_collections.ConfigDict):
         raise ValueError(
             f"{path}: get_config() must return an ml_collections.ConfigDict, such as "
             f"capsjax.training.config.default(...), got {type(config).__name__}"
         )
     return config
+
+
+@contextlib.contextmanager
+def errors_by_line(path: str) -> Iterator[None]:
+    """A block that runs a user's file: its errors become a ValueError with the file's line."""
+    try:
+        yield
+    except Exception as error:
+        line = _line_of(error, path)
+        place = path if line is None else f"{path}:{line}"
+        raise ValueError(f"{place}: {_in_one_line(error)}") from error
 
 
 def _line_of(error: BaseException, path: str) -> int | None:
@@ -80,23 +87,3 @@ def _in_one_line(error: BaseException) -> str:
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     kind = "" if isinstance(error, ValueError) and text else f"{type(error).__name__}: "
     return kind + " ".join(text.split())
-
-
-@contextlib.contextmanager
-def _time_limit(path: str) -> Iterator[None]:
-    """Raises TimeoutError if a config file does not come to its end."""
-
-    def stop(*_: object) -> None:
-        raise TimeoutError(f"did not give a config within {SECONDS} s")
-
-    alarm = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
-    if not alarm:
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)

@@ -10,10 +10,11 @@ from pathlib import Path
 @functools.cache
 def commit() -> str:
     """The commit of this code, with "-dirty" if files differ from it."""
+    clone = Path(__file__).parents[1]
+    if not (clone / ".git").exists():  # installed, maybe inside a repository of something else
+        return "unknown"
     command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(
-        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 

@@ -17,9 +17,7 @@ import _cli
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     subjects = parser.add_subparsers(required=True, dest="subject")
 
     routing = subjects.add_parser("routing", help="procedures against the textbook, and growth")

@@ -25,9 +25,7 @@ REPETITIONS = 20
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     parser.add_argument("--batch_size", type=int, default=128, help="default: 128")
     parser.add_argument("--step", action="store_true", help="time CapsNet's step too")
     _cli.add_data_dir(parser)

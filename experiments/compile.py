@@ -34,9 +34,7 @@ GROUPS = ("routing", "networks", "scaling")
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     _cli.add_config(parser, required=False)
     parser.add_argument(
         "--target", metavar="NAME", help="what to compile for, such as v5e:2x4 or h100"
@@ -122,7 +120,9 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuses options that would be without effect."""
+    """Refuses options that would be without effect, before anything is compiled."""
+    if args.output and args.output.is_dir():
+        raise _cli.UsageError(f"--output: {args.output} is a directory: name a file in it")
     of_runs = {
         "--evaluate": args.evaluate,
         "--largest-batch": args.largest_batch,
@@ -234,7 +234,7 @@ def run_list(args: argparse.Namespace) -> None:
 
 def _write(args: argparse.Namespace, result: dict[str, Any]) -> None:
     if args.output:
-        args.output.write_text(json.dumps(result, indent=2) + "\n")
+        _cli.save(args.output, json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -34,9 +34,7 @@ MOST = 10  # sizes and files that are named
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     parser.add_argument("name", metavar="NAME", help="of a task or a data set")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="draw a sheet")
     parser.add_argument("--export", type=Path, metavar="FILE.npz", help="write images")
@@ -67,15 +65,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
-    _cli.escape_output()
     of_files = args.name.startswith("folder:")
     if not args.out and not args.export and not of_files:
         raise _cli.UsageError(
             "nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write"
         )
-    for name, path in (("--out", args.out), ("--export", args.export)):
+    for name, path, ending in (("--out", args.out, ".png"), ("--export", args.export, ".npz")):
         if path and path.is_dir():
             raise _cli.UsageError(f"{name}: {path} is a directory: name a file in it")
+        if path and path.suffix != ending:
+            raise _cli.UsageError(f"{name} must end in {ending}, got {path}")
     from capsjax.data import tasks
 
     with _cli.of_arguments():
@@ -96,13 +95,10 @@ def main(args: argparse.Namespace) -> None:
     if not len(examples):
         raise ValueError(f"{args.name}: the set {args.set!r} is empty")
     if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        sheet(task, examples).save(args.out)
+        with _cli.replacing(args.out) as file:
+            sheet(task, examples).save(file, "PNG")
         print(f"Written to {args.out}: {args.name}, {args.set}.")
     if args.export:
-        if args.export.suffix != ".npz":
-            raise ValueError(f"--export must end in .npz, got {args.export}")
-        args.export.parent.mkdir(parents=True, exist_ok=True)
         count = export(args.export, task, examples, args.count)
         print(f"Written to {args.export}: {count:,} of {len(examples):,} images.")
 
@@ -202,13 +198,14 @@ def export(path: Path, task: "Task", examples: "EvaluationSet", count: int) -> i
 
     rendered = render(examples, spread(examples, count))
     labels: np.ndarray = rendered.labels.astype(np.int32)
-    np.savez_compressed(
-        path,
-        images=rendered.images,
-        labels=labels if task.multi_label else labels.argmax(-1).astype(np.int32),
-        class_names=np.array(task.class_names),
-        **rendered.parameters,
-    )
+    with _cli.replacing(path) as file:
+        np.savez_compressed(
+            file,
+            images=rendered.images,
+            labels=labels if task.multi_label else labels.argmax(-1).astype(np.int32),
+            class_names=np.array(task.class_names),
+            **rendered.parameters,
+        )
     return len(rendered.images)
 
 

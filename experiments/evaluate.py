@@ -36,18 +36,8 @@ MAX_PRINTED_CLASSES = 20
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        nargs="+",
-        metavar="DIR",
-        help="--workdir of experiments/train.py, or a .safetensors file of experiments/release.py; "
-        "several are evaluated as an ensemble, by the mean of their scores",
-    )
-    _cli.add_which(parser)
+    parser = _cli.parser(__doc__)
+    _cli.add_checkpoint(parser, several=True)
     _cli.add_data(parser)
     parser.add_argument(
         "--output",

@@ -14,7 +14,6 @@ docs/evaluation.md.
 
 import argparse
 import csv
-import glob
 import io
 import itertools
 import json
@@ -42,20 +41,11 @@ OUTPUTS = (".json", ".csv", ".html")
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     parser.add_argument(
         "images", nargs="*", metavar="IMAGE", help="files, folders or patterns to classify"
     )
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        metavar="DIR",
-        help="--workdir of experiments/train.py, or a .safetensors file of experiments/release.py; "
-        "a path or an address",
-    )
-    _cli.add_which(parser)
+    _cli.add_checkpoint(parser)
     parser.add_argument(
         "--image", nargs="+", default=[], metavar="IMAGE", help="the same, as an option"
     )
@@ -125,8 +115,7 @@ def main(args: argparse.Namespace) -> None:
             write(args.output, checkpoint, predictions, broken, args.top)
             terminal.print(f"Written to {args.output}.", markup=False)
     if args.export:
-        args.export.parent.mkdir(parents=True, exist_ok=True)
-        args.export.write_bytes(export.export_scores(checkpoint.model, task.input_shape))
+        _cli.save(args.export, export.export_scores(checkpoint.model, task.input_shape))
         terminal.print(
             f"Written to {args.export}, for {', '.join(export.PLATFORMS)}; jax {jax.__version__}.",
             markup=False,
@@ -144,7 +133,12 @@ def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
     found: dict[Path, None] = {}
     for pattern in patterns:
         path = Path(pattern).expanduser()
-        named = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
+        # Not with the module glob, which follows links and so never ends where they loop.
+        named = (
+            [path]
+            if path.exists()
+            else sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        )
         images = [
             file
             for one in named
@@ -244,7 +238,6 @@ def write(
 ) -> None:
     """Everything that is known, in the format of the file's ending."""
     names = checkpoint.config.task.class_names
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".html":
         from _report.gallery import gallery
 
@@ -266,14 +259,20 @@ def write(
     else:
         buffer = io.StringIO()
         table = csv.writer(buffer, lineterminator="\n")
-        table.writerow(["file", "class", "looks_inverted", "error", *names])
+        table.writerow(["file", "class", "looks_inverted", "error", *map(_plain, names)])
         for p in predictions:
             scores = [f"{score:.6g}" for score in p.scores]
-            table.writerow([p.file, names[p.best(1)[0]], p.looks_inverted, "", *scores])
+            best = _plain(names[p.best(1)[0]])
+            table.writerow([_plain(str(p.file)), best, p.looks_inverted, "", *scores])
         for file, error in broken.items():
-            table.writerow([file, "", "", error, *[""] * len(names)])
+            table.writerow([_plain(file), "", "", _plain(error), *[""] * len(names)])
         text = buffer.getvalue()
-    path.write_text(text, encoding="utf-8")
+    _cli.save(path, text)
+
+
+def _plain(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 if __name__ == "__main__":

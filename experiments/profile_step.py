@@ -16,9 +16,7 @@ import _cli
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     _cli.add_config(parser)
     parser.add_argument("--batch_size", type=int, help="default: the config's")
     _cli.add_data_dir(parser)

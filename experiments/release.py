@@ -53,17 +53,8 @@ scores = model(images).scores  # uint8 images [n, {height}, {width}, {channels}]
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        metavar="DIR",
-        help="--workdir of experiments/train.py, or a .safetensors file of experiments/release.py; "
-        "a path or an address",
-    )
-    _cli.add_which(parser)
+    parser = _cli.parser(__doc__)
+    _cli.add_checkpoint(parser)
     _cli.add_data(parser)
     parser.add_argument(
         "--output",
@@ -115,7 +106,7 @@ def main(args: argparse.Namespace) -> None:
     }
     release.write(args.output, checkpoint.model, about)
     text = card(args.output, checkpoint, data, summary, args.licence)
-    args.output.with_suffix(".md").write_text(text, encoding="utf-8")
+    _cli.save(args.output.with_suffix(".md"), text)
     terminal.print(
         f"Written to {args.output} ({args.output.stat().st_size:,} bytes), with its card "
         f"{args.output.with_suffix('.md')}: {100 * summary.accuracy:.2f} % of {len(scores):,} "

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     parser.add_argument(
         "runs",
         nargs="*",

@@ -28,9 +28,7 @@ WIDE, NARROW = 120, 3
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list, or all")
     parser.add_argument(
         "--list",
@@ -88,7 +86,6 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.runs import process
     from capsjax.runs.process import cache_programs
 
-    _cli.escape_output()
     if args.seeds is not None and args.seeds < 1:
         raise _cli.UsageError(f"--seeds must be at least 1, got {args.seeds}")
     names = list(EXPERIMENTS) if args.name in ("all", None) else [args.name]

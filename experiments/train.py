@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _cli.parser(__doc__)
     _cli.add_config(parser)
     parser.add_argument(
         "--workdir",
@@ -166,7 +164,7 @@ def _say_end(args: argparse.Namespace, history: "History", epochs: int) -> None:
 def _next(args: argparse.Namespace, runs: list[str]) -> str:
     imports = [f"--import={file}" for file in args.imports]
     checkpoint = [f"--checkpoint={runs[0]}"] if len(runs) == 1 else ["--checkpoint", *runs]
-    return shlex.join(["python", "experiments/evaluate.py", *imports, *checkpoint])
+    return f"{_cli.command('evaluate')} {shlex.join([*imports, *checkpoint])}"
 
 
 def _start_stop(text: str) -> tuple[int, int]:

@@ -90,7 +90,7 @@ def test_the_core_is_small():
 def test_an_import_says_which_extra_it_lacks(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
-        ModuleNotFoundError, match=r"PIL is not .* pip install 'capsjax\[data\]', or"
+        ModuleNotFoundError, match=r"PIL is not .*: pip install --editable '/.*\[data\]'$"
     ):
         read_image(tmp_path / "x.png")
 

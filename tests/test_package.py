@@ -5,20 +5,23 @@ import os
 import subprocess
 import sys
 import venv
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import capsjax
+from capsjax._version import REPOSITORY
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "capsjax"
 
 # What each room may import of the others (docs/architecture.md).
 MAY_IMPORT = {
+    "__main__": {"_names"},
     "_cache": set(),
     "_extras": set(),
-    "_files": set(),
+    "_files": {"_extras"},
     "_lazy": set(),
     "_names": set(),
     "_version": set(),
@@ -129,7 +132,9 @@ def test_unknown_attribute():
 
 def test_changelog_knows_the_version():
     assert f"## {capsjax.__version__}" in (ROOT / "CHANGELOG.md").read_text()
-    assert f"version: {capsjax.__version__}" in (ROOT / "CITATION.cff").read_text()
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"version: {capsjax.__version__}" in citation
+    assert f"repository-code: {REPOSITORY}" in citation
 
 
 def test_the_wheel_works_outside_the_clone(tmp_path, tiny_run):
@@ -148,11 +153,21 @@ def test_the_wheel_works_outside_the_clone(tmp_path, tiny_run):
         check=True,
         capture_output=True,
     )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     # The dependencies by path, but not the editable install of the clone.
-    dependencies = [p for p in sys.path if p.endswith("site-packages")]
-    program = f"""
-import sys
-sys.path += {dependencies}
+    beginning = f"import sys; sys.path += {[p for p in sys.path if p.endswith('site-packages')]}\n"
+
+    def run(program, *arguments):
+        return subprocess.run(
+            [python, "-c", beginning + program, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+
+    done = run(f"""
 import jax.numpy as jnp
 import capsjax
 assert capsjax.__file__.startswith({str(site)!r}), capsjax.__file__
@@ -163,15 +178,16 @@ model, config = capsjax.restore({str(tiny_run)!r})
 scores = model(jnp.zeros((2, *config.task.input_shape))).scores
 assert scores.shape == (2, 10)
 print("works")
-"""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [python, "-c", program],
-        cwd=tmp_path,
-        env=environment,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+""")
     assert done.stdout.strip() == "works", done.stderr
     assert not done.stderr.strip(), "restore is silent"
+
+    command = partial(run, "sys.argv[0] = 'capsjax'\nfrom capsjax.__main__ import main\nmain()")
+    assert "\n  evaluate " in command().stdout
+    assert "there is no command 'trian': did you mean 'train'?" in command("trian").stderr
+    assert "usage: capsjax train" in command("train", "--help").stdout
+    # A recipe of the wheel.
+    wrong = command("train", "--config=digits", "--workdir=x", "--config.training.epoch=1").stderr
+    assert "config.training has no key 'epoch'" in wrong
+    evaluated = command("evaluate", f"--checkpoint={tiny_run}", "--output=x.json")
+    assert "test accuracy: " in evaluated.stdout, evaluated.stderr

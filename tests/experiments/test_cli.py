@@ -100,7 +100,9 @@ def test_what_is_not_installed_is_named():
     def main(args):
         raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
 
-    assert run(main) == "error: matplotlib is not installed: pip install '.[experiments]'"
+    assert run(main) == (
+        f"error: matplotlib is not installed: pip install --editable '{ROOT}[experiments]'"
+    )
 
 
 def test_a_file_of_ones_own_is_run_first(tmp_path):
