@@ -4,10 +4,12 @@ import importlib.util
 import inspect
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from capsjax import functional, losses, routing
+from tests.experiments.browser import CHROMIUM, Browser
 from tests.pages import ROOT
 
 
@@ -103,3 +105,45 @@ def test_other_blocks_stay_as_they_are():
         r"A \|length\|, and \*args.",
         r"size: D\.",
     ]
+
+
+SITE = ROOT / "docs/_build/html"
+PAGES = [page.relative_to(SITE) for page in sorted(SITE.rglob("*.html"))]
+AXE = importlib.util.find_spec("axe_core_python")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if not PAGES or AXE is None or CHROMIUM is None:
+        pytest.skip("needs `make docs`, axe-core-python and Chromium")
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_page_is_accessible(browser, dark):
+    rules = Path(AXE.origin).with_name("axe.min.js").read_text(encoding="utf-8") + ";0"
+    violations = {}
+    for page in PAGES:
+        if page.parts[0] not in ("_modules", "_static", "explorer.html"):
+            browser.open((SITE / page).as_uri(), dark=dark)
+            browser.run(rules)
+            if found := browser.run("axe.run().then((r) => r.violations.map(({ id }) => id))"):
+                violations[str(page)] = found
+    assert not violations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [("EM routing", "em_routing"), ("folder", "Train on a folder"), ("restore", ".restore")],
+)
+def test_search(browser, query, title):
+    browser.open(f"{(SITE / 'search.html').as_uri()}?q={query.replace(' ', '+')}")
+    first = "document.querySelector('#search-results li a')?.innerText"
+    shown = browser.run(
+        "new Promise((done) => setInterval(() => {"
+        f" const text = {first}; if (text) setTimeout(() => done({first}), 500); }}, 50))"
+    )
+    assert title in shown
