@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-MOST_LISTED = 200  # names in an error message
+MOST_LISTED = 20  # names in an error message; of more, the five nearest
 LARGEST = 3.4028234663852886e38  # in float32
 _KINDS: dict[type, tuple[type, str]] = {
     bool: (bool, "True or False"),
@@ -59,7 +59,7 @@ def check_kind(name: str, value: Any, default: Any) -> None:
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of an error message: the known name nearest to `word`, and others."""
     known = sorted(set(known))
-    close = get_close_matches(word, known, n=4, cutoff=0.0)
+    close = get_close_matches(word, known, n=5, cutoff=0.0)
     suggestion = f"did you mean {close[0]!r}? " if close else ""
     if len(known) > MOST_LISTED:
         return f"{suggestion}Or one of {', '.join(close[1:])}"

@@ -106,7 +106,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dataset", metavar="NAME", help="default: the one that the network was trained on"
     )
-    parser.add_argument("--split", default="test", help="default: test")
+    parser.add_argument("--split", help="default: test, or validation where there is no test set")
     add_data_dir(parser)
     add_device_budget(parser)
     parser.add_argument(

@@ -47,9 +47,9 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--set",
-        default="test",
         metavar="NAME",
-        help="train, validation or one of the task's test sets; default: test",
+        help="train, validation or one of the task's test sets; default: test, or validation where "
+        "there is no test set",
     )
     parser.add_argument(
         "--option",
@@ -91,13 +91,14 @@ def main(args: argparse.Namespace) -> None:
         device_budget_mb=args.device_budget_mb,
         **chosen,
     )
-    examples = task.evaluation_set(args.set)
+    chosen_set = args.set or ("test" if "test" in task.tests else "validation")
+    examples = task.evaluation_set(chosen_set)
     if not len(examples):
-        raise ValueError(f"{args.name}: the set {args.set!r} is empty")
+        raise ValueError(f"{args.name}: the set {chosen_set!r} is empty")
     if args.out:
         with _cli.replacing(args.out) as file:
             sheet(task, examples).save(file, "PNG")
-        print(f"Written to {args.out}: {args.name}, {args.set}.")
+        print(f"Written to {args.out}: {args.name}, {chosen_set}.")
     if args.export:
         count = export(args.export, task, examples, args.count)
         print(f"Written to {args.export}: {count:,} of {len(examples):,} images.")

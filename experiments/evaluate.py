@@ -102,6 +102,8 @@ def score(
         args.data_dir,
         device_budget_mb=args.device_budget_mb,
     )
+    if args.split is None and data.split != "test":
+        terminal.print(f"{data.name} has no test set: this is its {data.split}.", markup=False)
     scoring.check_fits(checkpoint.config, data)
     devices = jax.local_devices()
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:

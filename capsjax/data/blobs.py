@@ -4,14 +4,13 @@ import numpy as np
 
 from capsjax._extras import extra
 from capsjax.data.dataset import Examples
-from capsjax.data.splits import stratified_holdout
+from capsjax.data.splits import with_test_split
 
 NUM_POINTS = 3000
 # The corners of a triangle with sides of 2, around 0.
 CENTRES = ((-1.0, -0.577), (1.0, -0.577), (0.0, 1.155))
 DEVIATION = 0.5
 LIMIT = 3.0
-TEST_FRACTION = 0.2
 SEED = 0
 
 
@@ -35,8 +34,7 @@ class Blobs:
         points, labels = make_blobs(
             NUM_POINTS, centers=CENTRES, cluster_std=DEVIATION, random_state=SEED
         )
-        train, test = stratified_holdout(labels, TEST_FRACTION, SEED)
-        chosen = {"train": train, "test": test}[split]
+        chosen = with_test_split(labels)[split]
         channels = np.round((points[chosen] + LIMIT) / (2 * LIMIT) * 255).clip(0, 255)
         return Examples(
             images=channels.astype(np.uint8).reshape(-1, 1, 1, 2),

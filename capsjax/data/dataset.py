@@ -25,6 +25,7 @@ class Dataset(NamedTuple):
       class_names: one name per class.
       name: the name that it was loaded by, such as "mnist" or "folder:PATH".
       split: the split that was loaded.
+      splits: all splits of the set.
     """
 
     images: Images
@@ -32,6 +33,7 @@ class Dataset(NamedTuple):
     class_names: tuple[str, ...]
     name: str
     split: str
+    splits: tuple[str, ...] = ("train", "test")
 
     @property
     def num_classes(self) -> int:

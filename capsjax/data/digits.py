@@ -5,10 +5,8 @@ from jaxtyping import Float, UInt8
 
 from capsjax._extras import extra
 from capsjax.data.dataset import Examples
-from capsjax.data.splits import stratified_holdout
+from capsjax.data.splits import TEST_FRACTION, TEST_SEED, with_test_split
 
-TEST_FRACTION = 0.2
-SPLIT_SEED = 0
 MARGIN = 2
 SIZE = 28
 
@@ -22,15 +20,14 @@ class Digits:
     def fingerprint(self, split: str) -> str:
         # The pixels have never changed between scikit-learn versions: only this file matters.
         del split
-        return f"bicubic, margin {MARGIN}, held out {TEST_FRACTION} by seed {SPLIT_SEED}"
+        return f"bicubic, margin {MARGIN}, held out {TEST_FRACTION} by seed {TEST_SEED}"
 
     def read(self, split: str) -> Examples:
         with extra("data"):
             from sklearn.datasets import load_digits
 
         digits = load_digits()
-        train, test = stratified_holdout(digits.target, TEST_FRACTION, SPLIT_SEED)
-        chosen = {"train": train, "test": test}[split]
+        chosen = with_test_split(digits.target)[split]
         return Examples(
             images=np.stack([_enlarge(image) for image in digits.images[chosen]]),
             labels=digits.target[chosen].astype(np.int32),

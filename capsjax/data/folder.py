@@ -3,6 +3,7 @@
 import hashlib
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,13 +11,13 @@ import numpy as np
 from jaxtyping import UInt8
 
 from capsjax.data.dataset import Examples, checked
-from capsjax.data.images import AS_IT_IS, Fitting, is_image_name, read_fitted, read_image
+from capsjax.data.images import AS_IT_IS, Fitting, is_image_name, read_fitted
 from capsjax.data.progress import track
-from capsjax.data.splits import stratified_holdout
+from capsjax.data.splits import with_test_split
 
-TEST_FRACTION = 0.2
-SPLIT_SEED = 0
 LISTED = 10  # broken files in a warning
+
+Files = list[tuple[Path, int]]  # with their labels
 
 
 class Survey(NamedTuple):
@@ -25,8 +26,8 @@ class Survey(NamedTuple):
     Attributes:
       counts: images that can be read, by split and class.
       sizes: how many have each (height, width, channels).
-      broken: what is wrong with the files that cannot be read.
-      strays: files beside the images, which are ignored.
+      broken: messages about the files that have the name of an image and cannot be read.
+      strays: other files, which are ignored.
     """
 
     counts: dict[str, dict[str, int]]
@@ -53,7 +54,7 @@ class Folder:
 
         Args:
           path: of the directory.
-          fitting: what the images are made.
+          fitting: the size and channels that the images are converted to.
 
         Raises:
           FileNotFoundError: no such directory.
@@ -68,17 +69,20 @@ class Folder:
         self.where = str(path.resolve())
         if fitting != AS_IT_IS:
             self.where += f" as {fitting.height}×{fitting.width}×{fitting.channels} {fitting.fit}"
+        self._broken: list[str] = []
         self._strays: list[Path] = []
         if (path / "train").is_dir() and _subfolders(path / "train"):
             self.class_names = _class_names(path / "train")
             self._files = {split.name: self._list(split) for split in _subfolders(path)}
         else:
             self.class_names = _class_names(path)
-            self._files = self._divide(self._list(path))
+            files = self._list(path)
+            chosen = with_test_split(np.array([label for _, label in files], int))
+            self._files = {split: [files[i] for i in chosen[split]] for split in chosen}
         self.splits = tuple(self._files)
 
     def fingerprint(self, split: str) -> str:
-        """A hash of the split's file names, sizes and times, and of what images are made."""
+        """A hash of the split's file names, sizes and times, and of the conversion."""
         digest = hashlib.sha256(repr((self.class_names, *self._fitting)).encode())
         for file, _ in self._files[split]:
             stat = file.stat()
@@ -98,14 +102,10 @@ class Folder:
             raise ValueError(f"{where}: no images in it; give each class two or more")
         images: list[UInt8[np.ndarray, "h w c"]] = []
         labels: list[int] = []
-        broken: list[str] = []
         first = files[0][0]
-        for file, label in track(files, f"decoding {self._path.name}", len(files)):
-            try:
-                image = self._decode(file)
-            except ValueError as error:
-                broken.append(str(error))
-                continue
+        broken = list(self._broken) if split == self.splits[0] else []
+        total = len(files) + len(broken)
+        for file, label, image in self._decoded(files, "decoding", self._fitting, broken):
             if images and image.shape != images[0].shape:
                 raise ValueError(
                     f"{file}: has [H, W, C] = {list(image.shape)} and {first} has "
@@ -125,7 +125,7 @@ class Folder:
             some = "\n  ".join(broken[:LISTED])
             more = f"\n  and {len(broken) - LISTED} more" if len(broken) > LISTED else ""
             warnings.warn(
-                f"{where}: {len(broken)} of {len(files)} images are skipped:\n  {some}{more}",
+                f"{where}: {len(broken)} of {total} images are skipped:\n  {some}{more}",
                 RuntimeWarning,
                 stacklevel=5,
             )
@@ -133,25 +133,29 @@ class Folder:
 
     def survey(self) -> Survey:
         """What is in the folder; reads every image."""
-        counts, broken = {}, []
+        counts, broken = {}, list(self._broken)
         sizes: Counter[tuple[int, ...]] = Counter()
         for split, files in self._files.items():
             counts[split] = dict.fromkeys(self.class_names, 0)
-            for file, label in track(files, f"reading {self._path.name}", len(files)):
-                try:
-                    sizes[read_fitted(file, AS_IT_IS).pixels.shape] += 1
-                except ValueError as error:
-                    broken.append(str(error))
-                    continue
+            for _, label, image in self._decoded(files, "reading", AS_IT_IS, broken):
+                sizes[image.shape] += 1
                 counts[split][self.class_names[label]] += 1
         return Survey(counts, sizes, broken, self._strays)
 
-    def _decode(self, file: Path) -> UInt8[np.ndarray, "h w c"]:
-        as_it_is = self._fitting.height == self._fitting.channels == 0
-        return read_image(file) if as_it_is else read_fitted(file, self._fitting).pixels
+    def _decoded(
+        self, files: Files, verb: str, fitting: Fitting, broken: list[str]
+    ) -> Iterator[tuple[Path, int, UInt8[np.ndarray, "h w c"]]]:
+        """Each image that can be read, with file and label; messages on others go to `broken`."""
+        for file, label in track(files, f"{verb} {self._path.name}", len(files)):
+            try:
+                image = read_fitted(file, fitting).pixels
+            except ValueError as error:
+                broken.append(str(error))
+                continue
+            yield file, label, image
 
-    def _list(self, root: Path) -> list[tuple[Path, int]]:
-        """All (file, label) under `root`, in sorted order; what is no image goes to the strays."""
+    def _list(self, root: Path) -> Files:
+        """The images under `root` in sorted order; other files go to the broken and the strays."""
         listed = []
         self._strays += _visible_files(root)
         for folder in _subfolders(root):
@@ -166,8 +170,14 @@ class Folder:
                     "only images in a class folder"
                 )
             files = _visible_files(folder)
-            images = [f for f in files if is_image_name(f)]
-            self._strays += [f for f in files if not is_image_name(f)]
+            named = [file for file in files if is_image_name(file)]
+            images = [file for file in named if file.is_file()]
+            self._strays += [file for file in files if not is_image_name(file)]
+            self._broken += [
+                f"{file}: not an image file but a dangling link, pipe or device"
+                for file in named
+                if not file.is_file()
+            ]
             if not images:
                 raise ValueError(
                     f"{folder}: class folder without images; add some or remove the folder"
@@ -175,15 +185,10 @@ class Folder:
             listed += [(file, self.class_names.index(folder.name)) for file in images]
         return listed
 
-    @staticmethod
-    def _divide(files: list[tuple[Path, int]]) -> dict[str, list[tuple[Path, int]]]:
-        labels = np.array([label for _, label in files])
-        train, test = stratified_holdout(labels, TEST_FRACTION, SPLIT_SEED)
-        return {"train": [files[i] for i in train], "test": [files[i] for i in test]}
-
 
 def _visible_files(path: Path) -> list[Path]:
-    return sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+    """What is not hidden and not a directory: dangling links and devices too."""
+    return sorted(p for p in path.iterdir() if not p.is_dir() and not p.name.startswith("."))
 
 
 def _subfolders(path: Path) -> list[Path]:

@@ -1,4 +1,14 @@
-"""Image files to arrays: as they are, or made to fit."""
+"""Image files to arrays of 8 bits, as they are or made to fit: the one place where that is done.
+
+Grey pixels of more than 8 bits are scaled by what the file says and the values show:
+
+  - 16-bit integers are 0 to 65535, or to the MaxSampleValue of a TIFF. If it says none and no pixel
+    reaches 4096, the file probably holds fewer bits, and is refused.
+  - 32-bit integers are 0 to 255 if no pixel exceeds that, else 0 to 65535, as above.
+  - Floats are in [0, 1] if no pixel exceeds 1, else 0 to 255.
+
+Pixels outside these ranges are refused, with the name of the file.
+"""
 
 import os
 from collections.abc import Sequence
@@ -11,6 +21,7 @@ from jaxtyping import UInt8
 from capsjax._extras import extra
 
 FITS = ("pad", "crop")
+_MAX_SAMPLE_VALUE = 281  # a tag of TIFF
 
 
 class Fitting(NamedTuple):
@@ -29,7 +40,7 @@ class Fitting(NamedTuple):
     fit: str = "pad"
 
     def check(self) -> "Fitting":
-        """Itself; raises ValueError for what cannot be."""
+        """Returns itself; raises ValueError for sizes, channels or a `fit` that do not exist."""
         if min(self.height, self.width) < 0 or (self.height == 0) != (self.width == 0):
             raise ValueError(f"size must be ≥ 0 (0: as the images are), got {self.height}")
         if self.channels not in (0, 1, 3):
@@ -62,58 +73,36 @@ class Fitted(NamedTuple):
 def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
     """Decodes an image file: grey (and black and white) to one channel, colour to three.
 
-    The orientation that a camera stored in the file is applied. An alpha channel is accepted if
-    every pixel is opaque.
+    The orientation that a camera stored in the file is applied, and transparent pixels are drawn on
+    white. More than 8 bits become 8, by the rule of this module.
 
     Raises:
       FileNotFoundError: no such file.
-      ValueError: the file is not an image, is damaged, has more than 8 bits per channel or shows
-        transparent pixels.
+      ValueError: the file is not an image, is damaged, or has pixels of an unknown range.
     """
-    image = _open(path)
-    if _is_transparent(image):
-        raise ValueError(
-            f"{path}: has transparent pixels; expected an opaque image: "
-            "draw it on a background first"
-        )
-    if image.mode in ("1", "L", "LA"):
-        return np.asarray(image.convert("L"))[..., None]
-    if image.mode in ("P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"):
-        return np.asarray(image.convert("RGB"))
-    raise ValueError(
-        f"{path}: pixels are of PIL mode {image.mode!r}, expected 8 bits per channel, grey or "
-        "colour; convert the image first"
-    )
+    return read_fitted(path, AS_IT_IS).pixels
 
 
 def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool = False) -> Fitted:
-    """An image file, made to fit.
-
-    Transparent pixels are drawn on white, and 16 bits per channel become 8.
+    """`read_image`, made to fit.
 
     Args:
       path: of the file.
-      fitting: what to make of it.
+      fitting: size and channels of the result.
       invert: whether to turn it into its negative, before it is padded.
 
     Raises:
       FileNotFoundError: no such file.
-      ValueError: the file is not an image, or is damaged.
+      ValueError: as `read_image`.
     """
     with extra("data"):
         from PIL import Image, ImageOps
 
-    image, steps = _open(path), []
-    if _is_transparent(image):
+    image, steps = _open(path)
+    if image.has_transparency_data and image.convert("RGBA").getextrema()[-1] != (255, 255):
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
         steps.append("drawn on white")
-    if image.mode.startswith("I"):
-        levels = np.asarray(image, np.int64)
-        if levels.min() < 0 or levels.max() >= 2**16:
-            raise ValueError(f"{path}: pixels go from {levels.min()} to {levels.max()}; convert it")
-        image = Image.fromarray((levels >> 8).astype(np.uint8))
-        steps.append("16 bits made 8")
     grey = image.mode in ("1", "L", "LA")
     mode = {0: "L" if grey else "RGB", 1: "L", 3: "RGB"}[fitting.channels]
     if (mode == "L") != grey:
@@ -148,8 +137,8 @@ def is_image_name(path: Path) -> bool:
     return path.suffix.lower() in Image.registered_extensions()
 
 
-def _open(path: str | os.PathLike[str]) -> Any:
-    """The decoded image of PIL, turned as the camera noted."""
+def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
+    """The image of 8 bits, turned as the camera noted, and what was done to it."""
     with extra("data"):
         from PIL import Image, ImageOps
 
@@ -157,6 +146,8 @@ def _open(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{os.fspath(path)}: not an image file but a directory, pipe or device")
     try:
         with Image.open(path) as file:
+            sixteen_bits = ";16" in repr(file.tile)
+            stated = getattr(file, "tag_v2", {}).get(_MAX_SAMPLE_VALUE)
             image = ImageOps.exif_transpose(file)
             image.load()
     except FileNotFoundError:
@@ -165,10 +156,40 @@ def _open(path: str | os.PathLike[str]) -> Any:
         raise ValueError(
             f"{path}: not an image that PIL can read ({error}); repair or remove the file"
         ) from error
-    return image
+    if image.mode == "F" or image.mode.startswith("I"):
+        return _as_8_bits(image, sixteen_bits, stated[0] if stated else None, path)
+    # Colours of 16 bits are made 8 by PIL.
+    if sixteen_bits and 0 < np.asarray(image)[..., :3].max() < 16:
+        raise _unknown_range(path, "4095 at most")
+    return image, []
 
 
-def _is_transparent(image: Any) -> bool:
-    if not image.has_transparency_data:
-        return False
-    return image.convert("RGBA").getextrema()[-1] != (255, 255)
+def _as_8_bits(
+    image: Any, sixteen_bits: bool, stated: int | None, path: str | os.PathLike[str]
+) -> tuple[Any, list[str]]:
+    """A grey image of integers of more than 8 bits, or of floats, in 8 bits; see the module."""
+    from PIL import Image
+
+    levels = np.asarray(image)
+    low, high = levels.min(), levels.max()
+    if image.mode == "F":
+        full = 1 if high <= 1 else 255
+        known = low >= 0 and high <= full
+    elif stated:
+        full, known = stated, low >= 0 and high <= stated
+    else:
+        full = 255 if high <= 255 and not sixteen_bits else 65535
+        known = low >= 0 and high <= full and (full == 255 or high == 0 or high >= 4096)
+    if not known:
+        raise _unknown_range(path, f"{low} to {high}")
+    if full == 65535:
+        return Image.fromarray((levels >> 8).astype(np.uint8)), ["16 bits made 8"]
+    scaled = np.round(levels * (255 / full)).astype(np.uint8)
+    return Image.fromarray(scaled), [f"0 to {full} made 0 to 255"]
+
+
+def _unknown_range(path: str | os.PathLike[str], pixels: str) -> ValueError:
+    return ValueError(
+        f"{os.fspath(path)}: has pixels of an unknown range ({pixels}); expected 8 bits, all of 16 "
+        "bits, or floats from 0 to 1: convert the file to 8 bits"
+    )

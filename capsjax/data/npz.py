@@ -1,32 +1,17 @@
 """`npz:PATH`: a user's arrays in a NumPy archive."""
 
 import zipfile
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
 from capsjax.data.dataset import Examples, checked
-from capsjax.data.splits import stratified_holdout
+from capsjax.data.splits import with_test_split
 
-TEST_FRACTION = 0.2
-SPLIT_SEED = 0
 MAX_UNNAMED_CLASSES = 100_000
-# What zipfile, zlib and NumPy raise for an archive that is damaged, encrypted, of an unknown
-# compression, or claims more than the memory holds.
-DAMAGE = (
-    ValueError,
-    EOFError,
-    OSError,
-    zipfile.BadZipFile,
-    zlib.error,
-    NotImplementedError,
-    RuntimeError,
-    MemoryError,
-    OverflowError,
-    SyntaxError,
-)
 
 
 class Npz:
@@ -52,102 +37,86 @@ class Npz:
 
     def read(self, split: str) -> Examples:
         """Reads a split; raises ValueError if the archive is damaged or holds something else."""
-        with _opened(self.where) as archive:
-            has_test_set = _has_test_set(set(archive.files), self.where)
-            class_names = _class_names(archive, self.where)
-            prefix = "test_" if split == "test" and has_test_set else ""
-            images = _member(archive, f"{prefix}images", self.where)
-            labels = _member(archive, f"{prefix}labels", self.where)
-            if has_test_set:
-                _check_one_size(archive, self.where)
+        if not zipfile.is_zipfile(self.where):
+            raise ValueError(f"{self.where}: not an .npz archive; write one with np.savez")
+        with self._reading("the archive"):
+            archive = np.load(self.where, allow_pickle=False)
+        with archive:
+            return self._examples(archive, split)
+
+    def _examples(self, archive: NpzFile, split: str) -> Examples:
+        keys = set(archive.files)  # arrays of other names are ignored
+        test_keys = {"test_images", "test_labels"}
+        has_test_set = bool(keys & test_keys)
+        missing = ({"images", "labels"} | (test_keys if has_test_set else set())) - keys
+        if missing:
+            raise ValueError(
+                f"{self.where}: no {' and '.join(sorted(missing))} among its arrays {sorted(keys)}"
+            )
+        class_names = self._class_names(archive)
+        prefix = "test_" if split == "test" and has_test_set else ""
+        images, labels = (self._array(archive, f"{prefix}{name}") for name in ("images", "labels"))
         where = f"{self.where}, {prefix}images and {prefix}labels"
-        examples = checked(images, labels, class_names, where)
         if has_test_set:
-            return examples
-        train, test = stratified_holdout(examples.labels, TEST_FRACTION, SPLIT_SEED)
-        chosen = {"train": train, "test": test}[split]
+            self._check_one_size(archive)
+            return checked(images, labels, class_names, where)
+        examples = checked(images, labels, class_names, where)
+        chosen = with_test_split(examples.labels)[split]
         if chosen.size == 0:
             raise ValueError(f"{where}: too few for a test split; add test_images and test_labels")
         return Examples(examples.images[chosen], examples.labels[chosen], class_names)
 
-
-def _opened(where: str) -> NpzFile:
-    if not zipfile.is_zipfile(where):
-        raise ValueError(f"{where}: not an .npz archive; write one with np.savez")
-    try:
-        return np.load(where, allow_pickle=False)
-    except DAMAGE as error:
-        raise ValueError(f"{where}: a damaged archive ({error}); write it again") from error
-
-
-def _has_test_set(keys: set[str], where: str) -> bool:
-    """Checks that all arrays are there; others beside them are left alone."""
-    test_keys = {"test_images", "test_labels"}
-    expected = {"images", "labels"} | (test_keys if keys & test_keys else set())
-    if expected - keys:
-        raise ValueError(
-            f"{where}: no {' and '.join(sorted(expected - keys))} among its arrays {sorted(keys)}"
-        )
-    return bool(keys & test_keys)
-
-
-def _check_one_size(archive: NpzFile, where: str) -> None:
-    """Raises ValueError if what is trained and tested on differs in size: a network has one."""
-    shapes = [_shape(archive, key, where) for key in ("images", "test_images")]
-    # Without an axis for channels there is one.
-    sizes = [(*shape[1:], 1) if len(shape) == 3 else shape[1:] for shape in shapes]
-    if sizes[0] != sizes[1]:
-        raise ValueError(
-            f"{where}: images and test_images have shapes {shapes[0]} and {shapes[1]}, "
-            "expected the same size and number of channels"
-        )
-
-
-def _shape(archive: NpzFile, key: str, where: str) -> tuple[int, ...]:
-    """The shape of an array by its header: the other split may be far larger than this one."""
-    formats = np.lib.format
-    assert archive.zip is not None  # it is open
-    try:
-        with archive.zip.open(f"{key}.npy") as file:
-            if formats.read_magic(file) == (1, 0):
-                return formats.read_array_header_1_0(file)[0]
-            return formats.read_array_header_2_0(file)[0]
-    except (KeyError, *DAMAGE) as error:
-        raise _unreadable(key, where, error) from error
-
-
-def _unreadable(key: str, where: str, error: Exception) -> ValueError:
-    return ValueError(
-        f"{where}: cannot read {key!r} ({error}); expected an undamaged array of numbers or "
-        "strings, not of objects: convert and write it again"
-    )
-
-
-def _class_names(archive: NpzFile, where: str) -> tuple[str, ...]:
-    """The stored names, or "0" up to the largest label of both sets."""
-    if "class_names" in archive:
-        names = _member(archive, "class_names", where)
-        if names.ndim != 1 or names.dtype.kind != "U":
+    def _check_one_size(self, archive: NpzFile) -> None:
+        """Raises ValueError if train and test images differ in size: a network has one input."""
+        shapes = [self._shape(archive, key) for key in ("images", "test_images")]
+        # Without an axis for channels there is one.
+        sizes = [(*shape[1:], 1) if len(shape) == 3 else shape[1:] for shape in shapes]
+        if sizes[0] != sizes[1]:
             raise ValueError(
-                f"{where}: class_names are {names.dtype} of shape {names.shape}, expected a "
-                "vector of strings"
+                f"{self.where}: images and test_images have shapes {shapes[0]} and {shapes[1]}, "
+                "expected the same size and number of channels"
             )
-        return tuple(names.tolist())
-    stored = [_member(archive, key, where) for key in ("labels", "test_labels") if key in archive]
-    # Labels of other types are left for `checked` to complain about.
-    largest = max((int(x.max()) for x in stored if x.size and x.dtype.kind in "iu"), default=-1)
-    if largest >= MAX_UNNAMED_CLASSES:
-        raise ValueError(
-            f"{where}: labels go up to {largest}; if that is no mistake, add class_names"
-        )
-    return tuple(str(label) for label in range(largest + 1))
 
+    def _shape(self, archive: NpzFile, key: str) -> tuple[int, ...]:
+        """The shape of an array, from its header: the array may be larger than the memory."""
+        formats = np.lib.format
+        readers = {(1, 0): formats.read_array_header_1_0, (2, 0): formats.read_array_header_2_0}
+        assert archive.zip is not None  # it is open
+        with self._reading(repr(key)), archive.zip.open(f"{key}.npy") as file:
+            return readers[formats.read_magic(file)](file)[0]
 
-def _member(archive: NpzFile, key: str, where: str) -> np.ndarray:
-    try:
-        array = archive[key]
-    except DAMAGE as error:
-        raise _unreadable(key, where, error) from error
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{where}: {key!r} is not an array; write one with np.savez")
-    return array
+    def _class_names(self, archive: NpzFile) -> tuple[str, ...]:
+        """The stored names, or "0" up to the largest label of both sets."""
+        if "class_names" in archive:
+            names = self._array(archive, "class_names")
+            if names.ndim != 1 or names.dtype.kind != "U":
+                raise ValueError(
+                    f"{self.where}: class_names are {names.dtype} of shape {names.shape}, expected "
+                    "a vector of strings"
+                )
+            return tuple(names.tolist())
+        stored = [self._array(archive, k) for k in ("labels", "test_labels") if k in archive]
+        # `checked` refuses labels of other types.
+        largest = max((int(x.max()) for x in stored if x.size and x.dtype.kind in "iu"), default=-1)
+        if largest >= MAX_UNNAMED_CLASSES:
+            raise ValueError(
+                f"{self.where}: labels go up to {largest}; if that is no mistake, add class_names"
+            )
+        return tuple(str(label) for label in range(largest + 1))
+
+    def _array(self, archive: NpzFile, key: str) -> np.ndarray:
+        with self._reading(repr(key)):
+            array = archive[key]
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{self.where}: {key!r} is not an array; write one with np.savez")
+        return array
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # zipfile, zlib and NumPy raise all kinds for damaged archives
+            raise ValueError(
+                f"{self.where}: cannot read {what} ({error}); expected undamaged arrays of numbers "
+                "or strings, not of objects: convert and write it again"
+            ) from error

@@ -16,6 +16,8 @@ from capsjax.data.lazy_images import exceeds, within
 from capsjax.data.npz import Npz
 from capsjax.data.tfds_download import download
 
+# Names of the split that the best checkpoint is chosen by, where a set has one.
+VALIDATION_SPLITS = ("validation", "val", "valid")
 BUILT_IN = ("digits", "blobs", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
 
@@ -85,7 +87,23 @@ def load(
         )
     examples = _read(source, split, device_budget_mb)
     images = within(examples.images, device_budget_mb)
-    return Dataset(images, *examples[1:], name=name, split=split)
+    return Dataset(images, *examples[1:], name=name, split=split, splits=source.splits)
+
+
+def default_split(name: str, data_dir: str | os.PathLike[str] | None = None) -> str:
+    """The split that networks are evaluated on: "test", or where there is none a validation split.
+
+    Raises:
+      ValueError, FileNotFoundError: as `load`; or there is only a training split.
+    """
+    splits = _open(name, data_dir, AS_IT_IS).splits
+    for split in ("test", *VALIDATION_SPLITS):
+        if split in splits:
+            return split
+    raise ValueError(
+        f"name: {name!r} has no test or validation split, only {', '.join(splits)}: add images to "
+        "test on, or name a split"
+    )
 
 
 def _read(source: Source, split: str, device_budget_mb: float | None) -> Examples:

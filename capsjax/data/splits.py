@@ -3,6 +3,15 @@
 import numpy as np
 from jaxtyping import Int
 
+TEST_FRACTION = 0.2
+TEST_SEED = 0
+
+
+def with_test_split(labels: Int[np.ndarray, "n"]) -> dict[str, Int[np.ndarray, "split"]]:
+    """The indices of "train" and "test", for sets without a test set: a fixed stratified fifth."""
+    train, test = stratified_holdout(labels, TEST_FRACTION, TEST_SEED)
+    return {"train": train, "test": test}
+
 
 def stratified_holdout(
     labels: Int[np.ndarray, "n"], fraction: float, seed: int

@@ -15,6 +15,7 @@ from capsjax.data import load, tasks
 from capsjax.data.accuracy import Rule, top
 from capsjax.data.images import AS_IT_IS, Fitting
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB, Images
+from capsjax.data.sources import default_split
 from capsjax.data.tasks import EvaluationSet, NumberedExamples
 from capsjax.evaluation.batches import in_batches, lower, outline
 from capsjax.models import ScoreKind
@@ -48,7 +49,7 @@ class EvaluationData(NamedTuple):
 def evaluation_data(
     config: ml_collections.ConfigDict,
     name: str | None,
-    split: str,
+    split: str | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
 ) -> EvaluationData:
@@ -59,7 +60,8 @@ def evaluation_data(
     Args:
       config: of the network.
       name: of the set or task; None for the one that the network was trained on.
-      split: of the set, or the name of an evaluation set of the task.
+      split: of the set, or the name of an evaluation set of the task. None for "test", or for the
+        validation split of a set that has no test split.
       data_dir: as for `capsjax.data.load`.
       device_budget_mb: as for `capsjax.runs.loop.train`.
 
@@ -68,6 +70,7 @@ def evaluation_data(
     """
     name = name or config.data.name
     if name not in tasks.generated():
+        split = split or default_split(name, data_dir)
         dataset = load(
             name, split, data_dir, device_budget_mb=device_budget_mb, fitting=fitting(config, name)
         )
@@ -75,6 +78,7 @@ def evaluation_data(
         return EvaluationData(name, split, dataset.class_names, examples, top(1), False)
     own = dict(config.data) if name == config.data.name else {"name": name}
     task = tasks.create(**own, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    split = split or "test"
     examples = task.evaluation_set(split)
     return EvaluationData(name, split, task.class_names, examples, task.rule, task.multi_label)
 

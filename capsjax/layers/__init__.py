@@ -1,6 +1,10 @@
 """Flax NNX modules: parameters around one routing call."""
 
-from capsjax.layers.attention import AttentionConvCapsules, AttentionFullCapsules
+from capsjax.layers.attention import (
+    AttentionConvCapsules,
+    AttentionFullCapsules,
+    CapsuleActivation,
+)
 from capsjax.layers.backbones import (
     ConvNorm,
     ResidualBlock,
@@ -8,12 +12,9 @@ from capsjax.layers.backbones import (
     SimpleBackbone,
     batch_norm,
 )
-from capsjax.layers.capsule_activation import CapsuleActivation
-from capsjax.layers.conv_capsules import ConvCapsules
-from capsjax.layers.conv_decoder import ConvDecoder
+from capsjax.layers.capsules import ConvCapsules, DenseCapsules
 from capsjax.layers.convolution import conv2d, convolve
-from capsjax.layers.decoder import Decoder, reconstruct
-from capsjax.layers.dense import DenseCapsules
+from capsjax.layers.decoder import ConvDecoder, Decoder, reconstruct
 from capsjax.layers.dropout import dropout
 from capsjax.layers.em import EMClassCapsules, EMRouting, coordinate_addition
 from capsjax.layers.inverted_attention import (

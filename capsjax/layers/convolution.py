@@ -126,8 +126,11 @@ def conv2d(
     )
 
 
-def _conv_general_dilated(
-    images, kernel, strides, padding, *, precision, blocked, **undilated_ungrouped
-):
-    """`convolve` with the signature that `nnx.Conv` calls; it ignores what `conv2d` never sets."""
+def _conv_general_dilated(images, kernel, strides, padding, *, precision, blocked, **_):
+    """`convolve` with the signature that `nnx.Conv` calls; `conv2d` leaves other options unset."""
+    if images.shape[-1] != kernel.shape[-2]:
+        raise ValueError(
+            f"the input must have {kernel.shape[-2]} channels, the layer's in_features, got "
+            f"{images.shape[-1]}: build the layer with the channels of its input"
+        )
     return convolve(images, kernel, strides[0], padding, precision, blocked=blocked)

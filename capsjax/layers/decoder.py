@@ -1,6 +1,7 @@
 """Reconstructing an image from class poses."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -10,12 +11,59 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.functional import check_array, mask_poses
+from capsjax.layers.convolution import conv2d
 from capsjax.layers.rngs import check_rngs
 from capsjax.layers.transforms import check_poses
 from capsjax.routing._checks import check_counts
 
+_HE_NORMAL = nnx.initializers.he_normal()
 
-class Decoder(nnx.Module):
+
+class _Decoder(nnx.Module):
+    """What decoders share: class poses, masked, become an image.
+
+    Args:
+      num_classes: number of class poses.
+      pose_size: D, their size.
+      image_shape: height, width, channels.
+    """
+
+    def __init__(self, num_classes: int, pose_size: int, image_shape: tuple[int, int, int]):
+        check_counts(num_classes=num_classes, pose_size=pose_size, image_shape=image_shape)
+        if len(image_shape) != 3:
+            raise ValueError(f"image_shape must be (height, width, channels), got {image_shape}")
+        self.num_classes = num_classes
+        self.pose_size = pose_size
+        self.image_shape = image_shape
+
+    @abstractmethod
+    def pixels(self, seen: Float[Array, "n *targets classes_d"]) -> Float[Array, "*pixels"]:
+        """The images of masked and flattened poses, in any shape of that many numbers."""
+
+    def __call__(
+        self,
+        poses: Float[Array, "n classes d"],
+        mask: Float[Array, "n *targets classes"] | None = None,
+    ) -> Float[Array, "n *targets h w c"]:
+        """Reconstructs the objects of the classes in `mask` ("conditional" in Gu et al. 2021).
+
+        Args:
+          poses: of all classes.
+          mask: 1 for the classes to be seen, else 0. With several masks for an image, one for
+            each of two overlapping digits, there are as many reconstructions. None: the poses of
+            all classes are seen ("normal").
+        """
+        check_poses(poses, num_classes=self.num_classes, pose_size=self.pose_size)
+        if mask is None:
+            mask = jnp.ones(poses.shape[:-1], poses.dtype)
+        check_array("mask", mask)
+        for _ in range(mask.ndim - 2):
+            poses = poses[:, None]
+        seen = mask_poses(poses, mask)
+        return self.pixels(seen).reshape(*seen.shape[:-1], *self.image_shape)
+
+
+class Decoder(_Decoder):
     """Dense layers from class poses to an image in [0, 1].
 
     Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then a sigmoid per pixel.
@@ -37,57 +85,69 @@ class Decoder(nnx.Module):
         rngs: nnx.Rngs,
     ):
         check_rngs(rngs)
-        check_counts(
-            num_classes=num_classes,
-            pose_size=pose_size,
-            image_shape=image_shape,
-            features=features,
-        )
-        check_image_shape(image_shape)
-        self.num_classes = num_classes
-        self.pose_size = pose_size
-        self.image_shape = image_shape
+        check_counts(features=features)
+        super().__init__(num_classes, pose_size, image_shape)
         sizes = [num_classes * pose_size, *features, math.prod(image_shape)]
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
 
-    def __call__(
-        self,
-        poses: Float[Array, "n classes d"],
-        mask: Float[Array, "n *targets classes"] | None = None,
-    ) -> Float[Array, "n *targets h w c"]:
-        """Reconstructs the objects of the classes in `mask` ("conditional" in Gu et al. 2021).
-
-        Args:
-          poses: of all classes.
-          mask: 1 for the classes to be seen, else 0. With several masks for an image, one for
-            each of two overlapping digits, there are as many reconstructions. None: the poses of
-            all classes are seen ("normal").
-        """
-        check_poses(poses, num_classes=self.num_classes, pose_size=self.pose_size)
-        x = masked_poses(poses, mask)
-        targets = x.shape[:-1]
+    def pixels(self, seen: Float[Array, "*batch classes_d"]) -> Float[Array, "*batch pixels"]:
+        """The images, flat."""
+        x = seen
         for layer in self.layers[:-1]:
             x = nnx.relu(layer(x))
-        pixels = nnx.sigmoid(self.layers[-1](x))
-        return pixels.reshape(*targets, *self.image_shape)
+        return nnx.sigmoid(self.layers[-1](x))
 
 
-def check_image_shape(image_shape: tuple[int, ...]) -> None:
-    """Raises a ValueError unless it is height, width and channels."""
-    if len(image_shape) != 3:
-        raise ValueError(f"image_shape must be (height, width, channels), got {image_shape}")
+class ConvDecoder(_Decoder):
+    """Convolutions from class poses to an image in [0, 1].
 
+    A dense layer makes a small map. Each step repeats its pixels to twice the height and width and
+    convolves 3×3, with ReLU; the last convolution gives the channels, with a sigmoid. In `Decoder`
+    the last layer has a weight for each hidden unit and pixel; this one hardly grows with the
+    number of pixels.
 
-def masked_poses(
-    poses: Float[Array, "n classes d"], mask: Float[Array, "n *targets classes"] | None
-) -> Float[Array, "n *targets seen"]:
-    """What a decoder sees of `poses`, all of them without a mask; see `Decoder`."""
-    if mask is None:
-        mask = jnp.ones(poses.shape[:-1], poses.dtype)
-    check_array("mask", mask)
-    for _ in range(mask.ndim - 2):
-        poses = poses[:, None]
-    return mask_poses(poses, mask)
+    Args:
+      num_classes: number of class poses.
+      pose_size: D, their size.
+      image_shape: height, width, channels.
+      features: channels of the small map and after each doubling.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        pose_size: int,
+        image_shape: tuple[int, int, int],
+        *,
+        features: Sequence[int],
+        rngs: nnx.Rngs,
+    ):
+        check_rngs(rngs)
+        check_counts(features=features)
+        if not features:
+            raise ValueError("features must have the channels of at least one layer, got none")
+        super().__init__(num_classes, pose_size, image_shape)
+        height, width, channels = image_shape
+        scale = 2 ** (len(features) - 1)
+        # Rounded up: what is too much at the end is cut off.
+        self.map_shape = (-(-height // scale), -(-width // scale), features[0])
+        size = math.prod(self.map_shape)
+        self.dense = nnx.Linear(num_classes * pose_size, size, kernel_init=_HE_NORMAL, rngs=rngs)
+        self.convs = nnx.List(
+            [
+                conv2d(n, m, 3, padding="SAME", kernel_init=_HE_NORMAL, rngs=rngs)
+                for n, m in pairwise(features)
+            ]
+        )
+        self.out = conv2d(features[-1], channels, 3, padding="SAME", rngs=rngs)
+
+    def pixels(self, seen: Float[Array, "*batch classes_d"]) -> Float[Array, "images h w c"]:
+        """The images, with one batch axis."""
+        x = nnx.relu(self.dense(seen)).reshape(-1, *self.map_shape)
+        for conv in self.convs:
+            x = nnx.relu(conv(jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2)))
+        height, width, _ = self.image_shape
+        return nnx.sigmoid(self.out(x))[:, :height, :width]
 
 
 def reconstruct(
@@ -105,7 +165,7 @@ def reconstruct(
       poses: of all classes.
       scores: of the classes; the highest one's class is the predicted one.
       mask: the classes that are seen; None for the predicted one.
-      conditional: whether to look at the mask; otherwise all classes are seen.
+      conditional: whether the mask is used; otherwise all classes are seen.
     """
     if decoder is None:
         return None

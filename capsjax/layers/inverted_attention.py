@@ -12,8 +12,7 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from capsjax.layers.conv_capsules import ConvCapsules
-from capsjax.layers.dense import DenseCapsules
+from capsjax.layers.capsules import ConvCapsules, DenseCapsules
 from capsjax.layers.rngs import check_rngs
 from capsjax.routing import (
     DenseVotes,
@@ -150,7 +149,7 @@ class InvertedAttentionStack(nnx.Module):
 
     def __init__(
         self,
-        layers: Mapping[str, ConvCapsules | DenseCapsules],
+        layers: Mapping[str, DenseCapsules],
         *,
         num_iterations: int = 2,
         schedule: Schedule = "concurrent",
@@ -202,18 +201,13 @@ class InvertedAttentionStack(nnx.Module):
         return dict(zip(self.names, states, strict=True))
 
     def _update(
-        self,
-        layer: ConvCapsules | DenseCapsules,
-        capture: bool,
-        below: Routed,
-        previous: Routed | None,
+        self, layer: DenseCapsules, capture: bool, below: Routed, previous: Routed | None
     ) -> Routed:
         """One iteration of one layer."""
         votes, activations = self._children(layer, below)
         poses = None if previous is None else previous.poses
         weights = () if activations is None else (activations,)
-        routed = layer.routing(votes, poses, *weights)
-        return routed if capture else _without_coupling(routed)
+        return _carried(layer.routing(votes, poses, *weights), capture)
 
     def _converge(self, below: Routed, capture: bool) -> list[Routed]:
         """Every layer at its fixed point."""
@@ -228,12 +222,10 @@ class InvertedAttentionStack(nnx.Module):
                 tolerance=tolerance,
                 max_iterations=100,
             ).routed
-            states.append(below if capture else _without_coupling(below))
+            states.append(_carried(below, capture))
         return states
 
-    def _children(
-        self, layer: ConvCapsules | DenseCapsules, below: Routed
-    ) -> tuple[Votes, Array | None]:
+    def _children(self, layer: DenseCapsules, below: Routed) -> tuple[Votes, Array | None]:
         """The votes of the layer below, and the activations of its capsules."""
         poses, activations = below.poses, below.activations
         if isinstance(layer, ConvCapsules):
@@ -290,6 +282,6 @@ def identity(x: jax.Array) -> jax.Array:
     return x
 
 
-def _without_coupling(routed: Routed) -> Routed:
-    """The state that schedules carry from iteration to iteration."""
-    return routed._replace(coupling=None)  # type: ignore[arg-type]
+def _carried(routed: Routed, capture: bool) -> Routed:
+    """What schedules carry from iteration to iteration: couplings only if they are asked for."""
+    return routed if capture else routed._replace(coupling=None)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 Each family file ends with the table of its `NETWORKS`; `register` adds a network of your own.
 """
 
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
 from flax import nnx
@@ -103,9 +103,10 @@ def create(
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
     # Configs read from files have lists, but a config's fields must be hashable.
-    given = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
-    config = type(network.config)(**asdict(network.config) | given)
-    return network.model(tuple(input_shape), num_classes, config, rngs=rngs)
+    hashable = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
+    return network.model(
+        tuple(input_shape), num_classes, replace(network.config, **hashable), rngs=rngs
+    )
 
 
 def options(name: str) -> dict[str, Any]:
@@ -117,12 +118,12 @@ def lookup(name: str) -> Network:
     """The class, config and published sizes behind `name`.
 
     Raises:
-      ValueError: unknown name (the nearest is named).
+      ValueError: unknown name (the five nearest are named).
     """
     if name not in names():
         raise ValueError(
-            f"unknown model {name!r}: {nearest(name, names())}. "
-            "A network of your own is known after capsjax.models.register(...), which scripts do "
+            f"unknown model {name!r}: {nearest(name, names())}. capsjax.models.names() lists all; "
+            "a network of your own is known after capsjax.models.register(...), which scripts do "
             "with --import=FILE.py"
         )
     return _REGISTERED.get(name) or _PUBLISHED[name]

@@ -11,12 +11,12 @@ from jax import lax
 from jaxtyping import Array
 
 from capsjax.functional import exponential_squash, relu, safe_norm, squash
-from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d, reconstruct
+from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
-from capsjax.models.reconstruction import Reconstruction, build_decoder
+from capsjax.models.model import Keys, Mask, Network, Output, Pixels
+from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
 from capsjax.routing import dynamic_routing, uniform_routing
 
 _SQUASHES = {"rational": squash, "exponential": exponential_squash}
@@ -56,22 +56,17 @@ class CapsNetConfig(Normalization, Reconstruction):
     primary_relu: bool = False
 
 
-class CapsNet(Model):
+class CapsNet(ReconstructingModel):
     """Two convolutions, primary capsules, class capsules by routing, a decoder.
 
     Sabour et al. 2017, figures 1 and 2. 8,215,568 parameters for 28×28×1 and ten classes.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: CapsNetConfig = CapsNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = CapsNetConfig()
+
+    def build(self, config: CapsNetConfig, rngs: nnx.Rngs) -> None:
         k = config.kernel_size
-        height, width = grids(input_shape, [Window(k), Window(k, 2)])[-1]
+        height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
         features = scaled(config.features, config.width)
         primary_channels = scaled(config.primary_channels, config.width)
         activation = _SQUASHES[config.squash_form] if config.squash else _identity
@@ -80,22 +75,19 @@ class CapsNet(Model):
             if config.routing == "dynamic"
             else uniform_routing
         )
-        self.inputs = Inputs(input_shape, config.mean, config.std)
-        self.num_classes = num_classes
-        self.conditional = config.reconstruction == "conditional"
-        self.conv = conv2d(input_shape[-1], features, k, rngs=rngs)
+        self.conv = conv2d(self.input_shape[-1], features, k, rngs=rngs)
         self.primary = PrimaryCapsules(
             features,
             primary_channels,
             config.primary_pose,
             kernel_size=k,
-            activation=(nnx.Sequential(relu, activation) if config.primary_relu else activation),
+            activation=nnx.Sequential(relu, activation) if config.primary_relu else activation,
             rngs=rngs,
         )
         self.classes = DenseCapsules(
             height * width * primary_channels,
             config.primary_pose,
-            num_classes,
+            self.num_classes,
             config.class_pose,
             shared=config.shared_transform,
             routing=bound(routing, activation=activation),
@@ -103,25 +95,18 @@ class CapsNet(Model):
             kernel_init=nnx.initializers.truncated_normal(0.1),  # as in the released code
             rngs=rngs,
         )
-        self.decoder = nnx.data(
-            build_decoder(config, num_classes, config.class_pose, input_shape, rngs=rngs)
-        )
+        self.build_decoder(config, config.class_pose, rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv", "primary" and "classes"."""
         features = nnx.relu(self.conv(images))
         primary = self.primary(features)
         routed = self.classes(lax.collapse(primary, 1, -1))
         lengths = safe_norm(routed.poses)
-        reconstruction = reconstruct(
-            self.decoder, routed.poses, lengths, mask, conditional=self.conditional
-        )
-        output = Output(lengths, routed.poses, reconstruction)
-        if not capture:
-            return output
-        return output._replace(
+        return Output(
+            lengths,
+            routed.poses,
+            self.reconstruct(routed.poses, lengths, mask),
             routed={"classes": routed},
             features={"conv": features, "primary": primary, "classes": routed.poses},
         )

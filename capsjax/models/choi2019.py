@@ -16,11 +16,10 @@ from capsjax.layers import (
     batch_norm,
     conv2d,
     dropout,
-    reconstruct,
 )
 from capsjax.models.config import fraction, not_negative, positive, scaled
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
-from capsjax.models.reconstruction import Reconstruction, build_decoder
+from capsjax.models.model import Keys, Mask, Network, Output, Pixels
+from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
 
 
 @dataclass(frozen=True)
@@ -46,28 +45,20 @@ class ARCapsNetConfig(Reconstruction):
     decoder_features: tuple[int, ...] = positive((512, 512))
 
 
-class ARCapsNet(Model):
+class ARCapsNet(ReconstructingModel):
     """Convolutions, primary capsules, conv-caps, a capsule for each class, a decoder.
 
     Choi et al. 2019, figure 1 and section 4. 5,312,528 parameters for MNIST. All convolutions but
     the last are padded (SAME), so that any image is large enough.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: ARCapsNetConfig = ARCapsNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = ARCapsNetConfig()
+
+    def build(self, config: ARCapsNetConfig, rngs: nnx.Rngs) -> None:
         features = scaled(config.features, config.width)
         channels = scaled(config.channels, config.width)
-        height, width, image_channels = input_shape
-        self.inputs = Inputs(input_shape)
-        self.num_classes = num_classes
+        height, width, image_channels = self.input_shape
         self.keep = config.keep
-        self.conditional = config.reconstruction == "conditional"
         self.conv1 = conv2d(image_channels, features, 3, padding="SAME", rngs=rngs)
         self.norm1 = batch_norm(features, rngs=rngs)
         self.conv2 = conv2d(features, features, 3, padding="SAME", rngs=rngs)
@@ -97,15 +88,11 @@ class ARCapsNet(Model):
         self.conv_caps = nnx.List(conv_caps)
         grid = (math.ceil(height / 2**halvings), math.ceil(width / 2**halvings))
         self.classes = AttentionFullCapsules(
-            grid, channels, pose_size, num_classes, config.pose_size, rngs=rngs
+            grid, channels, pose_size, self.num_classes, config.pose_size, rngs=rngs
         )
-        self.decoder = nnx.data(
-            build_decoder(config, num_classes, config.pose_size, input_shape, rngs=rngs)
-        )
+        self.build_decoder(config, config.pose_size, rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv", "primary", "conv_caps1" …, "classes"."""
         x = nnx.relu(self.norm1(self.conv1(images)))
         x = nnx.relu(self.norm2(self.conv2(x)))
@@ -121,9 +108,7 @@ class ARCapsNet(Model):
         features["classes"], routed["classes"] = out.poses, out
         # Components lie in (−1, 1): a pose is at most √D long (eq. 10).
         scores = safe_norm(out.poses) / math.sqrt(out.poses.shape[-1])
-        reconstruction = reconstruct(
-            self.decoder, out.poses, scores, mask, conditional=self.conditional
-        )
+        reconstruction = self.reconstruct(out.poses, scores, mask)
         return Output(scores, out.poses, reconstruction, routed, features)
 
     def _drop(self, poses: Array, keys: Key[Array, "n"] | None, layer: int) -> Array:

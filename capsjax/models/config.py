@@ -6,7 +6,6 @@ from typing import Any
 
 from capsjax._names import check_kind
 
-_CHECK = "check"
 # 1 / 1024, of the widest layers.
 LEAST_WIDTH = 2.0**-10
 
@@ -14,62 +13,34 @@ LEAST_WIDTH = 2.0**-10
 def positive(default: Any) -> Any:
     """A field for a number, or a tuple of integers, greater than 0.
 
-    A default of None allows None, and besides it integers.
+    If the default is None, the value may be None or an integer.
     """
-
-    def check(name: str, value: Any) -> None:
-        if default is None:
-            if value is None:
-                return
-            check_kind(name, value, 1)
-        if not all(number > 0 for number in _numbers(name, value)):
-            raise ValueError(f"{name} must be positive, got {value}")
-
-    return _checked(default, check)
+    return _checked(default, lambda value: value > 0, "must be positive")
 
 
 def not_negative(default: Any) -> Any:
     """A field for a number, or a tuple of integers, all at least 0."""
-
-    def check(name: str, value: Any) -> None:
-        if not all(number >= 0 for number in _numbers(name, value)):
-            raise ValueError(f"{name} must not be negative, got {value}")
-
-    return _checked(default, check)
+    return _checked(default, lambda value: value >= 0, "must not be negative")
 
 
 def multiplier() -> Any:
     """A field for what multiplies the channels of a network: 1 as published."""
-
-    def check(name: str, value: float) -> None:
-        if value < LEAST_WIDTH:
-            raise ValueError(
-                f"{name} must be at least {LEAST_WIDTH}, got {value}: below it all layers are one "
-                "channel wide, whatever its value"
-            )
-
-    return _checked(1.0, check)
+    requirement = (
+        f"must be at least {LEAST_WIDTH}, below which all layers are one channel wide whatever its "
+        "value"
+    )
+    return _checked(1.0, lambda value: value >= LEAST_WIDTH, requirement)
 
 
 def fraction(default: float) -> Any:
     """A field for a number in (0, 1]."""
-
-    def check(name: str, value: float) -> None:
-        if not 0 < value <= 1:
-            raise ValueError(f"{name} must be in (0, 1], got {value}")
-
-    return _checked(default, check)
+    return _checked(default, lambda value: 0 < value <= 1, "must be in (0, 1]")
 
 
 def one_of(default: str, *others: str) -> Any:
     """A field for one of these words."""
     words = (default, *others)
-
-    def check(name: str, value: str) -> None:
-        if value not in words:
-            raise ValueError(f"{name} must be one of {', '.join(words)}, got {value!r}")
-
-    return _checked(default, check)
+    return _checked(default, lambda value: value in words, f"must be one of {', '.join(words)}")
 
 
 def scaled(channels: int, width: float) -> int:
@@ -81,22 +52,15 @@ def check_lengths(**options: tuple) -> None:
     """Raises ValueError unless all `options` have the same number of entries, one or more."""
     lengths = {len(values) for values in options.values()}
     if len(lengths) > 1 or 0 in lengths:
-        given = " and ".join(map(str, options.values()))
+        values = " and ".join(map(str, options.values()))
         raise ValueError(
-            f"{' and '.join(options)} must have one number for each layer, got {given}"
+            f"{' and '.join(options)} must have one number for each layer, got {values}"
         )
 
 
-def _numbers(name: str, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, tuple):
-        return (value,)
-    for number in value:
-        check_kind(f"each of {name}", number, 1)
-    return value
-
-
-def _checked(default: Any, check: Callable[[str, Any], None]) -> Any:
-    return field(default=default, metadata={_CHECK: check})
+def _checked(default: Any, accepts: Callable[[Any], bool], requirement: str) -> Any:
+    """A field whose value, or each element of a tuple, must be one that `accepts` accepts."""
+    return field(default=default, metadata={"accepts": accepts, "requirement": requirement})
 
 
 @dataclass(frozen=True)
@@ -112,10 +76,17 @@ class Config:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            value = getattr(self, option.name)
-            check_kind(option.name, value, option.default)
-            if _CHECK in option.metadata:
-                option.metadata[_CHECK](option.name, value)
+            name, value, default = option.name, getattr(self, option.name), option.default
+            if value is None and default is None:
+                continue
+            check_kind(name, value, 1 if default is None else default)
+            if "accepts" not in option.metadata:
+                continue
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(value, tuple):
+                    check_kind(f"each of {name}", number, 1)
+                if not option.metadata["accepts"](number):
+                    raise ValueError(f"{name} {option.metadata['requirement']}, got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from jax import lax
 from capsjax.layers import conv2d
 from capsjax.models.config import Config, check_lengths, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
+from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,14 @@ class ConvNet(Model):
     ConvNet-FC (35,445,522).
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: ConvNetConfig = ConvNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = ConvNetConfig()
+
+    def build(self, config: ConvNetConfig, rngs: nnx.Rngs) -> None:
         k = config.kernel_size
-        height, width = grids(input_shape, [Window(k, stride) for stride in config.strides])[-1]
-        self.inputs = Inputs(input_shape)
+        windows = [Window(k, stride) for stride in config.strides]
+        height, width = grids(self.input_shape, windows)[-1]
         self.average_pool = config.average_pool
-        convs, size = [], input_shape[-1]
+        convs, size = [], self.input_shape[-1]
         for features, stride in zip(config.features, config.strides, strict=True):
             features = scaled(features, config.width)
             convs.append(conv2d(size, features, k, strides=stride, rngs=rngs))
@@ -67,11 +62,9 @@ class ConvNet(Model):
             dense.append(nnx.Linear(size, features, rngs=rngs))
             size = features
         self.convs, self.dense = nnx.List(convs), nnx.List(dense)
-        self.classes = nnx.Linear(size, num_classes, rngs=rngs)
+        self.classes = nnx.Linear(size, self.num_classes, rngs=rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "pool", "dense1" …."""
         made = {}
         x = images

@@ -8,11 +8,11 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import safe_norm, squash
-from capsjax.layers import conv2d, reconstruct
+from capsjax.layers import conv2d
 from capsjax.models.config import one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
-from capsjax.models.reconstruction import Reconstruction, build_decoder
+from capsjax.models.model import Keys, Mask, Network, Output, Pixels, ScoreKind
+from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ReconstructingConvNetConfig(Reconstruction):
     reconstruction: str = one_of("conditional", "normal")
 
 
-class ReconstructingConvNet(Model):
+class ReconstructingConvNet(ReconstructingModel):
     """The two convolutions of CapsNet, one dense layer, and CapsNet's decoder on its units.
 
     ConvNet-R, -CR and -CR-SF. The units are not rectified, although the text says that all dense
@@ -48,45 +48,31 @@ class ReconstructingConvNet(Model):
     parameters for 28×28×1 and ten classes: CapsNet's and the dense layer's bias.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: ReconstructingConvNetConfig = ReconstructingConvNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = ReconstructingConvNetConfig()
+
+    def build(self, config: ReconstructingConvNetConfig, rngs: nnx.Rngs) -> None:
         k = config.kernel_size
-        height, width = grids(input_shape, [Window(k), Window(k, 2)])[-1]
+        height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
         features = scaled(config.features, config.width)
         if config.squash:  # a whole number of poses, at any width
             features = scaled(config.features // config.squash_pose, config.width)
             features *= config.squash_pose
-        units = num_classes * config.class_units
-        self.inputs = Inputs(input_shape)
-        self.num_classes = num_classes
+        units = self.num_classes * config.class_units
         self.classifier = config.classifier
         self.squash_pose = config.squash_pose if config.squash else None
-        self.conditional = config.reconstruction == "conditional"
         self.convs = nnx.List(
             [
-                conv2d(input_shape[-1], features, k, rngs=rngs),
+                conv2d(self.input_shape[-1], features, k, rngs=rngs),
                 conv2d(features, features, k, strides=2, rngs=rngs),
             ]
         )
         self.dense = nnx.Linear(height * width * features, units, rngs=rngs)
-        self.linear = (
-            nnx.Linear(units, num_classes, rngs=rngs)
-            if config.classifier == "linear"
-            else nnx.data(None)
-        )
-        self.decoder = build_decoder(
-            config, num_classes, config.class_units, input_shape, rngs=rngs
-        )
+        self.linear = nnx.data(None)
+        if config.classifier == "linear":
+            self.linear = nnx.Linear(units, self.num_classes, rngs=rngs)
+        self.build_decoder(config, config.class_units, rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1", "conv2" and "classes".
 
         The poses are the dense layer's units by class. With a linear classifier the units belong
@@ -97,20 +83,15 @@ class ReconstructingConvNet(Model):
         if self.squash_pose is None:
             second = nnx.relu(second)
         else:
-            second = squash(
-                second.reshape(
-                    *second.shape[:-1], second.shape[-1] // self.squash_pose, self.squash_pose
-                )
-            )
+            num_poses = second.shape[-1] // self.squash_pose
+            second = squash(second.reshape(*second.shape[:-1], num_poses, self.squash_pose))
         units = self.dense(lax.collapse(second, 1))
         size = units.shape[-1] // self.num_classes
         poses = units.reshape(len(images), self.num_classes, size)
         if self.squash_pose is not None:
             poses = squash(poses)
         scores, kind = self._classify(poses)
-        reconstruction = reconstruct(
-            self.decoder, poses, scores, mask, conditional=self.conditional
-        )
+        reconstruction = self.reconstruct(poses, scores, mask)
         made = {"conv1": first, "conv2": second, "classes": poses}
         return Output(scores, poses, reconstruction, features=made, score_kind=kind)
 

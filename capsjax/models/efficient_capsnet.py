@@ -5,17 +5,11 @@ from dataclasses import dataclass, replace
 from flax import nnx
 
 from capsjax.functional import safe_norm
-from capsjax.layers import (
-    DenseCapsules,
-    DepthwiseCapsules,
-    SelfAttentionRouting,
-    conv2d,
-    reconstruct,
-)
+from capsjax.layers import DenseCapsules, DepthwiseCapsules, SelfAttentionRouting, conv2d
 from capsjax.models.config import check_lengths, not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
-from capsjax.models.reconstruction import Reconstruction, build_decoder
+from capsjax.models.model import Keys, Mask, Network, Output, Pixels
+from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
 
 
 @dataclass(frozen=True)
@@ -47,21 +41,16 @@ class EfficientCapsNetConfig(Reconstruction):
         check_lengths(features=self.features, kernel_sizes=self.kernel_sizes, strides=self.strides)
 
 
-class EfficientCapsNet(Model):
+class EfficientCapsNet(ReconstructingModel):
     """Convolutions, a few primary capsules that see the whole map, class capsules, a decoder.
 
     161,824 parameters for 28×28×1 and ten classes, without the decoder. The decoder for smallNORB
     is that of the others too, not the released code's convolutional one.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: EfficientCapsNetConfig = EfficientCapsNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = EfficientCapsNetConfig()
+
+    def build(self, config: EfficientCapsNetConfig, rngs: nnx.Rngs) -> None:
         *below, last = config.features
         primary_channels = scaled(last // config.primary_pose, config.width)
         features = [scaled(n, config.width) for n in below]
@@ -71,19 +60,16 @@ class EfficientCapsNet(Model):
         ]
         if config.primary_kernel:
             windows.append(Window(config.primary_kernel))
-        seen = grids(input_shape, windows)[len(config.features) - 1]
+        seen = grids(self.input_shape, windows)[len(config.features) - 1]
         if config.primary_kernel:
             seen = (config.primary_kernel, config.primary_kernel)
-        self.inputs = Inputs(input_shape)
-        self.num_classes = num_classes
-        self.conditional = config.reconstruction == "conditional"
         self.leaky = config.normalization == "instance"
         he_normal = nnx.initializers.he_normal()
         self.convs = nnx.List(
             [
                 conv2d(n, m, k, strides=stride, blocked=True, kernel_init=he_normal, rngs=rngs)
                 for n, m, k, stride in zip(
-                    [input_shape[-1], *features],
+                    [self.input_shape[-1], *features],
                     features,
                     config.kernel_sizes,
                     config.strides,
@@ -96,20 +82,16 @@ class EfficientCapsNet(Model):
         self.classes = DenseCapsules(
             primary_channels,
             config.primary_pose,
-            num_classes,
+            self.num_classes,
             config.class_pose,
-            routing=SelfAttentionRouting(primary_channels, num_classes),
+            routing=SelfAttentionRouting(primary_channels, self.num_classes),
             # As in the released code, whose fan-in counts the children and the parents too.
             kernel_init=nnx.initializers.he_normal(in_axis=1),
             rngs=rngs,
         )
-        self.decoder = nnx.data(
-            build_decoder(config, num_classes, config.class_pose, input_shape, rngs=rngs)
-        )
+        self.build_decoder(config, config.class_pose, rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv", "primary" and "classes"."""
         features = images
         for conv, norm in zip(self.convs, self.norms, strict=True):
@@ -119,13 +101,10 @@ class EfficientCapsNet(Model):
         primary = self.primary(features)
         routed = self.classes(primary)
         lengths = safe_norm(routed.poses)
-        reconstruction = reconstruct(
-            self.decoder, routed.poses, lengths, mask, conditional=self.conditional
-        )
-        output = Output(lengths, routed.poses, reconstruction)
-        if not capture:
-            return output
-        return output._replace(
+        return Output(
+            lengths,
+            routed.poses,
+            self.reconstruct(routed.poses, lengths, mask),
             routed={"classes": routed},
             features={"conv": features, "primary": primary, "classes": routed.poses},
         )

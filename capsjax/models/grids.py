@@ -31,9 +31,11 @@ def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[
     for window in reversed(windows):
         smallest = max(1, window.before(smallest))
     if min(height, width) < smallest:
+        sizes = ", ".join(str(window.kernel_size) for window in windows)
         raise ValueError(
-            f"input_shape {height}×{width} is too small for the network's {len(windows)} windows: "
-            f"the smallest is {smallest}×{smallest}; enlarge the images"
+            f"input_shape {height}×{width} is too small for windows of kernel_size {sizes} one "
+            f"after another: the smallest is {smallest}×{smallest}; enlarge the images or choose "
+            "smaller windows"
         )
     result = []
     for window in windows:

@@ -17,7 +17,7 @@ from capsjax.layers.bound import bound
 from capsjax.models.config import Config, fraction, positive, scaled
 from capsjax.models.convnets import ConvNet, ConvNetConfig
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels
 from capsjax.routing import dynamic_routing
 
 
@@ -55,23 +55,17 @@ class DeepCapsNet(Model):
     mentions none.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: DeepCapsNetConfig = DeepCapsNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = DeepCapsNetConfig()
+
+    def build(self, config: DeepCapsNetConfig, rngs: nnx.Rngs) -> None:
         k = config.kernel_size
-        height, width = grids(input_shape, [Window(k), Window(k, 2)])[-1]
+        height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
         features = scaled(config.features, config.width)
         primary_channels = scaled(config.primary_channels, config.width)
         routing = bound(
             dynamic_routing, num_iterations=config.num_iterations, update_rate=config.update_rate
         )
-        self.inputs = Inputs(input_shape)
-        self.conv = conv2d(input_shape[-1], features, k, rngs=rngs)
+        self.conv = conv2d(self.input_shape[-1], features, k, rngs=rngs)
         self.primary = PrimaryCapsules(
             features, primary_channels, config.primary_pose, kernel_size=k, rngs=rngs
         )
@@ -85,12 +79,10 @@ class DeepCapsNet(Model):
             num, pose = parents, config.middle_pose
         self.capsules = nnx.List(middle)
         self.classes = DenseCapsules(
-            num, pose, num_classes, config.class_pose, routing=routing, rngs=rngs
+            num, pose, self.num_classes, config.class_pose, routing=routing, rngs=rngs
         )
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv", "primary", "capsules1" (with R1's coupling) … "classes"."""
         features = nnx.relu(self.conv(images))
         primary = self.primary(features)
@@ -101,12 +93,9 @@ class DeepCapsNet(Model):
             poses = routed[f"capsules{i}"].poses
         routed["classes"] = self.classes(poses)
         poses = routed["classes"].poses
-        output = Output(safe_norm(poses), poses)
-        if not capture:
-            return output
         made = {"conv": features, "primary": primary}
         made |= {name: result.poses for name, result in routed.items()}
-        return output._replace(routed=routed, features=made)
+        return Output(safe_norm(poses), poses, routed=routed, features=made)
 
 
 _DEEP = DeepCapsNetConfig()

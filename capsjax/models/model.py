@@ -3,7 +3,7 @@
 import enum
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Key, UInt8
 
 from capsjax._names import check_kind
 from capsjax.functional import check_array, normalize, to_unit
+from capsjax.models.config import Config, Normalization
 from capsjax.routing import Routed
 
 # A batch of images: floats in [0, 1], or uint8.
@@ -19,8 +20,8 @@ Images = Float[Array | np.ndarray, "n h w c"] | UInt8[Array | np.ndarray, "n h w
 # The same as the layers see them: floats, normalised where the network does that.
 Pixels = Float[Array, "n h w c"]
 # The classes to reconstruct, and keys for dropout; see `Model.__call__`.
-Mask = Float[Array, "n *targets classes"]
-Keys = Key[Array, "n"]
+Mask = Float[Array, "n *targets classes"] | None
+Keys = Key[Array, "n"] | None
 
 
 @jax.tree_util.register_static
@@ -99,14 +100,45 @@ class Inputs:
 class Model(nnx.Module):
     """A network from images to class scores.
 
-    A subclass sets `inputs` and defines `forward`. A network of your own need not be a subclass:
-    it is enough that it is called in this way and returns an `Output`.
+    A subclass makes its layers in `build`, uses them in `forward`, and has default options. A
+    network of your own need not be a subclass: it is enough that it is called in this way and
+    returns an `Output`.
 
     Attributes:
-      inputs: the images that it takes.
+      options: the default config.
+      inputs: checks, scales and normalises the images.
+      num_classes: number of classes.
     """
 
+    options: ClassVar[Config]
     inputs: Inputs
+    num_classes: int
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int],
+        num_classes: int,
+        config: Any = None,
+        *,
+        rngs: nnx.Rngs,
+    ):
+        """Builds the network with fresh parameters.
+
+        Args:
+          input_shape: height, width and channels of the images.
+          num_classes: number of classes.
+          config: the options; None for the default ones.
+          rngs: the source of the parameters.
+        """
+        config = config or self.options
+        normalization = (config.mean, config.std) if isinstance(config, Normalization) else ()
+        self.inputs = Inputs(input_shape, *normalization)
+        self.num_classes = num_classes
+        self.build(config, rngs)
+
+    @abstractmethod
+    def build(self, config: Any, rngs: nnx.Rngs) -> None:
+        """Makes the layers, for images of `input_shape` and `num_classes` classes."""
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -117,8 +149,8 @@ class Model(nnx.Module):
         self,
         images: Images,
         *,
-        mask: Mask | None = None,
-        keys: Keys | None = None,
+        mask: Mask = None,
+        keys: Keys = None,
         capture: bool = False,
     ) -> Output:
         """Classifies a batch and, with a decoder, reconstructs it.
@@ -139,10 +171,8 @@ class Model(nnx.Module):
         return output if capture else output._replace(routed={}, features={})
 
     @abstractmethod
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
-        """The output for normalised images; `__call__` drops what `capture` does not ask for."""
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
+        """The output for normalised images; `__call__` drops captures that nobody asked for."""
 
 
 class Network(NamedTuple):

@@ -12,10 +12,11 @@ from flax import nnx
 from jax import lax
 
 from capsjax.functional import safe_norm
-from capsjax.layers import ConvDecoder, ConvNorm, DenseCapsules, PrimaryCapsules, reconstruct
+from capsjax.layers import ConvDecoder, ConvNorm, DenseCapsules, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, positive, scaled
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.model import Keys, Mask, Network, Output, Pixels
+from capsjax.models.reconstruction import ReconstructingModel
 from capsjax.routing import dynamic_routing
 
 GRID = 8  # rows or columns, at most
@@ -41,29 +42,22 @@ class PictureCapsNetConfig(Normalization):
     num_iterations: int = positive(3)
 
 
-class PictureCapsNet(Model):
+class PictureCapsNet(ReconstructingModel):
     """Convolutions, primary capsules, class capsules by dynamic routing, a convolutional decoder.
 
     The convolutions are 3×3 with stride 2, batch normalisation and ReLU.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: PictureCapsNetConfig = PictureCapsNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
-        height, width, channels = input_shape
+    options = PictureCapsNetConfig()
+
+    def build(self, config: PictureCapsNetConfig, rngs: nnx.Rngs) -> None:
+        height, width, channels = self.input_shape
         halvings = 1
         while max(height, width) > GRID * 2**halvings:
             halvings += 1
         features = [scaled(config.features * min(2**i, 4), config.width) for i in range(halvings)]
         primary_channels = scaled(config.primary_channels, config.width)
         rows, columns = (-(-side // 2**halvings) for side in (height, width))
-        self.inputs = Inputs(input_shape, config.mean, config.std)
-        self.num_classes = num_classes
         self.conditional = True
         self.convs = nnx.List(
             [
@@ -83,22 +77,20 @@ class PictureCapsNet(Model):
         self.classes = DenseCapsules(
             rows * columns * primary_channels,
             config.primary_pose,
-            num_classes,
+            self.num_classes,
             config.class_pose,
             routing=bound(dynamic_routing, num_iterations=config.num_iterations),
             rngs=rngs,
         )
         self.decoder = ConvDecoder(
-            num_classes,
+            self.num_classes,
             config.class_pose,
-            input_shape,
+            self.input_shape,
             features=[features[-1], *reversed(features)],
             rngs=rngs,
         )
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "convs", "primary" and "classes"."""
         x = images
         for conv in self.convs:
@@ -106,13 +98,10 @@ class PictureCapsNet(Model):
         primary = self.primary(x)
         routed = self.classes(lax.collapse(primary, 1, -1))
         lengths = safe_norm(routed.poses)
-        reconstruction = reconstruct(
-            self.decoder, routed.poses, lengths, mask, conditional=self.conditional
-        )
         return Output(
             lengths,
             routed.poses,
-            reconstruction,
+            self.reconstruct(routed.poses, lengths, mask),
             routed={"classes": routed},
             features={"convs": x, "primary": primary, "classes": routed.poses},
         )

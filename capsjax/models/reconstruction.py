@@ -1,11 +1,13 @@
-"""The decoder of a network: its options, and how it is built from them."""
+"""Networks that reconstruct their input from class poses."""
 
 from dataclasses import dataclass
 
 from flax import nnx
+from jaxtyping import Array, Float
 
-from capsjax.layers import Decoder
+from capsjax.layers import ConvDecoder, Decoder, reconstruct
 from capsjax.models.config import Config, one_of, positive, scaled
+from capsjax.models.model import Mask, Model
 
 
 @dataclass(frozen=True)
@@ -22,16 +24,26 @@ class Reconstruction(Config):
     decoder_features: tuple[int, ...] = positive((512, 1024))
 
 
-def build_decoder(
-    config: Reconstruction,
-    num_classes: int,
-    pose_size: int,
-    image_shape: tuple[int, int, int],
-    *,
-    rngs: nnx.Rngs,
-) -> Decoder | None:
-    """A decoder from class poses to images, or None if `config` asks for none."""
-    if config.reconstruction == "none":
-        return None
-    features = [scaled(n, config.width) for n in config.decoder_features]
-    return Decoder(num_classes, pose_size, image_shape, features=features, rngs=rngs)
+class ReconstructingModel(Model):
+    """A network with a decoder; `build` calls `build_decoder`, and `forward` `reconstruct`.
+
+    Attributes:
+      decoder: None if the options ask for none.
+      conditional: whether it sees only the poses of the masked classes.
+    """
+
+    def build_decoder(self, config: Reconstruction, pose_size: int, rngs: nnx.Rngs) -> None:
+        """Makes the decoder that `config` asks for, for class poses of this size."""
+        self.conditional = config.reconstruction == "conditional"
+        self.decoder: Decoder | ConvDecoder | None = nnx.data(None)
+        if config.reconstruction != "none":
+            features = [scaled(n, config.width) for n in config.decoder_features]
+            self.decoder = Decoder(
+                self.num_classes, pose_size, self.input_shape, features=features, rngs=rngs
+            )
+
+    def reconstruct(
+        self, poses: Float[Array, "n classes d"], scores: Float[Array, "n classes"], mask: Mask
+    ) -> Float[Array, "n ... h w c"] | None:
+        """The reconstruction of the classes in `mask`, of the predicted ones without a mask."""
+        return reconstruct(self.decoder, poses, scores, mask, conditional=self.conditional)

@@ -7,7 +7,7 @@ from jax import lax
 
 from capsjax.layers import conv2d
 from capsjax.models.config import Config, check_lengths, positive, scaled
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
+from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,16 @@ class PooledCNN(Model):
     24.56M parameters. It does not mention padding, but only with it do these sizes have 24,563,978.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: PooledCNNConfig = PooledCNNConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
-        height, width, size = input_shape
+    options = PooledCNNConfig()
+
+    def build(self, config: PooledCNNConfig, rngs: nnx.Rngs) -> None:
+        height, width, size = self.input_shape
         halvings = 2 ** len(config.features)
         if min(height, width) < halvings:
             raise ValueError(
                 f"input_shape {height}×{width} is too small to be halved {len(config.features)} "
                 f"times: the smallest is {halvings}×{halvings}; enlarge the images"
             )
-        self.inputs = Inputs(input_shape)
         convs = []
         for features, kernel_size in zip(config.features, config.kernel_sizes, strict=True):
             features = scaled(features, config.width)
@@ -61,11 +55,9 @@ class PooledCNN(Model):
         size *= (height // halvings) * (width // halvings)
         hidden = scaled(config.dense_features, config.width)
         self.dense = nnx.Linear(size, hidden, rngs=rngs)
-        self.classes = nnx.Linear(hidden, num_classes, rngs=rngs)
+        self.classes = nnx.Linear(hidden, self.num_classes, rngs=rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "dense"."""
         made = {}
         x = images

@@ -1,6 +1,7 @@
 """Capsules with inverted dot-product attention routing (Tsai et al. 2020)."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 from flax import nnx
@@ -20,7 +21,7 @@ from capsjax.layers import (
 from capsjax.layers.inverted_attention import GridPoseNorm
 from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
+from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -76,91 +77,30 @@ class InvertedAttentionCapsNet(Model):
     1,828,817 with the ResNet, for CIFAR-10. Scores are logits.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: InvertedAttentionConfig = InvertedAttentionConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
-        conv_grids = grids(
-            input_shape,
-            [
-                Window(3, 2, padding=1),  # the backbone
-                Window(config.primary_kernel, config.primary_strides),
-                *(Window(3, strides) for strides in config.conv_strides),
-            ],
-        )
-        channels = scaled(config.channels, config.width)
-        pose_size = config.pose_size
-        self.inputs = Inputs(input_shape, config.mean, config.std)
+    options = InvertedAttentionConfig()
+
+    def build(self, config: InvertedAttentionConfig, rngs: nnx.Rngs) -> None:
+        pose_size, channels = config.pose_size, scaled(config.channels, config.width)
         self.backbone = build_backbone(
-            config.backbone, input_shape[-1], config.features, config.width, rngs=rngs
+            config.backbone, self.input_shape[-1], config.features, config.width, rngs=rngs
         )
+        features = self.backbone.out_features
+        kernel_size, strides = config.primary_kernel, config.primary_strides
         self.primary = PrimaryCapsules(
-            self.backbone.out_features,
+            features,
             channels,
             pose_size,
-            kernel_size=config.primary_kernel,
-            strides=config.primary_strides,
+            kernel_size=kernel_size,
+            strides=strides,
             use_bias=False,
             activation=GridPoseNorm(pose_size, rngs=rngs),
             rngs=rngs,
         )
-        self.activations = (
-            conv2d(
-                self.backbone.out_features,
-                channels,
-                config.primary_kernel,
-                strides=config.primary_strides,
-                rngs=rngs,
-            )
-            if config.activations
-            else nnx.data(None)
-        )
-
-        scale = None if config.scale_agreement else 1.0
-
-        def routing(num_parents: int) -> nnx.Module:
-            if config.activations:
-                return ActivatedInvertedAttention(num_parents, pose_size, scale=scale, rngs=rngs)
-            return InvertedAttention(
-                pose_size, layer_norm=config.layer_norm, scale=scale, rngs=rngs
-            )
-
-        def layer_options(num_parents: int) -> dict:
-            return {
-                "form": config.form,
-                "routing": routing(num_parents),
-                "kernel_init": inverted_attention_init,
-                "rngs": rngs,
-            }
-
-        layers: dict[str, ConvCapsules | DenseCapsules] = {}
-        for i, strides in enumerate(config.conv_strides, start=1):
-            layers[f"conv_caps{i}"] = ConvCapsules(
-                channels,
-                pose_size,
-                channels,
-                pose_size,
-                kernel_size=3,
-                strides=strides,
-                **layer_options(channels),
-            )
-        height, width = conv_grids[-1]
-        children = height * width * channels
-        for i, size in enumerate(config.hidden_capsules, start=1):
-            size = scaled(size, config.width)
-            layers[f"caps{i}"] = DenseCapsules(
-                children, pose_size, size, pose_size, **layer_options(size)
-            )
-            children = size
-        layers["classes"] = DenseCapsules(
-            children, pose_size, num_classes, pose_size, **layer_options(num_classes)
-        )
+        self.activations = nnx.data(None)
+        if config.activations:
+            self.activations = conv2d(features, channels, kernel_size, strides=strides, rngs=rngs)
         self.stack = InvertedAttentionStack(
-            layers,
+            self._layers(config, channels, rngs),
             num_iterations=config.num_iterations,
             schedule=config.schedule,  # type: ignore[arg-type]
             dense_votes=config.dense_votes,
@@ -168,9 +108,45 @@ class InvertedAttentionCapsNet(Model):
         )
         self.classifier = nnx.Linear(pose_size, 1, rngs=rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def _layers(
+        self, config: InvertedAttentionConfig, channels: int, rngs: nnx.Rngs
+    ) -> dict[str, DenseCapsules]:
+        """The capsule layers above the primary capsules, by name, from the bottom up."""
+        *_, (height, width) = grids(
+            self.input_shape,
+            [
+                Window(3, 2, padding=1),  # the backbone
+                Window(config.primary_kernel, config.primary_strides),
+                *(Window(3, strides) for strides in config.conv_strides),
+            ],
+        )
+        pose_size, scale = config.pose_size, None if config.scale_agreement else 1.0
+
+        def options(num_parents: int) -> dict[str, Any]:
+            routing: nnx.Module
+            if config.activations:
+                routing = ActivatedInvertedAttention(num_parents, pose_size, scale=scale, rngs=rngs)
+            else:
+                routing = InvertedAttention(
+                    pose_size, layer_norm=config.layer_norm, scale=scale, rngs=rngs
+                )
+            init = inverted_attention_init
+            return {"form": config.form, "routing": routing, "kernel_init": init, "rngs": rngs}
+
+        layers: dict[str, DenseCapsules] = {}
+        for i, strides in enumerate(config.conv_strides, start=1):
+            sizes = channels, pose_size, channels, pose_size
+            layers[f"conv_caps{i}"] = ConvCapsules(*sizes, strides=strides, **options(channels))
+        children = height * width * channels
+        hidden = [scaled(size, config.width) for size in config.hidden_capsules]
+        names = [*(f"caps{i}" for i in range(1, len(hidden) + 1)), "classes"]
+        for name, parents in zip(names, [*hidden, self.num_classes], strict=True):
+            sizes = children, pose_size, parents, pose_size
+            layers[name] = DenseCapsules(*sizes, **options(parents))
+            children = parents
+        return layers
+
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "caps1" …, "classes"."""
         features = self.backbone(images)
         poses = self.primary(features)
@@ -184,14 +160,9 @@ class InvertedAttentionCapsNet(Model):
             # The classifier sees a capsule as a layer above would: weighted by its activation.
             seen = seen * top.activations[..., None]
         scores = self.classifier(seen)[..., 0]
-        output = Output(scores, top.poses, score_kind=ScoreKind.LOGITS)
-        if not capture:
-            return output
-        return output._replace(
-            routed=routed,
-            features={"backbone": features, "primary": poses}
-            | {name: layer.poses for name, layer in routed.items()},
-        )
+        made = {"backbone": features, "primary": poses}
+        made |= {name: layer.poses for name, layer in routed.items()}
+        return Output(scores, top.poses, None, routed, made, ScoreKind.LOGITS)
 
 
 def build_backbone(

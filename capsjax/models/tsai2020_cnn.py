@@ -1,6 +1,7 @@
 """The convolutional networks that Tsai et al. 2020 compare with."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax.numpy as jnp
 from flax import nnx
@@ -16,7 +17,7 @@ from capsjax.models.config import (
     scaled,
 )
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels, ScoreKind
+from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
 @dataclass(frozen=True)
@@ -54,54 +55,36 @@ class BaselineCNN(Model):
     Tsai et al. 2020, tables 2, 3 and 12. 18,919,434 parameters for CIFAR-10.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: BaselineCNNConfig = BaselineCNNConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = BaselineCNNConfig()
+
+    def build(self, config: BaselineCNNConfig, rngs: nnx.Rngs) -> None:
         windows = []
         for i, (strides, padding) in enumerate(zip(config.strides, config.paddings, strict=True)):
             windows.append(Window(3, strides, padding))
             if config.pool and i > 0:
                 windows.append(Window(2, 2))
-        *_, (height, width) = grids(input_shape, windows)
+        *_, (height, width) = grids(self.input_shape, windows)
         features = scaled(config.features, config.width)
         hidden = scaled(config.hidden, config.width)
-        self.inputs = Inputs(input_shape, config.mean, config.std)
         self.pool = config.pool
         self.head = config.head
+        convolution = partial(
+            conv2d, kernel_size=3, kernel_init=nnx.initializers.he_normal(), rngs=rngs
+        )
+        inputs = (self.input_shape[-1], features, features)
+        options = zip(inputs, config.strides, config.paddings, strict=True)
         self.convs = nnx.List(
-            [
-                conv2d(
-                    input_shape[-1] if i == 0 else features,
-                    features,
-                    3,
-                    strides=strides,
-                    padding=padding,
-                    kernel_init=nnx.initializers.he_normal(),
-                    rngs=rngs,
-                )
-                for i, (strides, padding) in enumerate(
-                    zip(config.strides, config.paddings, strict=True)
-                )
-            ]
+            [convolution(n, features, strides=s, padding=padding) for n, s, padding in options]
         )
         self.norms = nnx.List([batch_norm(features, rngs=rngs) for _ in range(2)])
-        positions = height * width
-        if config.head == "flatten":
-            self.dense = nnx.data(None)
-            self.classifier = nnx.Linear(positions * features, num_classes, rngs=rngs)
-        else:
-            inputs = features if config.head == "average" else positions * features
-            self.dense = nnx.Linear(inputs, hidden, rngs=rngs)
-            self.classifier = nnx.Linear(hidden, num_classes, rngs=rngs)
+        size = features if config.head == "average" else height * width * features
+        self.dense = nnx.data(None)
+        if config.head != "flatten":
+            self.dense = nnx.Linear(size, hidden, rngs=rngs)
+            size = hidden
+        self.classifier = nnx.Linear(size, self.num_classes, rngs=rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1", "conv2", "conv3" and, if there is one, "dense"."""
         x = nnx.relu(self.convs[0](images))
         features = {"conv1": x}
@@ -145,25 +128,17 @@ class ResNet(Model):
     enough. 11,173,962 parameters for CIFAR-10.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: ResNetConfig = ResNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = ResNetConfig()
+
+    def build(self, config: ResNetConfig, rngs: nnx.Rngs) -> None:
         stages = [
             (scaled(features, config.width), blocks, 1 if i == 0 else 2)
             for i, (features, blocks) in enumerate(zip(config.features, config.blocks, strict=True))
         ]
-        self.inputs = Inputs(input_shape, config.mean, config.std)
-        self.backbone = ResNetBackbone(input_shape[-1], stages, rngs=rngs)
-        self.classifier = nnx.Linear(self.backbone.out_features, num_classes, rngs=rngs)
+        self.backbone = ResNetBackbone(self.input_shape[-1], stages, rngs=rngs)
+        self.classifier = nnx.Linear(self.backbone.out_features, self.num_classes, rngs=rngs)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures the last feature map, "backbone"."""
         x = self.backbone(images)
         scores = self.classifier(jnp.mean(x, axis=(1, 2)))

@@ -11,7 +11,7 @@ from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
 from capsjax.models.config import Normalization, not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import dynamic_routing
 
@@ -52,16 +52,11 @@ class DynamicCapsNet(Model):
     for CIFAR-100. (The text's 128 channels after the backbone then apply only to the others.)
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: DynamicCapsNetConfig = DynamicCapsNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = DynamicCapsNetConfig()
+
+    def build(self, config: DynamicCapsNetConfig, rngs: nnx.Rngs) -> None:
         *_, (height, width) = grids(
-            input_shape,
+            self.input_shape,
             [
                 Window(3, 2, padding=1),  # the backbone
                 Window(config.primary_kernel, 2, padding=config.primary_padding),
@@ -70,10 +65,9 @@ class DynamicCapsNet(Model):
         )
         channels, pose_size = scaled(config.channels, config.width), config.primary_pose
         routing = bound(dynamic_routing, num_iterations=config.num_iterations)
-        self.inputs = Inputs(input_shape, config.mean, config.std)
         self.backbone = build_backbone(
             config.backbone,
-            input_shape[-1],
+            self.input_shape[-1],
             config.features,
             config.width,
             resnet_features=config.features,
@@ -96,15 +90,13 @@ class DynamicCapsNet(Model):
         self.classes = DenseCapsules(
             height * width * channels,
             pose_size,
-            num_classes,
+            self.num_classes,
             config.class_pose,
             routing=routing,
             rngs=rngs,
         )
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""
         x = self.backbone(images)
         poses = self.primary(x)

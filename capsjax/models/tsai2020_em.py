@@ -21,7 +21,7 @@ from capsjax.layers import (
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Inputs, Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import softmax_over_parents, softmax_over_windows
 
@@ -59,35 +59,27 @@ class EMCapsNet(Model):
     Scores are the activations of the class capsules.
     """
 
-    def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: EMCapsNetConfig = EMCapsNetConfig(),
-        *,
-        rngs: nnx.Rngs,
-    ):
+    options = EMCapsNetConfig()
+
+    def build(self, config: EMCapsNetConfig, rngs: nnx.Rngs) -> None:
         simple = config.backbone == "simple"
         _, *conv_grids = grids(
-            input_shape,
+            self.input_shape,
             [
                 Window(4 if simple else 3, 2, padding=1),
                 Window(1),  # the primary capsules
                 *(Window(3, strides) for strides in config.conv_strides),
             ],
         )
-        channels = scaled(config.channels, config.width)
-        pose_size = config.pose_size
-        self.inputs = Inputs(input_shape, config.mean, config.std)
+        in_features = self.input_shape[-1]
+        channels, pose_size = scaled(config.channels, config.width), config.pose_size
         self.backbone: Callable[[Array], Array]
         if simple:
             features = scaled(config.features, config.width)
-            convolution = ConvNorm(input_shape[-1], features, 4, strides=2, padding=1, rngs=rngs)
+            convolution = ConvNorm(in_features, features, 4, strides=2, padding=1, rngs=rngs)
             self.backbone = nnx.Sequential(convolution, relu)
         else:
-            resnet = build_backbone(
-                "resnet", input_shape[-1], config.features, config.width, rngs=rngs
-            )
+            resnet = build_backbone("resnet", in_features, config.features, config.width, rngs=rngs)
             features, self.backbone = resnet.out_features, resnet
         self.primary = PrimaryCapsules(
             features,
@@ -110,27 +102,23 @@ class EMCapsNet(Model):
                 if config.normalize_over == "position"
                 else bound(softmax_over_windows, grid=grid, window=3, stride=strides)
             )
-            routing = EMRouting(channels, normalize=normalize, **em)
             conv_caps.append(
                 ConvCapsules(
                     channels,
                     pose_size,
                     channels,
                     pose_size,
-                    kernel_size=3,
                     strides=strides,
                     form="matrix",
-                    routing=routing,
+                    routing=EMRouting(channels, normalize=normalize, **em),
                     kernel_init=unit_votes,
                     rngs=rngs,
                 )
             )
         self.conv_caps = nnx.List(conv_caps)
-        self.classes = EMClassCapsules(channels, num_classes, pose_size, rngs=rngs, **em)
+        self.classes = EMClassCapsules(channels, self.num_classes, pose_size, rngs=rngs, **em)
 
-    def forward(
-        self, images: Pixels, *, mask: Mask | None, keys: Keys | None, capture: bool
-    ) -> Output:
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""
         x = self.backbone(images)
         poses, activations = self.primary(x), jax.nn.sigmoid(self.activations(x))

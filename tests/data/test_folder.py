@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import capsjax.data
 from capsjax.data import tasks
 from capsjax.data.folder import Folder
 from capsjax.data.images import Fitting, read_fitted
+from capsjax.data.sources import default_split
 from tests.data.small_datasets import CLASSES, random_images, write_image
 
 
@@ -47,6 +49,39 @@ def test_splits_of_its_own(tmp_path):
     assert loaded.labels.tolist() == [0, 0, 1, 1, 2, 2]
     with pytest.raises(ValueError, match="no split 'test'; expected one of train, val"):
         capsjax.data.load(name, "test")
+
+
+def test_a_validation_split_of_its_own_is_used(tmp_path):
+    """And evaluated on, where there is no test split."""
+    train = write_classes(tmp_path / "set/train", 5)
+    val = write_classes(tmp_path / "set/val", 2, seed=10)
+    name = f"folder:{tmp_path}/set"
+    task = tasks.create(name)
+    np.testing.assert_array_equal(task.train.images, np.concatenate(list(train.values())))
+    images = task.evaluation_set("validation").source.images
+    np.testing.assert_array_equal(images, np.concatenate(list(val.values())))
+    assert not task.tests
+    with pytest.raises(ValueError, match="no evaluation set 'test'; expected one of train, valid"):
+        task.evaluation_set("test")
+    assert default_split(name) == "val"
+    write_classes(tmp_path / "set/test", 1, seed=20)
+    assert default_split(name) == "test"
+    assert len(tasks.create(name).evaluation_set("test")) == 3
+
+
+def test_only_a_training_split(tmp_path):
+    write_classes(tmp_path / "set/train", 5)
+    name = f"folder:{tmp_path}/set"
+    assert len(tasks.create(name, validation_fraction=0.2).evaluation_set("validation")) == 3
+    with pytest.raises(ValueError, match="has no test or validation split, only train"):
+        default_split(name)
+
+
+def test_one_class_is_not_a_task(tmp_path):
+    write_image(tmp_path / "set/ant/0.png", random_images(1)[0])
+    write_image(tmp_path / "set/ant/1.png", random_images(1)[0])
+    with pytest.raises(ValueError, match=r"has only the class 'ant', expected two .*PATH/CLASS"):
+        tasks.create(f"folder:{tmp_path}/set")
 
 
 def test_new_and_changed_files_are_seen(tmp_path):
@@ -171,6 +206,21 @@ def test_broken_files_are_skipped_and_listed_and_strays_ignored(pictures):
     assert found.sizes[8, 8, 1] == found.sizes[8, 8, 3] == 2
     assert len(found.broken) == 1
     assert {path.name for path in found.strays} == {"notes.txt", "Thumbs.db"}
+
+
+def test_dangling_links_and_pipes_named_as_images_are_left_out_and_counted(pictures):
+    (pictures / "dark/link.png").symlink_to("nowhere.png")
+    (pictures / "dark/loop.png").symlink_to("loop.png")
+    os.mkfifo(pictures / "light/pipe.png")
+    with pytest.warns(RuntimeWarning, match=r"3 of \d images are skipped:\n  .*link\.png: not an"):
+        prepared(pictures)
+    survey = Folder(pictures).survey()
+    assert [message.split(":")[0][-8:] for message in survey.broken] == [
+        "link.png",
+        "loop.png",
+        "pipe.png",
+    ]
+    assert sum(survey.sizes.values()) == 8
 
 
 def test_orientation_is_obeyed_before_cropping(tmp_path):

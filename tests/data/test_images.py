@@ -1,3 +1,6 @@
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -46,9 +49,61 @@ def test_unfit_files_are_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ValueError, match=r"x\.png: not an image that PIL can read"):
         read_image(path)
-    Image.new("RGBA", (5, 6), (255, 0, 0, 128)).save(path)
-    with pytest.raises(ValueError, match=r"x\.png: has transparent pixels"):
-        read_image(path)
-    Image.new("I;16", (5, 6)).save(path)
-    with pytest.raises(ValueError, match=r"x\.png: pixels are of PIL mode 'I;16'"):
-        read_image(path)
+
+
+RAMP = np.linspace(0, 1, 20).reshape(4, 5)
+KNOWN = {
+    "floats in [0, 1]": (np.float32, 1, {}),
+    "floats up to 255": (np.float32, 255, {}),
+    "8 bits in 32": (np.int32, 255, {}),
+    "16 bits in 32": (np.int32, 65535, {}),
+    "16 bits": (np.uint16, 65535, {}),
+    "12 bits, which the file says": (np.uint16, 4095, {"tiffinfo": {281: 4095}}),
+}
+UNKNOWN = {
+    "floats up to 300": (np.float32, 300),
+    "negative floats": (np.float32, -1),
+    "NaN": (np.float32, np.nan),
+    "12 bits in 32": (np.int32, 4095),
+    "more than 16 bits": (np.int32, 10**6),
+    "12 bits in 16": (np.uint16, 4095),
+    "8 bits in 16": (np.uint16, 255),
+}
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_deeper_pixels_are_scaled_by_what_file_and_values_say(tmp_path, case):
+    dtype, full, options = KNOWN[case]
+    Image.fromarray((RAMP * full).round(6).astype(dtype)).save(tmp_path / "x.tif", **options)
+    image = read_image(tmp_path / "x.tif")[..., 0]
+    np.testing.assert_allclose(image, 255 * RAMP, atol=1)
+    assert image.max() == 255
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_pixels_of_an_unknown_range_are_refused(tmp_path, case):
+    dtype, full = UNKNOWN[case]
+    Image.fromarray((RAMP * full).astype(dtype)).save(tmp_path / "x.tif")
+    with pytest.raises(ValueError, match=r"x\.tif: has pixels of an unknown range .*convert"):
+        read_image(tmp_path / "x.tif")
+
+
+@pytest.mark.parametrize(("full", "known"), [(65535, True), (0, True), (4095, False)])
+def test_colours_of_16_bits(tmp_path, full, known):
+    """A PNG by hand: PIL writes colours in 8 bits only."""
+
+    def chunk(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    rows = np.repeat((RAMP * full).astype(">u2"), 3, axis=1)
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0))
+    pixels = chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows)))
+    png = b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")
+    (tmp_path / "x.png").write_bytes(png)
+    if known:
+        assert read_image(tmp_path / "x.png").max() == full >> 8
+    else:
+        with pytest.raises(ValueError, match="unknown range"):
+            read_image(tmp_path / "x.png")

@@ -97,5 +97,4 @@ def create(
 
 
 def _family(name: str) -> Family:
-    set_of = OwnImages() if name.startswith("folder:") else Classification()
-    return _GENERATED.get(name, set_of)
+    return _GENERATED.get(name, OwnImages() if name.startswith("folder:") else Classification())

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from capsjax.data.accuracy import top
 from capsjax.data.images import AS_IT_IS, Fitting
@@ -28,10 +29,22 @@ class Classification:
     max_shift: int = 2
     flip: bool = False
     max_rotation: float = 0.0
+    own_validation: ClassVar[bool] = False
 
     def build(self, name: str, read: Reader) -> Task:
         """The task on the source `name`."""
-        splits = read_splits(name, self.validation_fraction, self.train_fraction, read)
+        splits = read_splits(
+            name,
+            self.validation_fraction,
+            self.train_fraction,
+            read,
+            own_validation=self.own_validation,
+        )
+        if len(splits.class_names) < 2:
+            raise ValueError(
+                f"name: {name!r} has only the class {splits.class_names[0]!r}, expected two or "
+                "more: in a folder, one subfolder of images for each class (PATH/CLASS/IMAGE)"
+            )
         side = min(splits.train.images.shape[1:3])
         if not 0 <= self.max_shift < side:
             raise ValueError(
@@ -50,13 +63,16 @@ class Classification:
             ),
             validation=fixed_set(splits.validation, as_it_is),
             rule=top(1),
-            tests={"test": lambda: fixed_set(splits.test(), as_it_is)},
+            tests={"test": lambda: fixed_set(splits.test(), as_it_is)} if splits.has_test else {},
         )
 
 
 @dataclass(frozen=True)
 class OwnImages(Classification):
     """The image files of a "folder:PATH", made to fit if they differ.
+
+    With PATH/train beside PATH/val (or validation, or valid), that split is used for validation;
+    `validation_fraction` is ignored.
 
     Attributes:
       size: height and width in pixels; 0 where all images have one size.
@@ -67,6 +83,7 @@ class OwnImages(Classification):
     size: int = 0
     channels: int = 0
     fit: str = "pad"
+    own_validation: ClassVar[bool] = True
 
     def build(self, name: str, read: Reader) -> Task:
         """The task on the folder `name`."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from capsjax.data.dataset import Dataset
+from capsjax.data.sources import VALIDATION_SPLITS
 from capsjax.data.splits import stratified_holdout
 from capsjax.data.tasks.single import Moved
 from capsjax.data.tasks.task import EvaluationSet, NumberedExamples, Recipe, Source, take
@@ -21,35 +22,47 @@ class Splits(NamedTuple):
     Attributes:
       class_names: in the order of the labels.
       train: the training split without what is held out, or a fraction of that.
-      validation: what is held out of the training split.
+      validation: what is held out of the training split, or a split of its own.
       test: reads the test split.
+      has_test: whether there is one.
     """
 
     class_names: tuple[str, ...]
     train: Source
     validation: Source
     test: Callable[[], Source]
+    has_test: bool
 
 
 def read_splits(
-    source: str, validation_fraction: float, train_fraction: float, read: Reader
+    source: str,
+    validation_fraction: float,
+    train_fraction: float,
+    read: Reader,
+    *,
+    own_validation: bool = False,
 ) -> Splits:
     """The training split in two, the same for every seed of training, and the test split.
 
-    `train_fraction` of what is not held out is trained on. The test split is not read before it is
-    asked for.
+    Args:
+      source: name of the set.
+      validation_fraction: part of the training split that is held out, in [0, 1).
+      train_fraction: part of the rest that is trained on, in (0, 1].
+      read: reads a split; the test split only when it is asked for.
+      own_validation: whether a validation split of the source takes the place of what would be
+        held out. (The training split of other sources may contain it.)
 
     Raises:
-      ValueError: the first fraction is not in [0, 1), or the second not in (0, 1]; and what `read`
-        raises.
+      ValueError: a fraction is out of range or leaves nothing to train on; and what `read` raises.
     """
     if not 0 <= validation_fraction < 1:
         raise ValueError(f"validation_fraction must be in [0, 1), got {validation_fraction}")
     if not 0 < train_fraction <= 1:
         raise ValueError(f"train_fraction must be in (0, 1], got {train_fraction}")
     dataset = read(source, "train")
+    own = [split for split in VALIDATION_SPLITS if split in dataset.splits and own_validation]
     kept, held_out = np.arange(len(dataset.labels)), np.arange(0)
-    if validation_fraction:
+    if validation_fraction and not own:
         kept, held_out = stratified_holdout(dataset.labels, validation_fraction, seed=0)
     if train_fraction < 1:
         used, _ = stratified_holdout(dataset.labels[kept], 1 - train_fraction, seed=1)
@@ -57,8 +70,9 @@ def read_splits(
     return Splits(
         dataset.class_names,
         take(dataset, kept),
-        take(dataset, held_out),
+        take(read(source, own[0])) if own else take(dataset, held_out),
         lambda: take(read(source, "test")),
+        "test" in dataset.splits,
     )
 
 

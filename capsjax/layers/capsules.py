@@ -1,0 +1,162 @@
+"""Capsules that vote through learned transforms: fully connected, or on a grid."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from capsjax.layers.rngs import params_key
+from capsjax.layers.transforms import (
+    Form,
+    as_matrices,
+    check_poses,
+    kernel_shape,
+    linear_votes,
+    unit_sums,
+)
+from capsjax.routing import LinearVotes, Routed, WindowVotes, dynamic_routing, pose_patches
+from capsjax.routing._checks import check_counts
+from capsjax.routing.patches import Padding
+
+
+class DenseCapsules(nnx.Module):
+    """Fully connected capsules: v_ij = P_i W_ij, then a routing procedure.
+
+    Sabour et al. 2017, section 4 (DigitCaps). `routing(votes, …)` is any procedure of
+    `capsjax.routing`, its options bound with `functools.partial`, or a module around one that holds
+    what it learns (`InvertedAttention`, `EMRouting`).
+
+    Args:
+      num_children: I, the number of capsules below.
+      in_pose: D_in, the size of their poses.
+      num_parents: J, the number of capsules here.
+      out_pose: D_out, the size of the poses here.
+      form: "vector", W [I, D_in, J, D_out], or "matrix", W [I, √D, J, √D] for poses of √D×√D.
+      shared: one W_j for all children, W [1, …] (the transform of Aff-CapsNet, Gu et al. 2021).
+      routing: the procedure.
+      use_bias: add a learned bias to Σ_i c_ij v_ij (the released code of Sabour et al. has one);
+        for procedures that take `bias`.
+      kernel_init: of W; see `unit_sums` for the default.
+
+    Raises:
+      TypeError: a size is not a Python int.
+      ValueError: a size < 1, or one that `form` cannot have; when called, poses of other sizes.
+    """
+
+    def __init__(
+        self,
+        num_children: int,
+        in_pose: int,
+        num_parents: int,
+        out_pose: int,
+        *,
+        form: Form = "vector",
+        shared: bool = False,
+        routing: Callable[..., Routed] = dynamic_routing,
+        use_bias: bool = False,
+        kernel_init: nnx.Initializer | None = None,
+        rngs: nnx.Rngs,
+    ):
+        self.num_children = num_children
+        self.in_pose = in_pose
+        self.routing = routing
+        shape = kernel_shape(num_children, in_pose, num_parents, out_pose, form)
+        if shared:
+            shape = (1, *shape[1:])
+        kernel_init = kernel_init or unit_sums(num_children)
+        self.kernel = nnx.Param(kernel_init(params_key(rngs), shape, jnp.float32))
+        self.bias = (
+            nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
+            if use_bias
+            else nnx.data(None)
+        )
+
+    def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes | WindowVotes:
+        """The votes v_ij of `poses`, not yet computed."""
+        check_poses(poses, num_children=self.num_children, in_pose=self.in_pose)
+        return linear_votes(poses, self.kernel[...])
+
+    def __call__(self, poses: Float[Array, "*batch I D"], *state: Array | None) -> Routed:
+        """Routes the children to their parents.
+
+        Args:
+          poses: of the children.
+          *state: what the procedure takes after the votes, such as previous poses.
+
+        Returns:
+          Poses [..., J, D] and couplings [..., I, J].
+        """
+        bias = {} if self.bias is None else {"bias": self.bias[...]}
+        return self.routing(self.votes(poses), *state, **bias)
+
+
+class ConvCapsules(DenseCapsules):
+    """Convolutional capsules: dense capsules over windows, with one kernel for all positions.
+
+    Hinton et al. 2018; Tsai et al. 2020, tables 6 to 11. The I = k·k·C children of a position are
+    in the order (row, column, channel). With SAME, zeros around the grid are children too. Called
+    with poses [..., H, W, C, D_in], it returns poses [..., H_out, W_out, J, D_out] and couplings
+    [..., H_out, W_out, I, J].
+
+    Args:
+      in_channels: C, the capsules per position below.
+      in_pose: D_in, the size of their poses.
+      out_channels: J, the capsules per position here.
+      out_pose: D_out, the size of the poses here.
+      kernel_size: k.
+      strides: step between windows.
+      padding: "VALID" or "SAME".
+      **options: `form`, `routing`, `use_bias`, `kernel_init` and `rngs`, as in `DenseCapsules`.
+
+    Raises:
+      TypeError: a size is not a Python int.
+      ValueError: a size < 1, or one that `form` cannot have; when called, a grid smaller than the
+        window, or poses of other sizes.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        in_pose: int,
+        out_channels: int,
+        out_pose: int,
+        *,
+        kernel_size: int = 3,
+        strides: int = 1,
+        padding: Padding = "VALID",
+        **options: Any,
+    ):
+        check_counts(
+            in_channels=in_channels,
+            out_channels=out_channels,
+            kernel_size=kernel_size,
+            strides=strides,
+        )
+        children = kernel_size * kernel_size * in_channels
+        super().__init__(children, in_pose, out_channels, out_pose, **options)
+        self.in_channels = in_channels
+        self.kernel_size = kernel_size
+        self.strides = strides
+        self.padding = padding
+
+    def votes(self, poses: Float[Array, "*batch H W C D"]) -> WindowVotes:
+        """The votes v_ij of every window of `poses`, not yet computed; batch axes [..., H', W']."""
+        check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
+        kernel = self.kernel[...]
+        return WindowVotes(
+            as_matrices(poses, kernel),
+            kernel,
+            self.kernel_size,
+            stride=self.strides,
+            padding=self.padding,
+        )
+
+    def child_activations(
+        self, activations: Float[Array, "*batch H W C"]
+    ) -> Float[Array, "*batch H_out W_out I"]:
+        """The activations of the children of every position, in the order of the votes."""
+        return pose_patches(
+            activations, self.kernel_size, stride=self.strides, padding=self.padding, pose_axes=0
+        )
