@@ -162,11 +162,20 @@ def mask_poses(
 
 
 def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
-    """Images as floats in [0, 1]: integers 0…255 (uint8) are scaled, floats returned unchanged.
+    """Images as floats in [0, 1]: the rule by which the library reads all images it is given.
+
+    uint8, from 0 to 255, are divided by 255. Floats are expected in [0, 1] and returned unchanged;
+    what lies a little outside, such as images that were normalised before, is not clipped. Floats
+    from 0 to 255 are refused where that can be seen without waiting for a device: in NumPy arrays.
 
     Raises:
-      ValueError: for any other type: its range is not known.
+      ValueError: another type, whose range is not known, or a NumPy array of floats above 16.
     """
+    if isinstance(image, np.ndarray) and image.dtype.kind == "f" and image.max(initial=0) > 16:
+        raise ValueError(
+            f"image must be floats in [0, 1] or uint8, got floats up to {image.max()}: divide by "
+            "255, or convert with astype(np.uint8)"
+        )
     image = jnp.asarray(image)
     if image.dtype == jnp.uint8:
         return image.astype(jnp.float32) / 255

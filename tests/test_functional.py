@@ -67,6 +67,9 @@ def test_a_mask_of_another_batch_is_refused():
 def test_to_unit():
     np.testing.assert_allclose(to_unit(jnp.array([0, 51, 255], jnp.uint8)), [0, 0.2, 1])
     np.testing.assert_array_equal(to_unit(jnp.array([0.5])), [0.5])
+    np.testing.assert_array_equal(to_unit(np.array([-2.5, 2.5])), [-2.5, 2.5])  # normalised
+    with pytest.raises(ValueError, match=r"got floats up to 255\.0: divide by 255"):
+        to_unit(np.array([0.0, 255.0]))
     with pytest.raises(ValueError, match="uint8"):
         to_unit(jnp.array([1], jnp.int32))
 

@@ -73,15 +73,14 @@ class PreparedDataset:
 
         Raises:
           ValueError: not an image classification set, images of different sizes or types, a
-            file format without random access, or record files that are missing or damaged.
+            file format without random access, or files that are missing or damaged.
         """
         with _reading(where := self._name(split)):
             records = _open(self.where, split, where)
-            count = len(records.source)
-            images = np.empty((count, *records.image_shape), records.dtype)
-            labels = np.empty(count, np.int64)
+            images = np.empty((len(records.source), *records.image_shape), records.dtype)
+            labels = np.empty(len(images), np.int64)
             examples = _in_order(records.source)
-            for i, example in enumerate(track(examples, f"decoding {records.name}", count)):
+            for i, example in enumerate(track(examples, f"decoding {records.name}", len(images))):
                 images[i] = _image(example, i, records, where)
                 labels[i] = example[records.label_key]
             return checked(images, labels, records.class_names, where)
@@ -96,13 +95,12 @@ class PreparedDataset:
         """All labels, and of the images only the first."""
         with _reading(where := self._name(split)):
             records = _open(self.where, split, where)
-            count = len(records.source)
-            labels = np.empty(count, np.int64)
-            examples = _in_order(records.labels())
-            for i, example in enumerate(track(examples, f"labels of {records.name}", count)):
-                labels[i] = example[records.label_key]
+            examples = track(
+                _in_order(records.labels()), f"labels of {records.name}", len(records.source)
+            )
+            labels = np.array([example[records.label_key] for example in examples], np.int32)
             first = records.source[0][records.image_key][None]
-            return Examples(first, labels.astype(np.int32), records.class_names)
+            return Examples(first, labels, records.class_names)
 
     def stored(self, split: str, head: Examples) -> Examples:
         """A split whose images stay in the files; raises ValueError as `read`, some of it later.
@@ -117,11 +115,8 @@ class PreparedDataset:
         def read(places: Int[np.ndarray, "m"]) -> UInt8[np.ndarray, "m h w c"]:
             with _reading(where):
                 examples = records().source.__getitems__(places.tolist())
-                images = [
-                    _image(example, place, records(), where)
-                    for place, example in zip(places, examples, strict=True)
-                ]
-                return np.stack(images)
+                pairs = zip(places, examples, strict=True)
+                return np.stack([_image(x, place, records(), where) for place, x in pairs])
 
         images = LazyImages(read, head.images.shape[1:], np.arange(len(head.labels)))
         checked(head.images, head.labels[:1], head.class_names, where)  # the kind of image
@@ -218,7 +213,13 @@ def _open(directory: str, split: str, where: str) -> _Records:
     with extra("data"):
         import tensorflow_datasets as tfds
 
-    builder = tfds.builder_from_directory(directory)
+    try:
+        builder = tfds.builder_from_directory(directory)
+    except Exception as error:  # of JSON, protocol buffers and TFDS itself
+        raise ValueError(
+            f"{directory}: features.json or dataset_info.json is damaged ({error}); copy it again "
+            "or prepare the dataset again"
+        ) from error
     image_key, label_key = _image_and_label_keys(builder.info, directory)
     try:
         source = builder.as_data_source(split=split)

@@ -2,6 +2,7 @@
 
 import enum
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -59,6 +60,22 @@ class Output(NamedTuple):
     routed: dict[str, Routed] = {}  # noqa: RUF012 (never mutated: models build a new one)
     features: dict[str, Float[Array, "n ..."]] = {}  # noqa: RUF012
     score_kind: ScoreKind = ScoreKind.LENGTHS
+
+    def __repr__(self) -> str:
+        return f"Output({_outline(self._asdict())})"
+
+
+def _outline(values: Mapping[str, Any]) -> str:
+    """The names of `values`, with types and shapes in place of arrays."""
+
+    def outline(value: Any) -> str:
+        if isinstance(value, Routed):
+            return f"Routed({_outline(value._asdict())})"
+        if isinstance(value, dict):
+            return f"{{{_outline(value)}}}"
+        return f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else repr(value)
+
+    return ", ".join(f"{name}={outline(value)}" for name, value in values.items())
 
 
 @dataclass(frozen=True)

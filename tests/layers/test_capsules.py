@@ -7,7 +7,7 @@ import pytest
 from flax import nnx
 
 from capsjax.functional import safe_norm, squash
-from capsjax.layers import ConvCapsules, Decoder, DenseCapsules, PrimaryCapsules
+from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
 from capsjax.losses import margin_loss
 from capsjax.routing import uniform_routing
 
@@ -41,6 +41,12 @@ def test_primary_activation_is_any_function_or_module():
     plain = poses(lambda x: x)
     normalised = poses(nnx.LayerNorm(9, rngs=nnx.Rngs(0)))
     np.testing.assert_allclose(normalised, jax.nn.standardize(plain, epsilon=1e-6), atol=1e-5)
+
+
+def test_channels_that_were_not_built_for_are_named():
+    layer = PrimaryCapsules(1, 2, 4, kernel_size=3, rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match=r"must have 1 channels, the layer's in_features, got 3"):
+        layer(jnp.zeros((2, 5, 5, 3)))
 
 
 def test_dense_capsules_vote_linearly():
@@ -108,18 +114,6 @@ def test_conv_capsules_are_dense_capsules_of_each_window(form, strides, padding,
 def test_sizes_that_no_kernel_has(sizes, form, message):
     with pytest.raises(ValueError, match=message):
         DenseCapsules(*sizes, form=form, rngs=nnx.Rngs(0))
-
-
-def test_decoder_sees_the_masked_class_only():
-    decoder = Decoder(3, 4, (6, 5, 2), features=(8, 8), rngs=nnx.Rngs(0))
-    poses = jax.random.normal(jax.random.key(0), (2, 3, 4))
-    mask = jax.nn.one_hot(jnp.array([1, 2]), 3)
-    image = decoder(poses, mask)
-    chex.assert_shape(image, (2, 6, 5, 2))
-    assert image.min() > 0
-    assert image.max() < 1
-    changed = decoder(poses.at[:, 0].add(1), mask)
-    np.testing.assert_array_equal(image, changed)
 
 
 def test_three_stacked_capsule_layers_train_without_nan():

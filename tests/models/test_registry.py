@@ -80,7 +80,8 @@ def test_bad_registrations():
     [("gu2021_capsnt", "gu2021_capsnet"), ("lin2018", "lin2018_cnn")],
 )
 def test_unknown_names_get_the_nearest(name, suggestion):
-    with pytest.raises(ValueError, match=f"did you mean '{suggestion}'.*register"):
+    message = f"did you mean '{suggestion}'.*Or one of (\\w+, ){{3}}\\w+\\. .*register"
+    with pytest.raises(ValueError, match=message):
         models.create(name, (28, 28, 1), 10, rngs=nnx.Rngs(0))
 
 
