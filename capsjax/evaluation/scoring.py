@@ -186,15 +186,16 @@ def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
     if takes != has:
         raise ValueError(
             f"{data.name} has images of {_size(has)}, this network takes {_size(takes)} (height "
-            f"× width × channels): choose a data set of that size, such as the {config.data.name} "
-            f"it was trained on, or train a network on {data.name}"
+            f"× width × channels): choose a data set of that size, such as the "
+            f"--dataset={config.data.name} it was trained on, or train a network with "
+            f"--config.data.name={data.name}"
         )
     known, asked = tuple(config.task.class_names), data.class_names
     if known != asked:
         raise ValueError(
             f"{data.name} has the classes {_listed(asked)}, this network knows {_listed(known)}:"
-            f" choose a data set with the classes of {config.data.name}, which it was trained on, "
-            f"or train a network on {data.name}"
+            f" choose a data set with the classes of --dataset={config.data.name}, which it was "
+            f"trained on, or train a network with --config.data.name={data.name}"
         )
 
 

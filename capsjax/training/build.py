@@ -146,9 +146,10 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
         len(task.train.labels), config.training.batch_size, len(devices), task.versions
     )
     if not batches.per_epoch:
+        fitting = batches.num_examples // len(devices) * len(devices)
         raise ValueError(
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "
-            f"training images of {task.name}"
+            f"training images of {task.name}: choose --config.training.batch_size={fitting}"
         )
     num_steps = config.training.epochs * batches.per_epoch
     if num_steps > MAX_STEPS:

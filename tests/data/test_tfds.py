@@ -228,6 +228,11 @@ def test_damaged_and_missing_files(data_dir):
 
 def test_damaged_description(data_dir):
     directory = write_tfds(data_dir, splits={"train": tiny_examples(1)})
+    features = (directory / "features.json").read_text()
+    (directory / "features.json").write_text("{")
+    with pytest.raises(ValueError, match=r"tiny/1\.0\.0: features\.json or .* is damaged \("):
+        capsjax.data.load("tiny", "train", data_dir)
+    (directory / "features.json").write_text(features)
     (directory / "dataset_info.json").write_text("{")
     with pytest.raises(ValueError, match=r"dataset_info\.json is not a TFDS dataset description"):
         capsjax.data.load("tiny", "train", data_dir)
