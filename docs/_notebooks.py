@@ -7,14 +7,10 @@ import json
 import re
 from pathlib import Path
 
+from capsjax._version import REPOSITORY
+
 DOCS = Path(__file__).parent
 CELL = re.compile(r"^```\{code-cell\} python\n(?:---\n.*?^---\n)?(.*?)^```$", re.S | re.M)
-
-
-def repository() -> str:
-    """Its address, from CITATION.cff."""
-    citation = (DOCS.parent / "CITATION.cff").read_text(encoding="utf-8")
-    return re.search(r"^repository-code: (\S+)", citation, re.M)[1]
 
 
 def notebooks() -> dict[Path, str]:
@@ -32,12 +28,12 @@ def _notebook(page: str) -> str:
     # Colab knows neither Sphinx's roles nor where relative links lead.
     body = re.sub(r"\n\n\{nb-download\}[^\n]*", "", body)
     body = re.sub(r"\n\n```\{raw\}.*?\n```", "", body, flags=re.S)
-    body = re.sub(r"\]\(\.\./(\S+\.md)", rf"]({repository()}/blob/main/docs/\1", body)
-    body = re.sub(r"\]\((\w+\.md)", rf"]({repository()}/blob/main/docs/tutorials/\1", body)
+    body = re.sub(r"\]\(\.\./(\S+\.md)", rf"]({REPOSITORY}/blob/main/docs/\1", body)
+    body = re.sub(r"\]\((\w+\.md)", rf"]({REPOSITORY}/blob/main/docs/tutorials/\1", body)
     install = (
         "import sys\n\n"
         'if "google.colab" in sys.modules:\n'
-        f"    !git clone --quiet --depth=1 {repository()} capsjax\n"
+        f"    !git clone --quiet --depth=1 {REPOSITORY} capsjax\n"
         "    %cd capsjax\n"
         "    !pip install --quiet '.[experiments]' equinox\n"
     )
@@ -55,7 +51,7 @@ def _cell(kind: str, text: str) -> dict:
 
 
 def _link_to_colab(app, docname, source):
-    path = repository().removeprefix("https://github.com/") + "/blob/main/docs/notebooks"
+    path = REPOSITORY.removeprefix("https://github.com/") + "/blob/main/docs/notebooks"
     address = f"https://colab.research.google.com/github/{path}/{Path(docname).name}.ipynb"
     source[0] = source[0].replace("{nb-download}", f"[Open in Colab]({address}) · {{nb-download}}")
 

@@ -20,7 +20,7 @@ extensions = [
     "_formulas",
     "_notebooks",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "notebooks"]
 default_role = "code"
 add_module_names = False
 
@@ -29,7 +29,7 @@ html_title = "capsjax"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_js_files = ["keyboard.js"]
-html_search_scorer = "_static/scorer.js"
+html_search_scorer = str(DOCS / "_static/scorer.js")
 html_copy_source = False
 html_show_copyright = False
 
