@@ -60,6 +60,18 @@ def check_sizes(name: str, shape: tuple[Any, ...], axes: tuple[str, ...]) -> Non
             )
 
 
+def check_probabilities(name: str, x: jax.Array | np.ndarray) -> None:
+    """Raises a ValueError unless all values lie in [0, 1]; traced ones are not known."""
+    if isinstance(x, jax.core.Tracer):
+        return
+    values = np.asarray(x, np.float32)
+    if not np.all((values >= 0) & (values <= 1)):
+        raise ValueError(
+            f"{name} must lie in [0, 1], got values from {values.min()} to {values.max()}; "
+            f"pass logits through jax.nn.sigmoid first."
+        )
+
+
 def check_count(name: str, value: Any, *, least: int = 1) -> None:
     """Raises unless `value` is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -74,5 +86,5 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
 def check_counts(**values: Any) -> None:
     """Raises unless every value, or each of several, is an integer of at least 1."""
     for name, value in values.items():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            check_count(name, one)
+        for count in value if isinstance(value, tuple | list) else (value,):
+            check_count(name, count)

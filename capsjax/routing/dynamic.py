@@ -1,8 +1,6 @@
 """Dynamic routing by agreement, with the soft update."""
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +14,11 @@ from capsjax.routing._checks import check_broadcast, check_count, check_scalar
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
-_State = tuple[Array, Array, Array]  # logits, coupling, poses
-_Activation = Callable[[Array], Array]
-_Rate = float | int | Float[Array, ""]
+# Sums Σ_i c_ij v_ij [..., J, D] and coupling c [..., I, J].
+_Coupled = tuple[Array | float, Array | float]
+# b before the agreement with the poses, or q with them (below); what was coupled if a soft update
+# mixes it with what comes; poses [..., J, D].
+_State = tuple[Array, _Coupled | None, Array]
 
 
 def dynamic_routing(
@@ -76,108 +76,64 @@ def dynamic_routing(
         bias = jnp.asarray(bias, dtype)
     if logits is not None:
         check_broadcast("logits", logits, (*batch, children, parents), "[..., I, J]")
-    activate = partial(_activate, activation, bias)
+    # The logits b are kept or, where they begin at zero, q, the sum of all poses so far: then
+    # b_ij = <v_ij, q_j>, and an iteration is one call of `attend`.
+    keep_logits = logits is not None or leaky or stop_gradient
+    soft = isinstance(update_rate, jax.core.Tracer) or update_rate != 1
+    hold = lax.stop_gradient if stop_gradient else _identity
     uniform = 1 / (parents + leaky)
-    if logits is None and not leaky and not stop_gradient:
-        poses, coupling = _route(votes, uniform, num_iterations, update_rate, activate)
-    else:
-        start = None
-        if logits is not None:
-            start = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
-        poses, coupling = _route_with_logits(
-            votes, uniform, num_iterations, update_rate, activate, start, leaky, stop_gradient
-        )
-    return Routed(poses.astype(shape.dtype), coupling)
 
+    def couple(agreed: Array, before: _Coupled | None) -> _Coupled:
+        """The sums and the coupling of b or q; a soft update mixes them with those before."""
+        if keep_logits:
+            coupling = _softmax(agreed, leaky=leaky)
+            coupling = hold(mix(coupling, before[1]) if before else coupling)
+            return votes.combine(coupling), coupling
+        coupled = attend(votes, agreed)
+        return jax.tree.map(mix, coupled, before) if before else coupled
 
-def _route(
-    votes: Votes, uniform: float, num_iterations: int, rate: _Rate, activate: _Activation
-) -> tuple[Array, Any]:
-    """Poses and coupling where logits begin at zero.
+    def mix(new: Array, old: Array | float) -> Array:
+        rate = jnp.asarray(update_rate, new.dtype)  # a wider one must not change the type
+        return rate * new + (1 - rate) * old
 
-    Then b_ij = <v_ij, q_j> with q the sum of all poses so far, an iteration is one call of
-    `attend`, and no logits are kept. The soft update mixes couplings and, since s is linear in
-    them, sums alike.
-    """
-    plain = _is_plain(rate)
-    sums = votes.total() * uniform
-    poses = activate(sums)
-    coupling = None
-    if num_iterations == 1 or not plain:
-        children = shape_of(votes).shape[-3]
-        coupling = divided_like(sums, jnp.full((children, sums.shape[-2]), uniform, sums.dtype))
+    def activate(sums: Array) -> Array:
+        return activation(sums if bias is None else sums + bias)
 
-    def iterate(state: tuple[Any, ...]) -> tuple[Any, ...]:
-        total, sums, coupling, poses = state
-        new_sums, new_coupling = attend(votes, total)
-        if not plain:
-            new_sums = _mix(rate, new_sums, sums)
-            new_coupling = _mix(rate, new_coupling, coupling)
-        poses = activate(new_sums)
-        return total + poses, new_sums, new_coupling, poses
-
-    def carry(state: tuple[Any, ...], _: None) -> tuple[tuple[Any, ...], None]:
-        total, sums, coupling, poses = iterate(state)
-        return (total, sums, None if plain else coupling, poses), None
-
-    state = (poses, sums, coupling, poses)
-    if num_iterations > 1:
-        # The last iteration stands outside the loop: only its couplings are ever asked for.
-        state, _ = lax.scan(carry, state, length=num_iterations - 2)
-        state = iterate(state)
-    _, _, coupling, poses = state
-    return poses, coupling
-
-
-def _route_with_logits(
-    votes: Votes,
-    uniform: float,
-    num_iterations: int,
-    rate: _Rate,
-    activate: _Activation,
-    logits: Array | None,
-    leaky: bool,
-    stop_gradient: bool,
-) -> tuple[Array, Array]:
-    """Poses and coupling for prior logits, the leaky softmax and held couplings."""
-    plain = _is_plain(rate)
-    hold = lax.stop_gradient if stop_gradient else lambda x: x
-
-    def update(logits: Array, coupling: Array | float) -> Array:
-        routed = _softmax(logits, leaky=leaky)
-        return hold(routed if plain else _mix(rate, routed, coupling))
-
-    def iterate(state: _State, _: None) -> tuple[_State, None]:
-        logits, coupling, poses = state
-        logits = hold(logits + votes.agreement(poses))
-        coupling = update(logits, coupling)
-        return (logits, coupling, activate(votes.combine(coupling))), None
+    def iterate(state: _State) -> tuple[Array, _Coupled, Array]:
+        agreed, before, poses = state
+        if keep_logits:
+            agreed = hold(agreed + votes.agreement(poses))
+        coupled = couple(agreed, before)
+        poses = activate(coupled[0])
+        return agreed if keep_logits else agreed + poses, coupled, poses
 
     if logits is None:
         # Uniform coupling needs no votes: their sum is one matrix product.
         sums = votes.total() * uniform
-        children = shape_of(votes).shape[-3]
-        coupling = jnp.full((children, sums.shape[-2]), uniform, sums.dtype)
-        logits = jnp.zeros_like(coupling)
+        logits = jnp.zeros((children, parents), sums.dtype)
+        coupling = jnp.full((children, parents), uniform, sums.dtype)
     else:
-        coupling = update(logits, uniform)
-        sums = votes.combine(coupling)
-    logits, coupling = divided_like(sums, logits), divided_like(sums, coupling)
-    state = (hold(logits), coupling, activate(sums))
+        logits = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
+        sums, coupling = couple(logits, (uniform, uniform) if soft else None)
+    coupling = divided_like(sums, coupling)
+    poses = activate(sums)
+    agreed = hold(divided_like(sums, logits)) if keep_logits else poses
     if num_iterations > 1:
-        # The last iteration stands outside the loop: under stop_gradient only it is differentiated.
-        state, _ = lax.scan(iterate, jax.tree.map(hold, state), length=num_iterations - 2)
-        state, _ = iterate(jax.tree.map(hold, state), None)
-    _, coupling, poses = state
-    return poses, coupling
+
+        def step(state: _State, _: None) -> tuple[_State, None]:
+            agreed, coupled, poses = iterate(state)
+            return (agreed, coupled if soft else None, poses), None
+
+        # The last iteration stands outside the loop: only its coupling is ever asked for, and under
+        # stop_gradient only it is differentiated.
+        start = (agreed, (sums, coupling) if soft else None, poses)
+        state, _ = lax.scan(step, jax.tree.map(hold, start), length=num_iterations - 2)
+        _, (_, coupling), poses = iterate(jax.tree.map(hold, state))
+    return Routed(poses.astype(shape.dtype), coupling)
 
 
-def _activate(activation: Callable[[Array], Array], bias: Array | None, total: Array) -> Array:
-    return activation(total if bias is None else total + bias)
-
-
-def _is_plain(rate: _Rate) -> bool:
-    return not isinstance(rate, jax.core.Tracer) and bool(rate == 1)
+def _identity(x: Array) -> Array:
+    return x
 
 
 def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:
@@ -186,8 +142,3 @@ def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "
         return jax.nn.softmax(logits, axis=-1)
     padded = jnp.pad(logits, [(0, 0)] * (logits.ndim - 1) + [(0, 1)])
     return jax.nn.softmax(padded, axis=-1)[..., :-1]
-
-
-def _mix(rate: _Rate, new: Array, old: Array | float) -> Array:
-    rate = jnp.asarray(rate, new.dtype)  # a wider one must not change the type of what is mixed
-    return rate * new + (1 - rate) * old

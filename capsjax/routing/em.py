@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,10 @@ from jaxtyping import Array, Float, Int
 
 from capsjax.functional import type_of_sums
 from capsjax.routing._carry import divided_like
-from capsjax.routing._checks import check_broadcast, check_count
+from capsjax.routing._checks import check_broadcast, check_count, check_probabilities
 from capsjax.routing.kernels import LEAST_TOTAL
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import DenseVotes, Votes, as_votes, shape_of
-
-_Parents = tuple[Array, Array, Array]  # means, variances, logits of the activations
 
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -88,7 +86,7 @@ def em_routing(
     *batch, children, parents, _ = shape.shape
     check_count("num_iterations", num_iterations)
     check_broadcast("activations", activations, (*batch, children), "[..., I]")
-    _check_probabilities("activations", activations)
+    check_probabilities("activations", activations)
     check_broadcast("beta_use", beta_use, (*batch, parents), "[..., J]")
     check_broadcast("beta_activate", beta_activate, (*batch, parents), "[..., J]")
     if not variance_floor > 0:
@@ -97,34 +95,21 @@ def em_routing(
     full = (*batch, children, parents)
     dtype = type_of_sums(shape.dtype)
     # The votes set the type: a wider argument must not change it between iterations.
-    beta_use, beta_activate = jnp.asarray(beta_use, dtype), jnp.asarray(beta_activate, dtype)
-    floor = jnp.asarray(variance_floor, dtype)
+    costs = [jnp.asarray(x, dtype) for x in (beta_use, beta_activate, variance_floor)]
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
-    def temperature(iteration: Array | int) -> Array:
-        given = inverse_temperature
-        return jnp.asarray(given(iteration) if callable(given) else given, dtype)
-
-    def maximize(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
-        """The M-step for R = relative · largest, with the largest R of each parent [..., 1, J]."""
-        sums, squares, total = moments(jnp.broadcast_to(activations * relative, full))
-        divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
-        means, variances = sums / divisor, squares / divisor + floor
-        mass = total * largest[..., 0, :]
-        cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
-        return means, variances, temperature(iteration) * (beta_activate - cost)
-
-    def expect(means: Array, variances: Array, activation_logits: Array) -> Array:
-        log_normal = -0.5 * distance(means, 1 / variances)
-        constant = 0.5 * jnp.sum(jnp.log(variances) + math.log(2 * math.pi), axis=-1)
-        log_parent = jax.nn.log_sigmoid(activation_logits) - constant
-        return normalize(log_normal + log_parent[..., None, :])
+    def m_step(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
+        """For R = relative · largest, with the largest R of each parent [..., 1, J]."""
+        schedule = inverse_temperature
+        value = jnp.asarray(schedule(iteration) if callable(schedule) else schedule, dtype)
+        moments_of_votes = moments(jnp.broadcast_to(activations * relative, full))
+        return _m_step(*moments_of_votes, largest[..., 0, :], value, *costs)
 
     def iterate(state: tuple[Array, _Parents], iteration: Array) -> tuple[Any, None]:
-        log_coupling = expect(*state[1])
+        log_coupling = normalize(_e_step(state[1], distance))
         log_largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
         relative = jnp.exp(log_coupling - log_largest)
-        return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
+        return (log_coupling, m_step(relative, jnp.exp(log_largest), iteration)), None
 
     if coupling is None:
         # One number for all: the only [..., I, J] that the first M-step forms is the weights.
@@ -134,22 +119,58 @@ def em_routing(
         check_broadcast("coupling", coupling, full, "[..., I, J]")
         # The smallest positive number in place of 0, by which nothing can be divided. Not by way
         # of logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
-        given = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
-        largest = lax.stop_gradient(jnp.max(given, axis=-2, keepdims=True))
-        relative = given / largest
-    first = maximize(relative, largest, 0)
-    start = divided_like(first[0], jnp.broadcast_to(relative * largest, full))
-    if num_iterations == 1:
-        last, found = start, first
-    else:
+        positive = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
+        largest = lax.stop_gradient(jnp.max(positive, axis=-2, keepdims=True))
+        relative = positive / largest
+    found = m_step(relative, largest, 0)
+    last = divided_like(found.means, jnp.broadcast_to(relative * largest, full))
+    if num_iterations > 1:
         # The first state's log R is never read: the E-step takes the parents alone.
-        state = (jnp.zeros_like(start), first)
-        (log_coupling, found), _ = lax.scan(iterate, state, jnp.arange(1, num_iterations))
+        start = (jnp.zeros_like(last), found)
+        (log_coupling, found), _ = lax.scan(iterate, start, jnp.arange(1, num_iterations))
         last = jnp.exp(log_coupling)
-    means, _, activation_logits = found
-    return Routed(
-        means.astype(shape.dtype), last, jax.nn.sigmoid(activation_logits).astype(shape.dtype)
-    )
+    active = jax.nn.sigmoid(found.activation_logits)
+    return Routed(found.means.astype(shape.dtype), last, active.astype(shape.dtype))
+
+
+class _Parents(NamedTuple):
+    """μ and σ² of each parent's Gaussian, and λ (β_a − cost), the logit of its activation a."""
+
+    means: Float[Array, "*batch J D"]
+    variances: Float[Array, "*batch J D"]
+    activation_logits: Float[Array, "*batch J"]
+
+
+def _m_step(
+    sums: Float[Array, "*batch J D"],
+    squares: Float[Array, "*batch J D"],
+    total: Float[Array, "*batch J"],
+    largest: Float[Array, "*batch J"],
+    inverse_temperature: Float[Array, ""],
+    beta_use: Float[Array, "*#batch J"],
+    beta_activate: Float[Array, "*#batch J"],
+    variance_floor: Float[Array, ""],
+) -> _Parents:
+    """The M-step of procedure 1, from moments of the votes for weights w = R_ij a_i / `largest`.
+
+    They are Σ_i w_ij v_ij, Σ_i w_ij (v_ij − μ_j)² and Σ_i w_ij; see `LinearVotes.moments`.
+    """
+    divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
+    means, variances = sums / divisor, squares / divisor + variance_floor
+    mass = total * largest  # Σ_i R_ij a_i
+    # Equation 1 and, before its logistic function, equation 2.
+    cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
+    return _Parents(means, variances, inverse_temperature * (beta_activate - cost))
+
+
+def _e_step(
+    parents: _Parents, distance: Callable[[Array, Array], Float[Array, "*batch I J"]]
+) -> Float[Array, "*batch I J"]:
+    """log a_j + log p_ij, the E-step of procedure 1 before its softmax."""
+    log_normal = -0.5 * distance(parents.means, 1 / parents.variances)
+    constant = 0.5 * jnp.sum(jnp.log(parents.variances) + math.log(2 * math.pi), axis=-1)
+    log_parent = jax.nn.log_sigmoid(parents.activation_logits) - constant
+    return log_normal + log_parent[..., None, :]
 
 
 def _quadratic_forms(votes: Votes) -> tuple[Callable[..., Any], Callable[..., Array]]:
@@ -164,14 +185,3 @@ def _quadratic_forms(votes: Votes) -> tuple[Callable[..., Any], Callable[..., Ar
 
     own = getattr(votes, "moments", None)
     return moments if own is None else own, votes.distance
-
-
-def _check_probabilities(name: str, x: Array | np.ndarray) -> None:
-    if isinstance(x, jax.core.Tracer):
-        return
-    values = np.asarray(x, np.float32)
-    if not np.all((values >= 0) & (values <= 1)):
-        raise ValueError(
-            f"{name} must lie in [0, 1], got values from {values.min()} to {values.max()}; "
-            f"pass logits through jax.nn.sigmoid first."
-        )
