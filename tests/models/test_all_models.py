@@ -25,7 +25,6 @@ BATCH = 8
 SMALL = {
     "width": 1 / 16,
     "kernel_size": 3,
-    "kernel_sizes": (3, 3, 3, 3),
     "primary_kernel": 0,
     "class_units": 4,
     "class_pose": 4,
@@ -65,7 +64,8 @@ def kinds():
 def small(name):
     overrides = {key: value for key, value in SMALL.items() if key in models.options(name)}
     channels = models.lookup(name).input_shape[-1]
-    return build(name, (14, 14, channels), NUM_CLASSES, **overrides)
+    side = 20 if name == "efficient_capsnet_smallnorb" else 14  # its first convolution is 7×7/2
+    return build(name, (side, side, channels), NUM_CLASSES, **overrides)
 
 
 def published(name):
