@@ -25,6 +25,7 @@ from capsjax.layers.inverted_attention import (
 )
 from capsjax.layers.primary import PrimaryCapsules
 from capsjax.layers.self_attention import DepthwiseCapsules, SelfAttentionRouting
+from capsjax.layers.slots import SlotAttention
 from capsjax.layers.transforms import unit_sums, unit_votes
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "ResidualBlock",
     "SelfAttentionRouting",
     "SimpleBackbone",
+    "SlotAttention",
     "batch_norm",
     "conv2d",
     "convolve",

@@ -10,6 +10,7 @@ from capsjax.routing.patches import WindowVotes, pose_patches, softmax_over_wind
 from capsjax.routing.routed import Routed
 from capsjax.routing.schedules import FixedPoint, concurrent, fixed_point, sequential
 from capsjax.routing.self_attention import self_attention_routing
+from capsjax.routing.slots import slot_attention
 from capsjax.routing.uniform import uniform_routing
 from capsjax.routing.votes import DenseVotes, LinearVotes, Votes
 
@@ -34,6 +35,7 @@ __all__ = [
     "published_inverse_temperature",
     "self_attention_routing",
     "sequential",
+    "slot_attention",
     "softmax_over_parents",
     "softmax_over_windows",
     "uniform_routing",

@@ -112,11 +112,11 @@ class DenseVotes:
 
     def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
         """Σ_i c_ij v_ij."""
-        return _einsum("...ij,...ijd->...jd", coupling, self.votes)
+        return einsum("...ij,...ijd->...jd", coupling, self.votes)
 
     def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
         """The scalar products <v_ij, p_j>."""
-        return _einsum("...ijd,...jd->...ij", self.votes, poses)
+        return einsum("...ijd,...jd->...ij", self.votes, poses)
 
     def total(self) -> Float[Array, "*batch J D"]:
         """Σ_i v_ij."""
@@ -130,13 +130,13 @@ class DenseVotes:
         self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch J D"]:
         """Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
-        return _einsum("...ij,...ijd->...jd", coupling, self._squares(means))
+        return einsum("...ij,...ijd->...jd", coupling, self._squares(means))
 
     def distance(
         self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch I J"]:
         """Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
-        return _einsum("...ijd,...jd->...ij", self._squares(means), precision)
+        return einsum("...ijd,...jd->...ij", self._squares(means), precision)
 
     def _squares(self, means: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J D"]:
         return jnp.square(at_least_float32(self.votes) - means[..., None, :, :])
@@ -215,16 +215,16 @@ class LinearVotes:
     def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
         """Σ_i c_ij v_ij."""
         if self.shared:
-            sums = _einsum("...ij,...iax->...jax", coupling, self.poses)
-            return _flat(_einsum("...jax,xjy->...jay", sums, self.kernel[0]))
+            sums = einsum("...ij,...iax->...jax", coupling, self.poses)
+            return _flat(einsum("...jax,xjy->...jay", sums, self.kernel[0]))
         return _flat(kernels.combine(*_promote(coupling, self.poses, self.kernel)))
 
     def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
         """The scalar products <v_ij, p_j>."""
         rows = self._rows(poses)
         if self.shared:
-            pulled = _einsum("...jay,xjy->...jax", rows, self.kernel[0])
-            return _einsum("...iax,...jax->...ij", self.poses, pulled)
+            pulled = einsum("...jay,xjy->...jax", rows, self.kernel[0])
+            return einsum("...iax,...jax->...ij", self.poses, pulled)
         return kernels.agreement(*_promote(self.poses, self.kernel, rows))
 
     def attend(
@@ -242,8 +242,8 @@ class LinearVotes:
         """Σ_i v_ij, one matrix product."""
         if self.shared:
             sums = jnp.sum(at_least_float32(self.poses), axis=-3)
-            return _flat(_einsum("...ax,xjy->...jay", sums, self.kernel[0]))
-        return _flat(_einsum("...iax,ixjy->...jay", self.poses, self.kernel))
+            return _flat(einsum("...ax,xjy->...jay", sums, self.kernel[0]))
+        return _flat(einsum("...iax,ixjy->...jay", self.poses, self.kernel))
 
     def dense(self) -> Float[Array, "*batch I J D"]:
         """All votes in one array."""
@@ -292,7 +292,7 @@ class LinearVotes:
         return rebuild(cls, poses=children[0], kernel=children[1])
 
 
-def _einsum(subscripts: str, *operands: Array) -> Array:
+def einsum(subscripts: str, *operands: Array) -> Array:
     """einsum that accumulates in, and returns, at least float32."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.einsum(subscripts, *operands, preferred_element_type=type_of_sums(*operands))

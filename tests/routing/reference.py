@@ -154,3 +154,16 @@ def self_attention(votes, prior):
         for d in range(size):
             p[j, d] = (1 - math.exp(-length)) * s[d] / length
     return p, c
+
+
+def slot_attention(inputs, queries, key_kernel, value_kernel, mask, epsilon=1e-8):
+    keys, values = inputs @ key_kernel, inputs @ value_kernel
+    a = np.zeros((len(inputs), len(queries)))
+    for n in range(len(inputs)):
+        dots = [sum(keys[n] * q) / math.sqrt(len(q)) for q in queries]
+        a[n] = mask[n] * np.array(softmax(dots))
+    p = np.zeros((len(queries), values.shape[1]))
+    for j in range(len(queries)):
+        for n in range(len(inputs)):
+            p[j] += a[n, j] * values[n] / (sum(a[:, j]) + epsilon)
+    return p, a

@@ -12,6 +12,7 @@ from capsjax.routing import (
     em_routing,
     inverted_attention_routing,
     self_attention_routing,
+    slot_attention,
 )
 from capsjax.routing._checks import check_broadcast
 
@@ -50,6 +51,34 @@ def test_self_attention():
         self_attention_routing(VOTES, jnp.ones((4, 6)))
     with pytest.raises(TypeError, match="prior must have a floating dtype, got int"):
         self_attention_routing(VOTES, jnp.ones((6, 4), jnp.int32))
+
+
+@pytest.mark.parametrize(
+    ("argument", "array", "message"),
+    [
+        ("inputs", jnp.ones((5, 2)), r"axis D .* of key_kernel .* has in inputs, 2, got"),
+        ("inputs", jnp.ones((0, 3)), r"inputs .* the axis N \(inputs\) has length zero"),
+        ("inputs", jnp.ones(3), r"inputs must have the axes N"),
+        ("queries", jnp.ones((0, 4)), r"queries .* the axis J \(slots\) has length zero"),
+        ("key_kernel", jnp.ones((3, 5)), r"axis K .* of key_kernel .* has in queries, 4"),
+        ("value_kernel", jnp.ones((4, 7)), r"axis D .* of value_kernel .* has in inputs, 3"),
+        ("value_kernel", jnp.ones((1, 3, 7)), "value_kernel must have the axes D"),
+        ("mask", jnp.ones(4), r"mask must broadcast to \[\.\.\., N\] = \(5,\)"),
+        ("mask", jnp.full(5, 2.0), r"mask must lie in \[0, 1\]"),
+        ("scale", jnp.ones(4), "scale must be one number"),
+    ],
+)
+def test_slot_attention(argument, array, message):
+    arguments = {
+        "inputs": jnp.ones((5, 3)),
+        "queries": jnp.ones((2, 4)),
+        "key_kernel": jnp.ones((3, 4)),
+        "value_kernel": jnp.ones((3, 7)),
+    }
+    with pytest.raises(ValueError, match=message):
+        slot_attention(**arguments | {argument: array})
+    with pytest.raises(TypeError, match=r"queries must have a floating dtype, got int"):
+        slot_attention(**arguments | {"queries": jnp.ones((2, 4), jnp.int32)})
 
 
 @pytest.mark.parametrize("jitted", [False, True])

@@ -17,6 +17,7 @@ from capsjax.routing import (
     em_routing,
     inverted_attention_routing,
     self_attention_routing,
+    slot_attention,
 )
 from tests.routing import reference
 
@@ -135,6 +136,25 @@ def test_self_attention(dtype, problem, has_prior):
 
 
 @few
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 4), st.booleans())
+def test_slot_attention(dtype, seed, size, slots, masked):
+    rng = np.random.default_rng(seed)
+    shapes = (2, 5, size), (2, slots, 3), (size, 3), (size, 4)
+    arrays = [rng.normal(size=shape) for shape in shapes]
+    mask = rng.uniform(size=(2, 5)) if masked else np.ones((2, 5))
+    routed = slot_attention(
+        *(jnp.asarray(x, dtype) for x in arrays), mask=jnp.asarray(mask, dtype) if masked else None
+    )
+    inputs, queries, *kernels = arrays
+    expected = [
+        reference.slot_attention(x, q, *kernels, m)
+        for x, q, m in zip(inputs, queries, mask, strict=True)
+    ]
+    assert_close(dtype, routed.poses, np.stack([p for p, _ in expected]))
+    assert_close(dtype, routed.coupling, np.stack([c for _, c in expected]))
+
+
+@few
 @given(st.integers(0, 1000), st.integers(1, 5), st.integers(1, 4))
 def test_attention(dtype, seed, channels, size):
     rng = np.random.default_rng(seed)
@@ -241,6 +261,19 @@ def test_gradients_against_finite_differences(float64, a, shared):
     prior = jnp.array([[0.1, -0.2, 0.3]])
     check(jax.jit(self_attention), (poses, kernel, prior), order=1, atol=1e-6, rtol=1e-6)
     check(jax.jit(em), (poses, kernel, activations, betas), order=1, atol=1e-6, rtol=1e-6)
+
+
+def test_slot_attention_gradient_against_finite_differences(float64):
+    keys = jax.random.split(jax.random.key(0), 5)
+    shapes = (2, 5, 3), (2, 4, 6), (3, 6), (3, 2)
+    arrays = [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=False)]
+    mask = jax.random.uniform(keys[4], (2, 5), minval=0.1, maxval=0.9)
+
+    def route(mask, *arrays):
+        return slot_attention(*arrays, mask=mask)[:2]
+
+    check = jax.test_util.check_grads
+    check(jax.jit(route), (mask, *arrays), order=1, atol=1e-6, rtol=1e-6)
 
 
 def test_attention_gradient_against_finite_differences(float64):

@@ -1,0 +1,129 @@
+"""Slot attention with what it learns: from a set of inputs to a few slots."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from jaxtyping import Array, Bool, Float, Key
+
+from capsjax.layers.rngs import check_rngs
+from capsjax.layers.transforms import check_poses
+from capsjax.routing import Routed, slot_attention
+from capsjax.routing._checks import check_counts
+
+
+class SlotAttention(nnx.Module):
+    """Slots that are updated by attention, a GRU and an MLP (Locatello et al. 2020, algorithm 1).
+
+      s ← GRU(s, slot_attention(LayerNorm(x), LayerNorm(s) W_q))
+      s ← s + MLP(LayerNorm(s))                `num_iterations` times
+
+    The formulas are those of Slot Attention for Video (google-research/slot-attention-video), whose
+    parameters fit. From its names to those here, kernels [D, 1, K] as [D, K]:
+
+      LayerNorm_0, LayerNorm_1                 norm_inputs, norm_slots (in the order of their use)
+      general_dense_{q,k,v}_0                  query, key, value
+      GRUCell_0.{ir,iz,in}                     gru.dense_i, side by side
+      GRUCell_0.{hr,hz,hn}                     gru.dense_h, side by side; its bias is (0, 0, hn's)
+      MLP_0.LayerNorm_0, MLP_0.dense_mlp_{0,1} norm_mlp, hidden, out
+
+    Args:
+      in_features: D, the size of the inputs.
+      num_slots: J.
+      slot_size: of the slots, queries, keys and values.
+      mlp_size: units of the MLP's hidden layer, with ReLU.
+      num_iterations: at least 1.
+      implicit: iterate without gradients, then once with them, which is the first term of the
+        gradient at a fixed point (Chang et al. 2022): memory and time of the backward pass are
+        those of one iteration. The first slots then get no gradient.
+
+    Raises:
+      TypeError: a size is not a Python int.
+      ValueError: a size < 1; when called, inputs, slots or a mask that do not fit.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_slots: int,
+        slot_size: int,
+        mlp_size: int,
+        *,
+        num_iterations: int = 3,
+        implicit: bool = False,
+        rngs: nnx.Rngs,
+    ):
+        check_rngs(rngs)
+        check_counts(
+            in_features=in_features,
+            num_slots=num_slots,
+            slot_size=slot_size,
+            mlp_size=mlp_size,
+            num_iterations=num_iterations,
+        )
+        self.in_features, self.num_slots, self.slot_size = in_features, num_slots, slot_size
+        self.num_iterations, self.implicit = num_iterations, implicit
+        glorot = nnx.initializers.glorot_uniform()
+
+        def param(*shape: int) -> nnx.Param:
+            return nnx.Param(glorot(rngs.params(), shape, jnp.float32))
+
+        self.mean, self.log_std = param(1, slot_size), param(1, slot_size)
+        self.query = param(slot_size, slot_size)
+        self.key, self.value = param(in_features, slot_size), param(in_features, slot_size)
+        self.norm_inputs = nnx.LayerNorm(in_features, rngs=rngs)
+        self.norm_slots = nnx.LayerNorm(slot_size, rngs=rngs)
+        self.norm_mlp = nnx.LayerNorm(slot_size, rngs=rngs)
+        self.gru = nnx.GRUCell(slot_size, slot_size, rngs=rngs)
+        # Linen's cell, unlike NNX's, has a bias in W_hn h + b_hn.
+        self.gru.dense_h = nnx.Linear(
+            slot_size, 3 * slot_size, kernel_init=nnx.initializers.orthogonal(), rngs=rngs
+        )
+        self.hidden = nnx.Linear(slot_size, mlp_size, rngs=rngs)
+        self.out = nnx.Linear(mlp_size, slot_size, rngs=rngs)
+
+    def __call__(
+        self,
+        inputs: Float[Array, "n N D"],
+        slots: Float[Array, "n J S"] | None = None,
+        *,
+        keys: Key[Array, "n"] | None = None,
+        mask: Float[Array, "n N"] | Bool[Array, "n N"] | None = None,
+    ) -> Routed:
+        """Slots [n, J, S] and the coupling [n, N, J] of the last iteration.
+
+        Args:
+          inputs: such as the positions of a feature map.
+          slots: to start from; None draws them from a Gaussian whose mean and deviation are
+            learned.
+          keys: one per example for that draw; None draws the same for every example, always.
+          mask: see `capsjax.routing.slot_attention`.
+        """
+        check_poses(inputs, in_features=self.in_features)
+        if slots is None:
+            slots = self.first_slots(len(inputs), keys)
+        check_poses(slots, slot_size=self.slot_size)
+        inputs = self.norm_inputs(inputs)
+
+        def step(slots: Array) -> tuple[Array, Array]:
+            queries = self.norm_slots(slots) @ self.query[...]
+            updates, coupling, _ = slot_attention(
+                inputs, queries, self.key[...], self.value[...], mask=mask
+            )
+            slots, _ = self.gru(slots, updates)
+            return slots + self.out(nnx.relu(self.hidden(self.norm_mlp(slots)))), coupling
+
+        # The last iteration stands outside the loop: only its coupling is asked for.
+        before = self.num_iterations - (not self.implicit)
+        slots, _ = lax.scan(lambda slots, _: (step(slots)[0], None), slots, length=before)
+        return Routed(*step(lax.stop_gradient(slots) if self.implicit else slots))
+
+    def first_slots(
+        self, num_examples: int, keys: Key[Array, "n"] | None = None
+    ) -> Float[Array, "n J S"]:
+        """Slots drawn from the learned Gaussian; see `__call__` for the keys."""
+        shape = (self.num_slots, self.slot_size)
+        if keys is None:
+            keys = jnp.broadcast_to(jax.random.key(0), (num_examples,))
+        noise = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+        return self.mean[...] + jnp.exp(self.log_std[...]) * noise

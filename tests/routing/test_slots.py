@@ -1,0 +1,55 @@
+"""What slot attention computes and holds; its numbers are in test_reference.py."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from capsjax.routing import slot_attention
+
+N, D, J, K, V = 50, 6, 3, 5, 4
+
+
+def arrays(batch=()):
+    keys = jax.random.split(jax.random.key(0), 4)
+    shapes = (*batch, N, D), (*batch, J, K), (D, K), (D, V)
+    return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
+
+
+def test_masked_inputs_are_as_if_they_were_not_there():
+    inputs, *rest = arrays()
+    mask = np.arange(N) < 30
+    masked, without = slot_attention(inputs, *rest, mask=mask), slot_attention(inputs[:30], *rest)
+    np.testing.assert_allclose(masked.poses, without.poses, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(masked.coupling[:30], without.coupling, rtol=1e-5)
+    assert not np.any(masked.coupling[30:])
+    assert not np.any(slot_attention(inputs, *rest, mask=np.zeros(N, bool)).poses)
+
+
+def test_vmap_is_a_batch():
+    inputs, queries, *kernels = arrays((2,))
+    batch = slot_attention(inputs, queries, *kernels)
+    mapped = jax.vmap(lambda x, q: slot_attention(x, q, *kernels))(inputs, queries)
+    for ours, theirs in zip(batch[:2], mapped[:2], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_neither_keys_nor_values_nor_couplings_are_held():
+    def shapes(jaxpr):
+        for equation in jaxpr.eqns:
+            yield from (v.aval.shape for v in equation.outvars)
+            for inner in jax.core.jaxprs_in_params(equation.params):
+                yield from shapes(inner)
+
+    formed = set(shapes(jax.make_jaxpr(slot_attention)(*arrays()).jaxpr))
+    assert not {shape for shape in formed if N in shape and (K in shape or V in shape)}
+    # What the backward pass is given, beside the arguments, does not grow with the inputs.
+    _, pull = jax.vjp(lambda *a: slot_attention(*a).poses, *arrays())
+    held = [leaf.shape for leaf in jax.tree.leaves(pull) if N in leaf.shape]
+    assert set(held) == {(N, D)}
+
+
+def test_bfloat16():
+    narrow = [x.astype(jnp.bfloat16) for x in arrays()]
+    routed, exact = slot_attention(*narrow), slot_attention(*arrays())
+    assert (routed.poses.dtype, routed.coupling.dtype) == (jnp.bfloat16, jnp.float32)
+    np.testing.assert_allclose(routed.poses.astype(jnp.float32), exact.poses, atol=0.05)
