@@ -100,9 +100,8 @@ class SlotAttention(nnx.Module):
           mask: see `capsjax.routing.slot_attention`.
         """
         check_poses(inputs, in_features=self.in_features)
-        if slots is None:
-            slots = self.first_slots(len(inputs), keys)
-        check_poses(slots, slot_size=self.slot_size)
+        start = self.first_slots(len(inputs), keys) if slots is None else slots
+        check_poses(start, slot_size=self.slot_size)
         inputs = self.norm_inputs(inputs)
 
         def step(slots: Array) -> tuple[Array, Array]:
@@ -115,8 +114,8 @@ class SlotAttention(nnx.Module):
 
         # The last iteration stands outside the loop: only its coupling is asked for.
         before = self.num_iterations - (not self.implicit)
-        slots, _ = lax.scan(lambda slots, _: (step(slots)[0], None), slots, length=before)
-        return Routed(*step(lax.stop_gradient(slots) if self.implicit else slots))
+        last, _ = lax.scan(lambda slots, _: (step(slots)[0], None), start, length=before)
+        return Routed(*step(lax.stop_gradient(last) if self.implicit else last))
 
     def first_slots(
         self, num_examples: int, keys: Key[Array, "n"] | None = None

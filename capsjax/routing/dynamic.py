@@ -1,6 +1,7 @@
 """Dynamic routing by agreement, with the soft update."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from capsjax.routing.routed import Routed
 from capsjax.routing.votes import Votes, as_votes, attend, shape_of
 
 # Sums Σ_i c_ij v_ij [..., J, D] and coupling c [..., I, J].
-_Coupled = tuple[Array | float, Array | float]
+_Coupled = tuple[Array, Array]
 # b before the agreement with the poses, or q with them (below); what was coupled if a soft update
 # mixes it with what comes; poses [..., J, D].
 _State = tuple[Array, _Coupled | None, Array]
@@ -83,7 +84,7 @@ def dynamic_routing(
     hold = lax.stop_gradient if stop_gradient else _identity
     uniform = 1 / (parents + leaky)
 
-    def couple(agreed: Array, before: _Coupled | None) -> _Coupled:
+    def couple(agreed: Array, before: tuple[Any, Any] | None) -> _Coupled:
         """The sums and the coupling of b or q; a soft update mixes them with those before."""
         if keep_logits:
             coupling = _softmax(agreed, leaky=leaky)

@@ -95,15 +95,16 @@ def em_routing(
     full = (*batch, children, parents)
     dtype = type_of_sums(shape.dtype)
     # The votes set the type: a wider argument must not change it between iterations.
-    costs = [jnp.asarray(x, dtype) for x in (beta_use, beta_activate, variance_floor)]
+    beta_use, beta_activate = jnp.asarray(beta_use, dtype), jnp.asarray(beta_activate, dtype)
+    costs = beta_use, beta_activate, jnp.asarray(variance_floor, dtype)
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def m_step(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
         """For R = relative · largest, with the largest R of each parent [..., 1, J]."""
         schedule = inverse_temperature
         value = jnp.asarray(schedule(iteration) if callable(schedule) else schedule, dtype)
-        moments_of_votes = moments(jnp.broadcast_to(activations * relative, full))
-        return _m_step(*moments_of_votes, largest[..., 0, :], value, *costs)
+        sums, squares, total = moments(jnp.broadcast_to(activations * relative, full))
+        return _m_step(sums, squares, total, largest[..., 0, :], value, *costs)
 
     def iterate(state: tuple[Array, _Parents], iteration: Array) -> tuple[Any, None]:
         log_coupling = normalize(_e_step(state[1], distance))

@@ -97,5 +97,5 @@ def slot_attention(
         return sums / (jnp.sum(coupling, axis=-1, keepdims=True) + epsilon), coupling
 
     means, coupling = attend(inputs, queries, key_kernel, mask)
-    poses = einsum("...jd,dv->...jv", means, value_kernel)
+    poses = einsum("...jd,dv->...jv", means, jnp.asarray(value_kernel))
     return Routed(poses.astype(inputs.dtype), jnp.swapaxes(coupling, -1, -2))
