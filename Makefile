@@ -8,6 +8,9 @@ LATEST_PYTHON ?= $(shell for p in python3.13 python3.12 \
   ~/.pyenv/versions/3.13.*/bin/python3 ~/.pyenv/versions/3.12.*/bin/python3; do \
   $$p --version >/dev/null 2>&1 && echo $$p && break; done)
 LATEST := .venv-latest
+# What of the tests, and of those that compile for accelerators; CI takes a part.
+LATEST_TESTS ?= tests
+LATEST_COMPILED ?= tests
 # The tests of one file share what they train and compile, so they stay in one worker.
 WORKERS := -n auto --maxprocesses=4 --dist loadfile
 
@@ -21,7 +24,7 @@ capsjax.evaluation,capsjax.data.accuracy,capsjax.data.images,capsjax.data.splits
 capsjax.data.transforms,capsjax.runs.history,capsjax.training.optimizers,capsjax.training.step
 TYPES := --jaxtyping-packages=$(TYPED),beartype.beartype
 
-.PHONY: help demo test test-all test-latest test-accelerators compile-accelerators reproduce-smoke \
+.PHONY: help demo test test-all latest-python test-latest test-accelerators compile-accelerators reproduce-smoke \
   docs clean
 
 help: ## Lists the targets
@@ -53,13 +56,18 @@ test: $(VENV)/installed ## Lint, types and the default test suite, annotations c
 test-all: $(VENV)/installed ## The slow tests too, with programs compiled as users compile them
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest $(WORKERS) $(TYPES) -m 'not accelerators'
 
-test-latest: ## The default suite with the newest versions, where there is Python 3.12 or 3.13
+latest-python:
+	@test -n "$(LATEST_PYTHON)" && echo "$(LATEST_PYTHON)"
+
+test-latest: ## The default suite and the compilations, with the newest versions of everything
 	@test -n "$(LATEST_PYTHON)" || \
 	  { echo "no python3.12 or python3.13 here; set LATEST_PYTHON=/path/to/python3.13"; exit 1; }
 	$(LATEST_PYTHON) -m venv $(LATEST)
 	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
 	  --upgrade-strategy eager --editable '.[test]'
-	$(LATEST)/bin/python -m pytest $(WORKERS) -m 'not slow and not accelerators'
+	$(LATEST)/bin/python -m pytest $(WORKERS) -m 'not slow and not accelerators' $(LATEST_TESTS)
+	$(LATEST)/bin/python experiments/compile.py --fetch
+	$(LATEST)/bin/python -m pytest -n 0 -m accelerators $(LATEST_COMPILED)
 
 test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)
 	$(BIN)/python experiments/compile.py --fetch

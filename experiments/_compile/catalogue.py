@@ -34,8 +34,14 @@ FAMILIES = (
     "tsai2020_cifar:tsai2020_em_cifar10_resnet",
     "tsai2020_cifar:tsai2020_resnet18_cifar10",
 )
+EACH_FAMILY = (
+    *USERS,
+    "gu2021_affnist:gu2021_convnet_cr_sf",
+    "lin2018_multimnist",
+)
 PROCEDURES = ("uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large")
 HERE, OTHERS, POD = ("v5e:2x2", "h100"), ("v5p:2x2x1", "v6e:2x2"), "v5e:16x16"
+GPUS = ("t4", "a100", "b200")  # besides that of HERE: one without kernels, an older and a newer one
 POD_BATCH = 16 * 256
 # Chips, and the slice that has so many; one chip is the first of a slice.
 SCALES = {
@@ -81,6 +87,10 @@ def entries() -> list[Entry]:
                 if program != "forward":
                     options.append("--gradient")
                 found.append(Entry("routing", name, program, target, tuple(options)))
+    for target in GPUS:
+        for name in PROCEDURES[:-1]:
+            options = (f"--routing={name}", "--gradient")
+            found.append(Entry("routing", name, "forward+backward", target, options))
     for target in HERE:
         for name in (*USERS, *FAMILIES):
             found.append(_network(name, "training", target))
@@ -90,6 +100,7 @@ def entries() -> list[Entry]:
         for target in OTHERS:
             found.append(_network(name, "training", target))
         found.append(_network(name, "training", POD, f"--config.training.batch_size={POD_BATCH}"))
+    found += [_network(name, "training", target) for target in GPUS for name in EACH_FAMILY]
     for slices in SCALES.values():
         for chips, target in slices.items():
             for batch in SCALED_BATCHES:

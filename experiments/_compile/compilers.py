@@ -27,9 +27,11 @@ _dumps: Path | None = None
 
 
 def folder() -> Path:
-    """The compilers' own, `CAPSJAX_COMPILERS` or ~/.cache/capsjax/compilers."""
+    """Of the compilers: `CAPSJAX_COMPILERS`, or one for each JAX in ~/.cache/capsjax/compilers."""
     own = os.environ.get("CAPSJAX_COMPILERS")
-    return Path(own).expanduser() if own else Path.home() / ".cache/capsjax/compilers"
+    if own:
+        return Path(own).expanduser()
+    return Path.home() / ".cache/capsjax/compilers" / f"jax-{metadata.version('jax')}"
 
 
 def required(platform: str) -> Requirement:

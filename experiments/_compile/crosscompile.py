@@ -225,9 +225,12 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
     with tempfile.TemporaryDirectory(prefix="capsjax-compile-") as name:
         dump = Path(name)
         wall, cpu = time.perf_counter(), _cpu_seconds()
-        lowered = lower()
+        with targets.abstract_device(target):
+            lowered = lower()
         try:
-            compiled = lowered.compile(compiler_options={"xla_dump_to": name})
+            # Kernels are dumped as PTX only on request (since JAX 0.11).
+            kernels = {"xla_dump_emitter_re": "ptx"} if target.platform == "gpu" else {}
+            compiled = lowered.compile(compiler_options={"xla_dump_to": name, **kernels})
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" in str(error):
                 raise DoesNotFit(_too_much(target.chip, *buffers.read(dump))) from error

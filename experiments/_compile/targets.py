@@ -1,16 +1,15 @@
 """What a program can be compiled for: slices of TPUs, NVIDIA GPUs, and the CPU."""
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from _compile import compilers
+from _compile import compilers, gpus
+from _compile.gpus import Gpu
 from capsjax._names import nearest
-
-CHIPS = Path(__file__).parent / "chips"
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,7 @@ class Chip:
       gigahertz: 10⁹ cycles per second, to make seconds of the compiler's cycles; TPUs only.
       interconnect: bytes per second that it sends and receives, all links and directions together.
       source: where that is published.
+      gpu: what else the compiler is told of a GPU.
     """
 
     name: str
@@ -34,9 +34,10 @@ class Chip:
     gigahertz: float | None = None
     interconnect: float | None = None
     source: str = ""
+    gpu: Gpu | None = None
 
 
-_TPU, _NVIDIA = "https://cloud.google.com/tpu/docs", "https://www.nvidia.com/en-us/data-center"
+_TPU = "https://cloud.google.com/tpu/docs"
 # Google publishes no clock. It is the peak in bfloat16 over the operations of all matrix units in a
 # cycle: 4 units of 128² (v5e), 8 (v5p, both cores of a chip are one device), and as many as 4 units
 # of 256² for v6e and each of a TPU7x's two cores, since by the compiler's cycles a product of
@@ -48,9 +49,10 @@ CHIPS_BY_NAME = {
         Chip("v5p", "tpu", 95 * 2**30, 2765e9, 459e12 / 2**18 / 1e9, 1200e9, f"{_TPU}/v5p"),
         Chip("v6e", "tpu", 32 * 2**30, 1638e9, 918e12 / 2**19 / 1e9, 800e9, f"{_TPU}/v6e"),
         Chip("TPU7x", "tpu", 96 * 2**30, 3690e9, 1153.5e12 / 2**19 / 1e9, 600e9, f"{_TPU}/tpu7x"),
-        Chip("a100", "gpu", 80 * 10**9, 2039e9, None, 600e9, f"{_NVIDIA}/a100"),
-        Chip("h100", "gpu", 80 * 10**9, 3350e9, None, 900e9, f"{_NVIDIA}/h100"),
-        Chip("h200", "gpu", 141 * 10**9, 4800e9, None, 900e9, f"{_NVIDIA}/h200"),
+        *(
+            Chip(name, "gpu", gpu.memory, gpu.bandwidth, None, gpu.interconnect, gpu.source, gpu)
+            for name, gpu in gpus.GPUS.items()
+        ),
         Chip("cpu", "cpu"),
     )
 }
@@ -58,7 +60,8 @@ CHIPS_BY_NAME = {
 EXAMPLES = (
     *("v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:8x8", "v5e:16x16", "v5p:2x2x1", "v5p:2x2x2"),
     *("v5p:4x4x4", "v5p:4x8x8", "v6e:2x2", "v6e:2x4", "v6e:16x16", "TPU7x:2x2x1", "TPU7x:2x2x2"),
-    *("a100", "a100:8", "h100", "h100:8", "h200", "h200:8", "cpu"),
+    *gpus.GPUS,
+    *("a100:8", "h100:8", "h200:8", "b200:8", "cpu"),
 )
 
 
@@ -112,13 +115,13 @@ def devices(target: Target) -> Sequence[Any]:
         raise RuntimeError("compilers.enable() was not called before JAX was imported")
     jax.devices()  # the CPU, before there are plugins that would look for their devices
     try:
-        if target.platform == "tpu":
+        if target.chip.gpu is None:
             topology = topologies.get_topology_desc(platform="tpu", topology_name=target.name)
         else:
             topology = topologies.get_topology_desc(
                 platform="cuda",
                 topology_name=target.name,
-                target_config=(CHIPS / f"{target.chip.name}.txtpb").read_text(),
+                target_config=gpus.description(target.chip.gpu),
                 topology=target.topology,
             )
     except jax.errors.JaxRuntimeError as error:
@@ -126,3 +129,17 @@ def devices(target: Target) -> Sequence[Any]:
             f"the compiler knows no {target.name!r}: {error}. {nearest(target.name, EXAMPLES)}"
         ) from error
     return topology.devices
+
+
+def abstract_device(target: Target) -> contextlib.AbstractContextManager[Any]:
+    """A context in which JAX lowers kernels for `target`'s GPU, where no GPU is attached.
+
+    JAX 0.12 refuses to lower a Triton kernel for a GPU that it is told nothing of.
+    """
+    import jax
+    from jax.sharding import AbstractDevice, AbstractMesh
+
+    if target.chip.gpu is None:
+        return contextlib.nullcontext()
+    device = AbstractDevice(target.chip.gpu.kind, target.chip.gpu.multiprocessors, "gpu")
+    return jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device))

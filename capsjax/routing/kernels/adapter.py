@@ -8,6 +8,7 @@ platform. A primitive can. `tests/routing/kernels/test_rules.py` tries each rule
 
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -26,11 +27,14 @@ class Target(NamedTuple):
       platform: one of PLATFORMS, or "default" for all others.
       divided: whether XLA divides the program over devices by itself. It cannot divide a kernel.
       exported: whether the program is made by `jax.export`, which keeps it in a portable form.
+      capability: the least compute capability of its GPUs, such as (7, 5); None where it has none,
+        or where they are not known.
     """
 
     platform: str
     divided: bool = False
     exported: bool = False
+    capability: tuple[int, ...] | None = None
 
 
 def define(
@@ -61,6 +65,7 @@ def define(
                 platform,
                 _is_divided(module.axis_context),
                 bool(getattr(module.lowering_parameters, "for_export", False)),
+                _capability(module.backend),
             )
             function, is_kernel = choose(target, ctx.avals_in, **params)
             if not is_kernel:
@@ -69,7 +74,10 @@ def define(
             # Mosaic counts in 32 bits, a loop traced with `jax_enable_x64` in 64.
             with jax.enable_x64(False):
                 kernel = jaxpr_as_fun(jax.make_jaxpr(function)(*plain))
-            return mlir.lower_fun(kernel)(ctx.replace(avals_in=plain), *args)
+            with warnings.catch_warnings():
+                # Users can do nothing about it, and `why_no_kernel` is ready for its removal.
+                warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated")
+                return mlir.lower_fun(kernel)(ctx.replace(avals_in=plain), *args)
 
         return rule
 
@@ -91,6 +99,18 @@ def define(
 def eager_program(primitive: Primitive, **params: Any) -> Callable[..., Any]:
     """What a call outside `jax.jit` runs: kept, so that only the first one compiles."""
     return jax.jit(functools.partial(primitive.bind, **params))
+
+
+def _capability(backend: Any) -> tuple[int, ...] | None:
+    """The least compute capability of the devices that a program is lowered for.
+
+    These may be described and not attached; of another machine's nothing may be known.
+    """
+    devices = () if backend is None else backend.devices()
+    found = [getattr(device, "compute_capability", None) for device in devices]
+    # An AMD GPU says "gfx90a".
+    numbers = [c.split(".") for c in found if c and c.replace(".", "").isdigit()]
+    return min((tuple(map(int, c)) for c in numbers), default=None)
 
 
 def _is_divided(context: Any) -> bool:

@@ -4,18 +4,21 @@
 | -------- | -------------------------------------------------- | ------------------------------ |
 | cpu      | matrices, A·X·Y ≤ 256                              | loops: unrolled, in blocks     |
 | tpu      | matrices, A·X·Y ≤ 512; vectors, J·X·Y ≤ 24,576     | kernel: Pallas through Mosaic  |
-| cuda     | A·X·Y ≤ 256, J ≤ 512                               | kernel: Pallas through Triton  |
+| cuda     | A·X·Y ≤ 256, J ≤ 512; compute capability ≥ 8.0     | kernel: Pallas through Triton  |
 | any      | everything else                                    | products: einsum, in blocks    |
 
 Kernels take float32, which bfloat16 operands have become before they come here, and run on one
 device: under `jax.pmap` and `jax.shard_map` each device runs its own, but a program that XLA
 divides over devices by itself (jit of sharded arrays) gets products, which XLA can divide.
-`jax.export` for cuda gets products too, since Triton kernels have no portable form.
+`jax.export` for cuda gets products too, since Triton kernels have no portable form. So do GPUs
+before Ampere (T4, V100), GPUs that a program is lowered for without a word on which they are, and
+a JAX without Pallas through Triton, which 0.11 deprecated.
 
 `CAPSJAX_KERNELS=off` in the environment turns kernels off, `without_kernels()` for a while.
 """
 
 import contextlib
+import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -31,6 +34,7 @@ LARGEST_LOOP = 256  # multiplications in a pose product, unrolled, that suit XLA
 LARGEST_KERNEL = {"tpu": 512, "cuda": 256}  # the same in a kernel, to compile in seconds
 _LARGEST_VECTOR_KERNEL = 24 * 1024  # numbers for one child: a TPU's chip holds 128
 _MOST_PARENTS = 512  # in one tile of a Triton kernel
+_LEAST_CAPABILITY = (8, 0)  # Ampere
 _MOST_ELEMENTS = 2**31 - 1  # that a Triton kernel can count
 
 
@@ -79,6 +83,8 @@ def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
         return f"there is no kernel for {platform}"
     if not _enabled:
         return "kernels are turned off"
+    if platform == "cuda" and not _interpreted and (reason := _why_no_triton(target.capability)):
+        return reason
     if target.divided:
         return "XLA divides the program over devices"
     if target.exported and platform == "cuda":
@@ -100,6 +106,18 @@ def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
     largest = sizes.positions * sizes.children * max(sizes.parents, sizes.rows * sizes.columns)
     if platform == "cuda" and largest > _MOST_ELEMENTS:
         return "an array has more than 2³¹ elements"
+    return None
+
+
+def _why_no_triton(capability: tuple[int, ...] | None) -> str | None:
+    """The reason why a GPU of this compute capability has no Triton kernels, or None."""
+    if capability is None:
+        return "the compute capability of the GPU is not known"
+    if capability < _LEAST_CAPABILITY:
+        least, own = (".".join(map(str, each)) for each in (_LEAST_CAPABILITY, capability))
+        return f"the GPU's compute capability {own} is below Triton's least, {least}"
+    if importlib.util.find_spec("jax.experimental.pallas.triton") is None:
+        return "this JAX has no Pallas through Triton"
     return None
 
 

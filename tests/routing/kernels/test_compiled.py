@@ -4,7 +4,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from capsjax.routing import LinearVotes, WindowVotes, dynamic_routing, inverted_attention_routing
+from capsjax.routing import (
+    LinearVotes,
+    WindowVotes,
+    attention_routing,
+    dynamic_routing,
+    em_routing,
+    inverted_attention_routing,
+    uniform_routing,
+)
 from capsjax.routing.kernels.derivatives import differentiate
 from capsjax.routing.kernels.terms import KERNELS, TERMS, Sizes, given, shape_of
 
@@ -94,3 +102,48 @@ def test_every_derivative_compiles(compiled_for, target, sizes):
     assert compiled.stores(votes) == []
     kernels = compiled.gpu_kernels if target == "h100" else compiled.tpu_kernels
     assert len(kernels) >= len(TERMS)
+
+
+def matrices(procedure):
+    """The procedure on children with matrix poses, and the shapes of its arguments."""
+
+    def f(poses, kernel):
+        return procedure(LinearVotes(poses, kernel))
+
+    return f, (shape(8, 36, 4, 4), shape(36, 4, 10, 4))
+
+
+def em(votes):
+    activations, per_parent = jnp.full(votes.poses.shape[:-2], 0.5), jnp.ones(10)
+    return em_routing(votes, activations, per_parent, per_parent).poses
+
+
+def inverted(votes):
+    return inverted_attention_routing(votes, jnp.ones((8, 10, 16)), normalize=jnp.tanh).poses
+
+
+PROCEDURES = {
+    "uniform": matrices(lambda votes: uniform_routing(votes).poses),
+    "dynamic": matrices(lambda votes: dynamic_routing(votes).poses),
+    "em": matrices(em),
+    "inverted_attention": matrices(inverted),
+    "attention": (
+        lambda transformed, kernel: attention_routing(transformed, kernel).poses,
+        (shape(8, 10, 16), shape(16, 10, 10)),
+    ),
+}
+
+
+@pytest.mark.parametrize("target", ["t4", "a100", "h100", "b200"])
+def test_every_procedure_on_every_gpu(compiled_for, target):
+    """Before Ampere there is no Triton, and so there are no kernels."""
+    functions = [with_gradient(f) for f, _ in PROCEDURES.values()]
+    arguments = [(jax.eval_shape(f, *shapes), *shapes) for f, shapes in PROCEDURES.values()]
+
+    def all_of_them(arguments):
+        return [f(*xs) for f, xs in zip(functions, arguments, strict=True)]
+
+    compiled = compiled_for(target, all_of_them, arguments)
+    names = {kernel.name for kernel in compiled.gpu_kernels}
+    assert names
+    assert bool({"attend", "attend_backward"} & names) == (target != "t4")

@@ -203,7 +203,7 @@ def test_bfloat16_is_summed_in_float32(platform):
 
 @each_platform
 def test_what_no_kernel_takes_gives_the_same(platform):
-    target = forms.Target(platform)
+    target = forms.Target(platform, capability=(8, 0))
     taken = forms.choose(target, MATRICES, jnp.float32)
     assert taken.name == "kernel"
     with without_kernels():
@@ -221,6 +221,19 @@ def test_what_no_kernel_takes_gives_the_same(platform):
         found = compiled(derivatives)(as_float32(operands))
         for (form, wrt), ours in found.items():
             assert_close(ours, problems.derivative(form, wrt, operands))
+
+
+def test_gpus_without_triton_get_products(monkeypatch):
+    def why(capability):
+        return forms.why_no_kernel(
+            forms.Target("cuda", capability=capability), MATRICES, jnp.float32
+        )
+
+    assert why((8, 0)) is why((8, 9)) is why((10, 0)) is None
+    assert "7.5 is below Triton's least, 8.0" in why((7, 5))
+    assert "not known" in why(None)
+    monkeypatch.setattr(forms.importlib.util, "find_spec", lambda name: None)
+    assert "no Pallas through Triton" in why((9, 0))
 
 
 def test_products_in_blocks(monkeypatch):
