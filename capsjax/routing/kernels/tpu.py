@@ -233,8 +233,9 @@ def gradients(operands: Operands, *, wrt: str) -> dict[str, Array]:
         spread, *scratch = refs[len(letters) + len(wrt) :]
         sums = dict(zip(summed, scratch, strict=True))
         child = _Child.of(plan, inputs, {"k": spread}, sums_positions="k" in wrt)
-        for letter in out.keys() & {"m", "w"}:
-            _zero_at_first_child(plan, out[letter])
+        for letter in "mw":  # in one order: a compiled program is found again by its text
+            if letter in out:
+                _zero_at_first_child(plan, out[letter])
         if "k" in wrt:
             sums["k"][...] = jnp.zeros_like(sums["k"])
 

@@ -1,5 +1,9 @@
 """Kernels of both platforms, interpreted, against NumPy in float64."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -254,6 +258,34 @@ def test_an_empty_batch(platform):
     assert sums.shape == operands["q"].shape
     assert coupling.shape == operands["c"].shape
     assert not jnp.any(gradients[1])
+
+
+TEXT_OF_A_KERNEL = """
+import jax
+from capsjax.routing.kernels import tpu
+from tests.routing.kernels.problems import problem
+from tests.routing.kernels.test_kernels import MATRICES, as_float32
+
+operands = {letter: x for letter, x in as_float32(problem(MATRICES)).items() if letter in "cpkmwq"}
+gradients = jax.jit(lambda operands: tpu.gradients(operands, wrt="mw"))
+print(gradients.trace(operands).lower(lowering_platforms=("tpu",)).as_text())
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_is_the_same_program_in_every_process():
+    """JAX's cache of compiled programs finds a program by its text."""
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", TEXT_OF_A_KERNEL],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "12"  # with these a set of letters has different orders
+    }
+    assert len(texts) == 1
 
 
 def test_an_unknown_platform_is_refused():

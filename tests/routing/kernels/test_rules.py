@@ -125,6 +125,26 @@ def test_a_batched_kernel_gradient_is_one_contraction(operands):
     assert "while" not in text
 
 
+def test_gradients_of_each_example(operands):
+    """Of the kernel, for each example and for all: what `custom_vjp` does not get right at once."""
+
+    def loss(f, k, p, q):
+        return jnp.sum(f(p, k, q)[0] ** 2)
+
+    def for_each(f):
+        return jax.vmap(jax.grad(partial(loss, f)), in_axes=(None, 0, 0))
+
+    def for_all(f):
+        return jax.grad(lambda k, p, q: jnp.sum(jax.vmap(partial(loss, f, k))(p, q)))
+
+    k, p, q = (operands[letter] for letter in "kpq")
+    each = jax.jit(for_each(ours))(k, p, q)
+    assert each.shape == (len(p), *k.shape)
+    assert not np.allclose(each[0], each[1])
+    assert_same(each, for_each(plain)(k, p, q))
+    assert_same(jax.jit(for_all(ours))(k, p, q), jnp.sum(each, axis=0))
+
+
 def plain_clusters(c, p, k, w):
     """The log-likelihood of an M-step and an E-step, more or less, by all votes."""
     votes = jnp.einsum("...iax,ixjy->...ijay", p, k)
