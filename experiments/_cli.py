@@ -281,10 +281,14 @@ def replacing(file: "epath.Path | Path", *, follow: bool = True) -> Iterator[IO[
 
     target = _files.absolute(file)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        if _files.is_local(target) and (target.is_file() or not target.exists()):
-            target = stack.enter_context(_files.replacing(target.resolve() if follow else target))
-        yield stack.enter_context(target.open("wb"))  # an object appears when it is closed
+    # Not asked with etils, to which everything that is not a directory is a file.
+    if not _files.is_local(target) or (os.path.exists(target) and not os.path.isfile(target)):
+        with target.open("wb") as opened:  # an object appears when it is closed
+            yield opened
+        return
+    target = Path(os.path.realpath(target) if follow else target)
+    with _files.replacing(target) as temporary, temporary.open("xb") as opened:
+        yield opened
 
 
 @contextlib.contextmanager

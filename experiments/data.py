@@ -13,6 +13,7 @@ parameters of every image: which source, moved how far, turned how much.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ COLUMNS, ROWS = 10, 6
 MARGIN = 4
 CAPTION = 12
 CELL = 80  # images are enlarged to about this many pixels
-MOST = 10  # sizes and files that are named
+MOST = 10  # files that are named
 
 
 def parser() -> argparse.ArgumentParser:
@@ -121,23 +122,28 @@ def survey(name: str) -> "Counter[tuple[int, ...]]":
         numbers = (f"{counts[label]:,}" for counts in found.counts.values())
         table.add_row(escape(label), *numbers)
     terminal.print(_cli.whole_names(table))
-    sizes = [f"{n:,} of {'×'.join(map(str, size))}" for size, n in found.sizes.most_common(MOST)]
-    more = f" and {len(found.sizes) - MOST} more sizes" if len(found.sizes) > MOST else ""
-    terminal.print(f"Height × width × channels: {', '.join(sizes)}{more}.")
+    heights, widths, channels = (_range(numbers) for numbers in zip(*found.sizes, strict=True))
+    terminal.print(f"Height {heights}, width {widths}, channels {channels}.")
     if len(found.sizes) > 1:
         terminal.print(
             "They differ: train with --config.data.size=32 --config.data.channels=3, or other "
             "numbers; --option=size=32 --option=channels=3 shows what comes out here."
         )
     for what, lines in (
-        ("cannot be read and are skipped", found.broken),
-        ("are not images and are ignored", [str(path) for path in found.strays]),
+        ("Cannot be read, skipped", found.broken),
+        ("Not images, ignored", [str(path) for path in found.strays]),
     ):
         if lines:
             more = f"\n  and {len(lines) - MOST} more" if len(lines) > MOST else ""
             some = "\n  ".join(lines[:MOST])
-            terminal.print(f"{len(lines)} files {what}:\n  {some}{more}", markup=False)
+            files = "1 file" if len(lines) == 1 else f"{len(lines)} files"
+            terminal.print(f"{what}: {files}\n  {some}{more}", markup=False)
     return found.sizes
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def options(name: str, texts: list[str]) -> dict[str, Any]:

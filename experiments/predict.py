@@ -2,12 +2,14 @@
 
   python experiments/predict.py --checkpoint=runs/mnist seven.png three.jpg
   python experiments/predict.py --checkpoint=runs/mnist my_digits 'scans/*.png' --output=all.html
+  python experiments/predict.py --checkpoint=releases/digits_capsnet.safetensors --crop docs/photos
   python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.jax_export
 
 Files, folders (all images in them) and patterns are taken. Images are made grey or coloured and
 scaled as those that the network was trained on, keeping their proportions, and what was done is
 said. A file that cannot be read is skipped and listed at the end; the exit status is then 1.
-Digits of MNIST are light on dark: for ink on paper, add --invert. --output writes JSON, CSV or a
+Digits of MNIST are light on dark and fill most of the image: --crop makes photographs of writing
+like the training images, --invert alone turns ink on paper light. --output writes JSON, CSV or a
 page of pictures, by its ending. The exported file holds the parameters and needs JAX alone, see
 docs/evaluation.md.
 """
@@ -27,6 +29,7 @@ from rich.markup import escape
 
 if TYPE_CHECKING:
     import numpy as np
+    from _ink import Ink
     from rich.console import Console
     from rich.table import Table
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 BAR_WIDTH = 20
 TABLES = 5  # more images than this have a line each
 AT_ONCE = 128
+SMALL = 0.45  # of the side: writing in images of one thing is larger
 OUTPUTS = (".json", ".csv", ".html")
 
 
@@ -53,7 +57,25 @@ def parser() -> argparse.ArgumentParser:
         "--invert", action="store_true", help="turn images into their negatives first"
     )
     parser.add_argument(
-        "--top", type=int, default=3, metavar="N", help="classes to show per image; default: 3"
+        "--crop",
+        action="store_true",
+        help="crop pictures of writing to the ink, with the margin of the training images; each is "
+        "inverted where its ink is darker than the ground and theirs is not, or the other way",
+    )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        metavar="PART",
+        help="with --crop where the training data are not at hand: the margin in parts of the "
+        "side, such as 0.14 for MNIST, of light ink on dark ground",
+    )
+    _cli.add_data_dir(parser)
+    parser.add_argument(
+        "--top",
+        type=_cli.positive,
+        default=3,
+        metavar="N",
+        help="classes to show per image; default: 3",
     )
     parser.add_argument(
         "--output",
@@ -92,8 +114,8 @@ def main(args: argparse.Namespace) -> None:
     patterns = [*args.images, *args.image]
     if not patterns and not args.export:
         raise _cli.UsageError("nothing to do: name images to classify or --export=FILE to write")
-    if args.top < 1:
-        raise _cli.UsageError(f"--top must be at least 1, got {args.top}")
+    if args.margin is not None and not (args.crop and 0 <= args.margin < 0.5):
+        raise _cli.UsageError(f"--margin goes with --crop, and is from 0 to 0.5, got {args.margin}")
     if args.output and args.output.suffix not in OUTPUTS:
         raise _cli.UsageError(f"--output must end in {', '.join(OUTPUTS)}, got {args.output}")
     import jax
@@ -109,7 +131,9 @@ def main(args: argparse.Namespace) -> None:
     task = checkpoint.config.task
     broken: dict[str, str] = {}
     if patterns:
-        predictions = classify(checkpoint, files(patterns, broken), broken, invert=args.invert)
+        like = _training_ink(checkpoint, args) if args.crop else None
+        found = files(patterns, broken)
+        predictions = classify(checkpoint, found, broken, invert=args.invert, like=like)
         show(terminal, predictions, task.class_names, args.top)
         if args.output:
             write(args.output, checkpoint, predictions, broken, args.top)
@@ -124,6 +148,23 @@ def main(args: argparse.Namespace) -> None:
         lines = [f"{len(broken)} could not be read:", *broken.values()]
         print("\n  ".join(lines), file=sys.stderr)
         sys.exit(1)
+
+
+def _training_ink(checkpoint: "Checkpoint", args: argparse.Namespace) -> "Ink":
+    """How writing stands in the training images, or as --margin says."""
+    from _ink import Ink, of_training
+
+    if checkpoint.config.task.input_shape[-1] != 1:
+        raise ValueError("--crop is for networks of grey images; this one takes colour")
+    if args.margin is not None:
+        return Ink(1 - 2 * args.margin)
+    try:
+        return of_training(checkpoint.config, args.data_dir)
+    except FileNotFoundError as error:
+        raise ValueError(
+            "--crop measures the margin in the training images, which are not here: add "
+            f"--margin=0.14, as in MNIST, or --data_dir. {error}"
+        ) from None
 
 
 def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
@@ -152,13 +193,22 @@ def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
 
 
 def classify(
-    checkpoint: "Checkpoint", files: Sequence[Path], broken: dict[str, str], *, invert: bool
+    checkpoint: "Checkpoint",
+    files: Sequence[Path],
+    broken: dict[str, str],
+    *,
+    invert: bool,
+    like: "Ink | None" = None,
 ) -> list[Prediction]:
-    """What the network says of all files that can be read; the others go to `broken`."""
+    """What the network says of all files that can be read; the others go to `broken`.
+
+    With `like` they are cropped to their ink, which then stands as it says.
+    """
     import numpy as np
+    from _ink import cropped
     from flax import nnx
 
-    from capsjax.data.images import read_fitted
+    from capsjax.data.images import Fitting, read_fitted
     from capsjax.evaluation.scoring import fitting
 
     wanted = fitting(checkpoint.config).check()
@@ -171,10 +221,17 @@ def classify(
         batch[: len(images)] = [image.pixels for image in images]
         return np.asarray(network(checkpoint.model, batch))[: len(images)]
 
+    def fitted(file: Path) -> "Fitted":
+        if like is None:
+            return read_fitted(file, wanted, invert=invert)
+        image = read_fitted(file, Fitting(channels=1), invert=invert)
+        pixels, steps = cropped(image.pixels, like, (wanted.width, wanted.height))
+        return image._replace(pixels=pixels, steps=[*image.steps, *steps], edge=0.0)
+
     def read(files: Sequence[Path]) -> Iterator[tuple[Path, "Fitted"]]:
         for file in files:
             try:
-                yield file, read_fitted(file, wanted, invert=invert)
+                yield file, fitted(file)
             except (ValueError, OSError) as error:
                 broken[str(file)] = str(error) if str(file) in str(error) else f"{file}: {error}"
 
@@ -210,9 +267,22 @@ def show(
         more = f" and {len(inverted) - TABLES} more" if len(inverted) > TABLES else ""
         terminal.print(
             f"Dark on light, and better recognised as a negative: {', '.join(inverted[:TABLES])}"
-            f"{more}. Try --invert.",
+            f"{more}. Try --invert, or --crop, which decides it for each.",
             markup=False,
         )
+    elif small := [p for p in predictions if _is_small(p)]:
+        terminal.print(
+            f"{len(small)} of {len(predictions)} show something small on an empty ground, such as "
+            f"{small[0].file}. Try --crop.",
+            markup=False,
+        )
+
+
+def _is_small(prediction: Prediction) -> bool:
+    from _ink import extent
+
+    pixels = prediction.fitted.pixels
+    return pixels.shape[-1] == 1 and extent(pixels) < SMALL
 
 
 def _table(prediction: Prediction, names: tuple[str, ...], top: int) -> "Table":

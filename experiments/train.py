@@ -5,7 +5,8 @@
       --config.training.epochs=3 --config.model.width=0.125
 
 Any value of the config can be set this way; an unknown key is an error. With another name
-(--config.optimizer.name=sgd) the options are those of that name. The work directory gets
+(--config.optimizer.name=sgd) the options are those of that name. A folder of few pictures gets
+smaller batches and more epochs than the recipe, unless they are given. The work directory gets
 config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits. A
 larger --config.training.epochs extends a run.
 
@@ -26,7 +27,13 @@ from typing import TYPE_CHECKING
 import _cli
 
 if TYPE_CHECKING:
+    import ml_collections
+
     from capsjax.runs.history import History
+
+# A run on a folder has at least so many steps, and an epoch of few pictures so many batches.
+FEWEST_STEPS, BATCHES_OF_FEW, SMALLEST_BATCH = 400, 8, 8
+FEW = 50  # pictures held out: an accuracy of fewer comes in steps above 2 %
 
 
 def parser() -> argparse.ArgumentParser:
@@ -119,6 +126,8 @@ def main(args: argparse.Namespace) -> None:
     try:
         if several_hosts:
             hosts.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
+        if config.data.name.startswith("folder:"):
+            fit_length(config, args)
         options = {
             "data_dir": args.data_dir,
             "device_budget_mb": args.device_budget_mb,
@@ -132,7 +141,7 @@ def main(args: argparse.Namespace) -> None:
         }
         if config.seeds == 1:
             result = loop.train(config, args.workdir, **options)
-            _say_end(args, result.history, config.training.epochs)
+            _say_end(args, result.history)
         else:
             runs = seeds.train_seeds(config, args.workdir, **options).results
             following = _next(args, [f"{args.workdir}/seed_{seed}" for seed in runs])
@@ -145,11 +154,43 @@ def main(args: argparse.Namespace) -> None:
         sys.exit(f"error: {error}")
 
 
-def _say_end(args: argparse.Namespace, history: "History", epochs: int) -> None:
+def fit_length(config: "ml_collections.ConfigDict", args: argparse.Namespace) -> None:
+    """Gives a run on few pictures smaller batches and more epochs, but where they were given."""
+    import jax
+
+    from capsjax.data import tasks
+    from capsjax.runs.display import console
+
+    task = tasks.create(
+        **config.data, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb
+    )
+    images, held_out, devices = len(task.train.labels), len(task.validation), jax.device_count()
+    training = config.training
+    before = training.to_dict()
+    if "training.batch_size" not in args.overrides:
+        few = max(SMALLEST_BATCH, images // BATCHES_OF_FEW, devices) // devices * devices
+        training.batch_size = min(training.batch_size, few)
+    if "training.epochs" not in args.overrides:
+        steps = max(images // max(training.batch_size, 1), 1)
+        training.epochs = max(training.epochs, -(-FEWEST_STEPS // steps))
+    if training.to_dict() != before:
+        console().print(
+            f"For so few pictures: {training.epochs} epochs in batches of {training.batch_size}; "
+            "--config.training.epochs and --config.training.batch_size set other numbers."
+        )
+    if 0 < held_out < FEW:
+        console().print(
+            f"Each of the {held_out} pictures held out is {1 / held_out:.0%} of the validation "
+            "accuracy: it says little, and so does the choice of the best epoch by it."
+        )
+
+
+def _say_end(args: argparse.Namespace, history: "History") -> None:
     """One line that says what came out and what comes next."""
     from capsjax.runs.display import console
 
     records = [r for r in history.records if r["split"] == "validation"]
+    epochs = max((record["epoch"] for record in history.records), default=0)
     came_out = f"Trained for {epochs} epochs"
     if records:
         best = max(records, key=lambda record: (record["accuracy"], record["step"]))

@@ -1,6 +1,7 @@
 """What all scripts have in common."""
 
 import argparse
+import errno
 import os
 import subprocess
 import sys
@@ -103,6 +104,60 @@ def test_what_is_not_installed_is_named():
     assert run(main) == (
         f"error: matplotlib is not installed: pip install --editable '{ROOT}[experiments]'"
     )
+
+
+def test_a_file_of_ones_own_that_fails(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text("import os\nraise KeyError('x')\n")
+    assert run(print, f"--import={tmp_path / 'mine.py'}") == 2
+    assert f"error: {tmp_path}/mine.py:2: KeyError: 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("platform", ["nope", "cuda"])
+def test_devices_that_are_not_there(platform):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "experiments/evaluate.py",
+            "--checkpoint=releases/digits_capsnet.safetensors",
+        ],
+        cwd=ROOT,
+        env=os.environ | {"JAX_PLATFORMS": platform},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert (
+        f"error: JAX_PLATFORMS={platform}: JAX finds no such device here; unset it" in done.stderr
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_files_are_written_whole(tmp_path, monkeypatch):
+    file, link = tmp_path / "file.csv", tmp_path / "link.csv"
+    link.symlink_to(file)
+    _cli.save(link, "a\udcffé")
+    assert link.is_symlink()
+    assert file.read_text() == "a\\udcffé"
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    parser, main = _cli.parser(""), lambda args: _cli.save(file, "new")
+    with pytest.raises(SystemExit, match=f"error: {file}: No space left on device"):
+        _cli.run(parser, main, [])
+    assert file.read_text() == "a\\udcffé"
+    assert sorted(tmp_path.iterdir()) == [file, link]
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    descriptor = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    _cli.save(tmp_path / "pipe", "words")
+    assert os.read(descriptor, 99) == b"words"
+    os.close(descriptor)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_file_of_ones_own_is_run_first(tmp_path):

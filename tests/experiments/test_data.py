@@ -73,11 +73,11 @@ def test_what_is_in_a_folder(tmp_path, capsys):
     run(f"folder:{tmp_path}", f"--out={tmp_path / 'sheet.png'}", "--set=train")
     text = capsys.readouterr().out
     assert re.search(r"ant +│ +[12] +│ +[01] │", text)
-    assert "3 of 6×9×1, 2 of 6×6×1." in text
+    assert "Height 6, width 6 to 9, channels 1." in text
     assert "--config.data.size=32" in text
-    assert "1 files cannot be read and are skipped:\n" in text
+    assert "Cannot be read, skipped: 1 file\n" in text
     assert f"{tmp_path}/ant/0.png: not an image" in text
-    assert f"1 files are not images and are ignored:\n  {tmp_path}/bee/notes.txt" in text
+    assert f"Not images, ignored: 1 file\n  {tmp_path}/bee/notes.txt" in text
     assert Image.open(tmp_path / "sheet.png").width > 800
 
 

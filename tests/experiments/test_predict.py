@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import _ink
 import numpy as np
 import predict
 import pytest
@@ -185,6 +186,51 @@ def test_csv_and_a_page(finished_run, scans, tmp_path):
     assert "<script" not in page
 
 
+def test_names_that_are_formulas_links_that_loop_or_not_utf8(finished_run, image, tmp_path):
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    (folder / "again").symlink_to(folder)
+    for name in ("=1+1.png", "a\udcff.png"):
+        shutil.copy(image, folder / name)
+    results, _ = classify(tmp_path, finished_run, folder / "**/*.png")
+    assert [Path(x["file"]).name for x in results["images"]] == ["=1+1.png", "a\udcff.png"]
+    table = tmp_path / "results.csv"
+    paths = [f"./{name}" for name in ("=1+1.png", "a\udcff.png")]
+    assert predict._plain("=1+1.png") == "'=1+1.png"
+    run(f"--checkpoint={finished_run}", f"--output={table}", *(folder / path for path in paths))
+    assert r"a\udcff.png" in table.read_text()
+
+
+def test_photographs_are_cropped(script):
+    """The shipped ones: ink on paper and chalk on a board, with margins, under uneven light."""
+    network, photos = "--checkpoint=releases/digits_capsnet.safetensors", "docs/photos"
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    right = {f"{photos}/{name}.jpg: {number} 0" for number, name in enumerate(names)}
+    done = script("predict.py", network, photos, "--top=1", "--crop")
+    assert {line.partition(".jpg")[0] for line in done.stdout.splitlines()} == {
+        f"{photos}/{name}" for name in names
+    }, done.stderr
+    assert all(any(line.startswith(start) for line in done.stdout.splitlines()) for start in right)
+    done = script("predict.py", network, photos, "--top=1")
+    assert sum(line.startswith(tuple(right)) for line in done.stdout.splitlines()) < 5
+    assert "Try --crop." in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("light", [True, False])
+def test_ink_stands_as_in_the_training_images(light):
+    page = np.full((80, 120, 1), 200, np.uint8)
+    page[20:60, 70:90] = 40
+    drawn, done = _ink.cropped(page, _ink.Ink(0.5, light), (28, 28))
+    expected = np.zeros((28, 28, 1))
+    expected[7:21, 10:18] = 255  # 40 of 80 rows, and half as many columns
+    expected = expected if light else 255 - expected
+    assert np.abs(drawn - expected).mean() < 15
+    assert done == ["cropped to the ink of 20×40", "inverted"][: 1 + light]
+    assert _ink.extent(drawn) == pytest.approx(0.5, abs=0.08)
+    blank, _ = _ink.cropped(np.full((9, 9, 1), 7, np.uint8), _ink.Ink(0.5), (28, 28))
+    assert not blank.any()
+
+
 RUN_EXPORTED = """
 import sys
 import jax, numpy as np
@@ -218,7 +264,8 @@ def test_the_exported_network_needs_jax_alone(finished_run, npz, tmp_path):
         (["missing.png"], "missing.png: no such file"),
         (["--image", __file__], "not an image"),
         (["x.png", "--output=x.txt"], "--output must end in .json, .csv, .html"),
-        (["--image=x.png", "--top=0"], "--top must be at least 1"),
+        (["--image=x.png", "--top=0"], "--top: must be a whole number of at least 1, got 0"),
+        (["--image=x.png", "--margin=0.1"], "--margin goes with --crop"),
         (["--export=/dev/null/net"], "error: /dev/null: "),
     ],
 )

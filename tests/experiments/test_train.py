@@ -148,6 +148,30 @@ def test_a_finished_run_is_extended(npz, tmp_path, capsys):
     assert "training.epochs: 3 → 2" in str(stop.value.code)
 
 
+def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys):
+    """Twelve pictures in smaller batches and more epochs, unless numbers are given."""
+    for i, pixels in enumerate(load(f"npz:{npz}", "test").images[:18, ..., 0]):
+        (tmp_path / "mine" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "mine" / "ab"[i % 2] / f"{i}.png")
+
+    def fitted(*options):
+        argv = ["--config=configs/digits.py", f"--config.data.name=folder:{tmp_path / 'mine'}"]
+        args = train.parser().parse_args([argv[0], "--workdir=x"])
+        args.overrides = dict(
+            option.removeprefix("--config.").split("=") for option in [argv[1], *options]
+        )
+        config = _cli.config_of(args)
+        train.fit_length(config, args)
+        return config.training.batch_size, config.training.epochs
+
+    assert fitted() == (8, 400)
+    said = capsys.readouterr().out
+    assert "For so few pictures: 400 epochs in batches of 8;" in said
+    assert "Each of the 2 pictures held out is 50% of the validation accuracy" in said
+    assert fitted("--config.training.epochs=3") == (8, 3)
+    assert fitted("--config.training.batch_size=4") == (4, 134)
+
+
 def test_the_last_line_says_what_came_out_and_what_is_next(npz, tmp_path, capsys):
     quick(npz, f"--workdir={tmp_path / 'run'}")
     last = capsys.readouterr().out.splitlines()[-1]
