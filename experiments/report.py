@@ -3,9 +3,8 @@
   python experiments/report.py runs/mnist
   python experiments/report.py runs/a runs/b runs/c/seed_*   # compared
   python experiments/report.py --results=runs/reproduce   # all that reproduce.py computed
-  python experiments/report.py --results=runs/reproduce/small --pages=docs/results
+  python experiments/report.py --results=docs/results/records --pages=docs/results
   python experiments/report.py runs/demo --poses=docs/poses.png   # for README.md
-  python experiments/report.py --check   # what docs/ says that its results no longer support
 
 The page is a single HTML file that loads nothing from outside: it can be mailed, kept, and opened
 anywhere. Its scripts only move what is in it; without them it shows the same in pictures.
@@ -45,19 +44,12 @@ def parser() -> argparse.ArgumentParser:
         "--pages",
         type=Path,
         metavar="DIR",
-        help="with --results: Markdown pages and figures of what was run instead, with index.md; "
-        "pages of earlier calls stay",
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="list what docs/papers, docs/results and README say that the experiments and the "
-        "numbers on the results pages do not, such as results of an older recipe",
+        help="with --results: Markdown pages and figures of all names instead, with index.md",
     )
     parser.add_argument(
         "--readme",
         action="store_true",
-        help="bring the table of results in README.md up to date with docs/results",
+        help="with --results: bring the table of results in README.md up to date instead",
     )
     parser.add_argument(
         "--poses",
@@ -77,24 +69,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Writes the page asked for, or checks the written ones."""
-    if args.check:
-        from _report.check import check
-
-        lines = check(Path(__file__).parents[1])
-        if lines:
-            raise ValueError("these statements no longer hold:\n  " + "\n  ".join(lines))
-        print("The pages say what the experiments and the results say.")
-        return
-    if args.readme:
-        from _report.readme import update
-
-        update(Path(__file__).parents[1])
-        return
+    """Writes the page asked for."""
     if bool(args.runs) == (args.results is not None):
-        raise _cli.UsageError("name a run's directory, or --results=DIR, or --check, or --readme")
+        raise _cli.UsageError("name a run's directory, or --results=DIR")
     if args.pages is not None and (args.results is None or args.output is not None):
         raise _cli.UsageError("--pages goes with --results, and not with --output")
+    if args.readme and args.results is None:
+        raise _cli.UsageError("--readme goes with --results")
     if args.poses is not None and len(args.runs) != 1:
         raise _cli.UsageError("--poses goes with one run's directory")
     if len(args.runs) > 1:
@@ -106,28 +87,28 @@ def main(args: argparse.Namespace) -> None:
 
 
 def of_results(args: argparse.Namespace) -> None:
-    """The page of all tables and figures, or their pages."""
+    """The page of all tables and figures, or their pages, or the README's table."""
     import evaluate
+    from _report import readme
     from _report.reproductions import page
-    from _reproduce import registry, results
+    from _reproduce import results
+    from papers import EXPERIMENTS, PAPERS
 
-    comparisons = []
-    for where in results.folders(args.results):
-        comparisons += [results.gather(where, *named) for named in registry.EXPERIMENTS.items()]
-        for line in results.of_no_name(where, registry.EXPERIMENTS):
+    stores = results.folders(args.results)
+    for store in stores:
+        for line in results.of_no_name(store, EXPERIMENTS):
             print(f"Kept apart: {line}")
-    if args.pages is not None:
-        scales = {comparison.scale for comparison in comparisons}
-        if len(scales) > 1:
-            raise ValueError(
-                f"--pages takes the results of one scale, {args.results} holds "
-                f"{', '.join(sorted(scales))}: name one of these folders in it"
-            )
-        print(f"{len(results.write_all(comparisons, args.pages))} files in {args.pages}.")
-        return
-    text = page(comparisons, evaluate.versions())
-    file = _cli.write(text, args.output, args.results, "report.html")
-    print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
+    names = results.gather_all(stores, EXPERIMENTS)
+    if args.readme:
+        readme.update(Path(__file__).parents[1], names)
+    elif args.pages is not None:
+        findings = {name: paper.FINDING for name, paper in PAPERS.items()}
+        print(f"{len(results.write_all(names, findings, args.pages))} files in {args.pages}.")
+    else:
+        file = _cli.write(
+            page(names, evaluate.versions()), args.output, args.results, "report.html"
+        )
+        print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
 
 
 def of_run(args: argparse.Namespace) -> None:

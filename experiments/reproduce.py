@@ -50,11 +50,9 @@ def parser() -> argparse.ArgumentParser:
         "(default): the beginning of training; smoke: seconds",
     )
     parser.add_argument(
-        "--seeds", type=int, metavar="N", help="runs of each variant; default: the scale's"
+        "--seeds", type=int, metavar="N", help="runs of each row; default: the scale's"
     )
-    parser.add_argument(
-        "--only", nargs="+", metavar="VARIANT", help="these rows of the table alone"
-    )
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="these rows of the table alone")
     parser.add_argument(
         "--workdir",
         type=Path,
@@ -78,8 +76,8 @@ def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
     import jax
     from _reproduce import results, tables
-    from _reproduce.registry import EXPERIMENTS
     from _reproduce.runs import Store, run_all
+    from papers import EXPERIMENTS
 
     from capsjax import data
     from capsjax._names import check_options, lookup
@@ -94,10 +92,17 @@ def main(args: argparse.Namespace) -> None:
         raise _cli.UsageError(f"--use takes NAME=OTHER, got {' '.join(args.use)}")
     with _cli.of_arguments():
         rows = {name: lookup("name", name, EXPERIMENTS).at(args.scale) for name in names}
-        chosen = {name: args.only or list(known) for name, known in rows.items()}
-        for name, variants in chosen.items():
-            for variant in variants:
-                lookup(f"row of {name} at scale {args.scale}", variant, rows[name])
+        if not any(rows.values()) and not args.list:
+            known = ", ".join(EXPERIMENTS[args.name].scales)
+            raise _cli.UsageError(f"{args.name} has no scale {args.scale}: use one of {known}")
+        chosen = {
+            name: [
+                lookup(f"row of {name} at scale {args.scale}", row, known)
+                for row in args.only or known
+            ]
+            for name, known in rows.items()
+            if known
+        }
         check_options("--use", stand_ins, data.names())
     if args.costs:
         _costs()
@@ -115,12 +120,12 @@ def main(args: argparse.Namespace) -> None:
     cache_programs(store.folder / "compiled")
     lacking = []
     try:
-        for name, variants in chosen.items():
-            lacking += run_all(store, name, EXPERIMENTS[name], variants, args.seeds)
+        for name, chosen_rows in chosen.items():
+            lacking += run_all(store, name, EXPERIMENTS[name], chosen_rows, args.seeds)
             comparison = results.gather(store, name, EXPERIMENTS[name])
-            if comparison.has_page:
-                files = results.write(comparison, store.folder / "tables")
-                print(f"\n{tables.markdown(name, tables.blocks(comparison))}")
+            if comparison.was_run or comparison.left:
+                files = results.write([comparison], store.folder / "tables")
+                print(f"\n{tables.markdown(name, tables.blocks([comparison]))}")
                 print(f"Written to {', '.join(map(str, files))}.")
     except process.Interrupted as stop:
         print(f"{stop}. The same command resumes it.")
@@ -131,9 +136,9 @@ def main(args: argparse.Namespace) -> None:
 
 def _list(store: "Store") -> None:
     """A table of all names."""
-    from _reproduce import costs, results
-    from _reproduce.recipes import run_config, source_of
-    from _reproduce.registry import EXPERIMENTS
+    from _reproduce import costs, results, tables
+    from _reproduce.recipes import source_of, trainings
+    from papers import EXPERIMENTS
     from rich.table import Table
 
     terminal = _cli.table_console()
@@ -142,20 +147,21 @@ def _list(store: "Store") -> None:
     table = Table(*heads[:shown])
     hours, left = costs.read(), results.of_no_name(store, EXPERIMENTS)
     for name, experiment in EXPERIMENTS.items():
-        variants = experiment.at(store.scale)
-        configs = [run_config(experiment, v, store.scale, 0, store.use) for v in variants]
-        sources = ", ".join(sorted({source_of(config) for config in configs}))
-        runs = len(variants) and len(variants) * experiment.scales[store.scale].seeds
-        tested = f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}"
+        rows = experiment.at(store.scale)
+        if not rows:
+            continue
+        configs = [
+            trainings(experiment, row, store.scale, 0, store.use)[-1] for row in rows.values()
+        ]
         comparison = results.gather(store, name, experiment)
         cells = (
             name,
-            sources,
-            comparison.summary,
+            ", ".join(sorted({source_of(config) for config in configs})),
+            tables.summary([comparison]),
             experiment.title,
-            str(runs),
+            str(len(rows) * experiment.scales[store.scale].seeds),
             str(hours.get(name, "–")),
-            tested,
+            f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}",
         )
         table.add_row(*cells[:shown])
         left += [f"{name}: {line}" for line in comparison.left]
@@ -172,11 +178,10 @@ def _list(store: "Store") -> None:
 def _costs() -> None:
     """Estimates the hours of full scale anew."""
     from _reproduce import costs
-    from _reproduce.registry import EXPERIMENTS
-    from _reproduce.tables import FULL
+    from papers import EXPERIMENTS
     from rich.table import Table
 
-    table = Table("name", "images shown", FULL)
+    table = Table("name", "images shown", costs.FULL)
     for name, cost in costs.write(EXPERIMENTS).items():
         table.add_row(name, f"{cost.images:,}", str(cost))
     _cli.table_console().print(_cli.whole_names(table))
@@ -186,7 +191,7 @@ def _costs() -> None:
 def _list_claims(store: "Store", name: str) -> None:
     """The claims of one name: their verdicts, or why there is none."""
     from _reproduce import results, tables
-    from _reproduce.registry import EXPERIMENTS
+    from papers import EXPERIMENTS
 
     shown = results.gather(store, name, EXPERIMENTS[name])
     print(tables.markdown(f"{name}: {shown.experiment.title}", tables.claims(shown)))

@@ -1,4 +1,7 @@
-"""How undecided the children of each routing are (Lin et al. 2018, section 3.1 and figure 3)."""
+"""How decided a routing is: the entropy of its couplings, and where they point to.
+
+The entropy is that of Lin et al. 2018, section 3.1 and figure 3.
+"""
 
 from typing import Any
 
@@ -45,6 +48,34 @@ def routing_entropies(
                 "to 1: it is not divided over them, and has no entropy"
             )
     return {name: entropies for name, (entropies, *_) in found.items()}
+
+
+def true_class_shares(
+    model: nnx.Module,
+    images: Num[np.ndarray, "n h w c"],
+    targets: Num[np.ndarray, "n classes"],
+    *,
+    batch_size: int = 128,
+) -> Float[np.ndarray, "n"]:
+    """The share of a child's vote that a true class gets in the last routing, for each image.
+
+    The mean over the children, and over the classes in the image. 1 / classes if the couplings are
+    equal: the network then takes the mean of the votes, and does not route.
+
+    Args:
+      model: a network that routes to class capsules.
+      images: of the network's size, floats in [0, 1], or uint8.
+      targets: 1 for each class that is in the image, else 0.
+      batch_size: images at a time.
+    """
+    return in_batches(_true_shares, model, (images, targets), batch_size=batch_size)
+
+
+def _true_shares(model: Any, images: Array, targets: Array) -> Float[Array, "n"]:
+    *_, last = model(images, capture=True).routed.values()
+    # [n, (positions,) I, J] → [n, J]
+    share = last.coupling.reshape(len(images), -1, last.coupling.shape[-1]).mean(axis=1)
+    return (share * targets).sum(axis=-1) / targets.sum(axis=-1)
 
 
 def _entropies(model: Any, images: Array) -> dict[str, tuple[Float[Array, "n"], ...]]:

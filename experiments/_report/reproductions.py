@@ -1,108 +1,86 @@
 """One page of all tables and figures, reproduced or not."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from _reproduce import results
 from _reproduce.compare import Comparison
-from _reproduce.tables import MEANINGLESS, Items, Table, blocks
+from _reproduce.tables import MEANINGLESS, Items, Picture, Table, blocks, summary
 
 from _report.html import counted, document, section, table
 from _report.pictures import data_uri
 
 TITLE = "Tables and figures of five papers"
+RULES = (
+    "A claim is decided by Welch's t-test at the 5 % level, between networks that learned, with at "
+    "least three seeds each. Numbers in brackets are the paper's."
+)
 
 
-def page(comparisons: Sequence[Comparison], versions: dict[str, str]) -> str:
+def page(names: Mapping[str, Sequence[Comparison]], versions: dict[str, str]) -> str:
     """One HTML document that refers to nothing outside itself.
 
     Args:
-      comparisons: of every name, by scale; those without runs are folded away.
+      names: by name, a comparison for each scale; those without runs are folded away.
       versions: of what wrote the page.
     """
     listed = ", ".join(f"{name} {number}" for name, number in versions.items())
-    run = [one for one in comparisons if one.has_page]
-    rules = " ".join(_rules(run))
+    run = {name: found for name, found in names.items() if any(one.was_run for one in found)}
     header = (
-        f"<header><h1>{TITLE}</h1><p>{escape(rules)}</p>"
+        f"<header><h1>{TITLE}</h1><p>{escape(RULES)}</p>"
         f"<p>Page written with {escape(listed)}.</p></header>"
     )
-    rest = [one for one in comparisons if not one.has_page]
-    body = [header, "<main>", _index(run, rest), *map(_part, run), "</main>"]
-    return document(TITLE, "\n".join(body))
+    rest = {name: found[0] for name, found in names.items() if found and name not in run}
+    parts = [_part(name, found) for name, found in run.items()]
+    return document(TITLE, "\n".join([header, "<main>", _index(run, rest), *parts, "</main>"]))
 
 
-def _rules(run: Sequence[Comparison]) -> Iterator[str]:
-    """What the words mean that the page uses, and no others."""
-    compared = [one for one in run if one.scale != "smoke"]
-    rows = [row for one in compared for found in one.rows.values() for row in found.values()]
-    if any("order" in row.verdict for row in rows):
-        yield (
-            "“Order” counts the rows on the same side of this one as in the paper, of those that "
-            "are printed and were run."
-        )
-    if any(one.scale == "full" and any(one.records.values()) for one in run):
-        yield (
-            "“Same”, “higher” and “lower” compare a value with the published one, by two standard "
-            "errors or the tolerance of the table."
-        )
-    verdicts = {verdict.verdict for one in compared for verdict in one.verdicts} - {"not run"}
-    if verdicts:
-        yield (
-            "A claim holds, or does not, where means differ by more than two standard errors, and "
-            "is undecided in between (with one run, by sign alone)."
-        )
-    if any(one.scale == "smoke" for one in run):
-        yield "Smoke runs prove that the path works; their numbers mean nothing."
-
-
-def _anchor(comparison: Comparison) -> str:
-    return f"{comparison.stem}_{comparison.scale}"
-
-
-def _index(run: Sequence[Comparison], rest: Sequence[Comparison]) -> str:
-    heads = ("name", "scale", "what", "claims")
+def _index(run: Mapping[str, Sequence[Comparison]], rest: Mapping[str, Comparison]) -> str:
     rows = [
         (
-            f'<a href="#{_anchor(one)}">{escape(one.name)}</a>',
-            one.scale,
-            one.experiment.title,
-            "none: a smoke run" if one.scale == "smoke" else one.summary,
+            f'<a href="#{found[0].stem}">{escape(name)}</a>',
+            ", ".join(one.scale for one in found if one.was_run),
+            found[0].experiment.title,
+            summary(found),
         )
-        for one in run
+        for name, found in run.items()
     ]
-    body = table(heads, rows) if rows else ""
+    body = table(("name", "scale", "what", "claims"), rows) if rows else ""
     if rest:
-        others = [(escape(one.name), one.scale, one.experiment.title) for one in rest]
+        others = [(escape(name), one.experiment.title) for name, one in rest.items()]
         body += (
             f"<details><summary>{counted(len(rest), 'name was', 'names were')} not run</summary>"
-            f"{table(heads[:3], others)}</details>"
+            f"{table(('name', 'what'), others)}</details>"
         )
     text = "What was run, and what became of its claims." if rows else "Nothing was run yet."
     return section("index", "Index", text, body)
 
 
-def _part(comparison: Comparison) -> str:
-    experiment = comparison.experiment
-    first, *rest = blocks(comparison)
-    body = []
-    for block in rest:
-        if isinstance(block, Table):
-            rows = [(escape(name), *cells) for name, *cells in block.rows]
-            body.append(f"<h3>{escape(block.title)}</h3>{table(block.heads, rows)}")
-        elif isinstance(block, Items):
-            # Markdown's marks of code are of no use here.
-            lines = "".join(f"<li>{escape(line.replace('`', ''))}</li>" for line in block.lines)
-            body.append(f"<h3>{escape(block.title)}</h3><ul>{lines}</ul>")
-        elif block == MEANINGLESS:
-            body.append(f'<p class="smoke"><strong>{escape(block)}</strong></p>')
+def _part(name: str, comparisons: Sequence[Comparison]) -> str:
+    title, *_ = parts = list(blocks(comparisons))
+    assert isinstance(title, str)
+    return section(comparisons[0].stem, name, title, "".join(_html(parts[1:])))
+
+
+def _html(parts: Sequence[object]) -> Iterator[str]:
+    # Markdown's marks of code and of bold are of no use here.
+    plain = str.maketrans("", "", "`*")
+    for part in parts:
+        if isinstance(part, Table):
+            rows = [(escape(first), *cells) for first, *cells in part.rows]
+            yield f"<h3>{escape(part.title)}</h3>{table(part.heads, rows)}"
+        elif isinstance(part, Items):
+            lines = "".join(f"<li>{escape(line.translate(plain))}</li>" for line in part.lines)
+            summary = f"<summary>{escape(part.title)}</summary>"
+            yield f"<details>{summary}<ul>{lines}</ul></details>"
+        elif isinstance(part, Picture):
+            picture = io.BytesIO()
+            results.draw(part.of, picture, "png")
+            address = data_uri(picture.getvalue(), "image/png")
+            alt = escape(part.of.experiment.title)
+            yield f'<img class="drawn" src="{address}" alt="{alt}">'
+        elif part == MEANINGLESS:
+            yield f'<p class="smoke"><strong>{escape(MEANINGLESS)}</strong></p>'
         else:
-            body.append(f"<p>{escape(block)}</p>")
-    if experiment.figure is not None:
-        picture = io.BytesIO()
-        results.draw(comparison, picture, "png")
-        address = data_uri(picture.getvalue(), "image/png")
-        body.append(f'<img class="drawn" src="{address}" alt="{escape(experiment.title)}">')
-    assert isinstance(first, str)
-    return section(_anchor(comparison), comparison.name, first, "".join(body))
+            yield f"<p>{escape(str(part).translate(plain))}</p>"

@@ -1,53 +1,81 @@
 """Our numbers beside the published ones, by the rules of docs/reproduce.md."""
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats
 
-from _reproduce.experiment import Claim, Column, Estimate, Experiment
+from _reproduce.experiment import (
+    ENTROPY,
+    Claim,
+    Column,
+    Derive,
+    Estimate,
+    Experiment,
+    Floor,
+    Row,
+    Values,
+)
+
+LEVEL = 0.05  # of every test
+FEWEST = 3  # runs of a row that a claim is decided with
+UNKNOWN = "not recorded"  # what a network has reached, in records of before there was a floor
+ROUTED = 95.0  # a network has routed if the entropy of its couplings is at most these per cent
+
+# What a claim comes to. The first three are by a test.
+HOLDS, FAILS, CHANCE = "holds", "does not hold", "within chance"
+UNDECIDED, NOT_RUN = "not decided", "not run"
+VERDICTS = (HOLDS, FAILS, CHANCE, UNDECIDED, NOT_RUN)
 
 
-class Row(NamedTuple):
-    """One variant, or line, in one column."""
+class Cell(NamedTuple):
+    """One row, or line, in one column; false if it is empty."""
 
-    ours: Estimate | None  # None where it was not run or has no such number
-    published: Estimate | None  # None where nothing is printed
-    verdict: str = ""
+    ours: Estimate | None  # None if it was not run or has no such number
+    printed: Estimate | None  # None if nothing is printed
 
-    @property
-    def difference(self) -> float | None:
-        """Ours less the published number; None where either is missing."""
-        if self.ours is None or self.published is None:
-            return None
-        return self.ours.mean - self.published.mean
+    def __bool__(self) -> bool:
+        return self != (None, None)
 
 
-VERDICTS = ("holds", "does not hold", "undecided", "not run")
-BY_SIGN = " (by sign alone)"
+class Difference(NamedTuple):
+    """How far the values of one row are above those of another, or above a number.
+
+    Attributes:
+      mean: of the difference.
+      low, high: of its 95 % interval.
+      p: of Welch's t-test, two-sided; of Student's against a number.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p: float
 
 
 class Verdict(NamedTuple):
-    """What a claim came to."""
+    """What a claim came to.
+
+    Attributes:
+      claim: the claim.
+      verdict: one of `VERDICTS`.
+      reason: why nothing was decided, if nothing was.
+      against: what `difference` is to: of several, that which is least below.
+      difference: of the rows, with the claim's slack; None without a test.
+      runs: of each row that was tested.
+      seen: whether a difference as large as the paper's, relative to the error, would have been
+        told from chance; None if nothing is printed.
+    """
 
     claim: Claim
-    verdict: str  # one of VERDICTS, with BY_SIGN where a row has one run
-    difference: float | None = None
-    # Two standard errors of the difference: what could be told from none. None after one run.
-    near: float | None = None
-
-
-class Ordering(NamedTuple):
-    """How far our order of a column's rows is the printed one."""
-
-    tau: float  # Kendall's τ-b of our means
-    rows: int
-    # Nine tenths of τ if each mean is drawn around ours with its standard error; None where a row
-    # has one run.
-    interval: tuple[float, float] | None = None
+    verdict: str
+    reason: str = ""
+    against: str | float = ""
+    difference: Difference | None = None
+    runs: tuple[int, ...] = ()
+    seen: bool | None = None
 
 
 class Comparison(NamedTuple):
@@ -56,9 +84,9 @@ class Comparison(NamedTuple):
     name: str
     experiment: Experiment
     scale: str
-    records: Mapping[str, Sequence[Mapping[str, Any]]]  # by variant, in the order of their seeds
-    # By metric and variant, or line where the column is a deviation over lines.
-    rows: Mapping[str, Mapping[str, Row]]
+    records: Mapping[str, Sequence[Mapping[str, Any]]]  # by row, in the order of their seeds
+    cells: Mapping[str, Mapping[str, Cell]]  # by metric and row, or line of a derived column
+    failed: Mapping[str, str]  # the trained rows that did not learn, each with what it reached
     verdicts: Sequence[Verdict]
     left: Sequence[str] = ()  # records that are kept and not mixed in, a line each
 
@@ -68,55 +96,9 @@ class Comparison(NamedTuple):
         return self.name.replace("/", "_")
 
     @property
-    def has_page(self) -> bool:
-        """Whether there is anything to show."""
-        return any(self.records.values()) or bool(self.left)
-
-    @property
-    def summary(self) -> str:
-        """How many claims have which verdict, for an index."""
-        if not any(self.records.values()):
-            not_run = f"not run: {len(self.verdicts)}" if self.verdicts else "not run"
-            return "results kept apart only" if self.left else not_run
-        if self.scale == "smoke":
-            return "the path works"
-        return summary([verdict.verdict for verdict in self.verdicts])
-
-    @property
-    def power(self) -> str:
-        """For how many claims a difference as large as the published one would stand out here.
-
-        Of those with several runs of both rows, and with published numbers; "–" if there are none.
-        """
-        means = {
-            metric: {name: row.ours.mean for name, row in rows.items() if row.ours}
-            for metric, rows in self.rows.items()
-        }
-        return power(self.experiment, self.verdicts, means)
-
-
-def summary(verdicts: Sequence[str]) -> str:
-    """How many claims have which verdict."""
-    ordered = sorted(verdicts, key=lambda one: VERDICTS.index(one.removesuffix(BY_SIGN)))
-    counted = [f"{one}: {count}" for one, count in Counter(ordered).items()]
-    return ", ".join(counted) or "run; nothing to decide by a rule"
-
-
-def power(
-    experiment: Experiment, verdicts: Iterable[Verdict], ours: Mapping[str, Mapping[str, float]]
-) -> str:
-    """See `Comparison.power`; `ours` are the means by metric and row."""
-    found = []
-    for verdict in verdicts:
-        claim = verdict.claim
-        if verdict.near is None or not isinstance(claim.less, str):
-            continue
-        column, rows = experiment.column(claim.metric), (claim.more, claim.less)
-        printed = [one.mean for row in rows if (one := column.printed(row)) is not None]
-        if len(printed) == 2:
-            scale = abs(sum(ours[claim.metric][row] for row in rows) / sum(printed))
-            found.append(abs(printed[0] - printed[1]) * scale > verdict.near)
-    return f"{sum(found)} of {len(found)}" if found else "–"
+    def was_run(self) -> bool:
+        """Whether there is a record of today's recipe."""
+        return any(self.records.values())
 
 
 def compare(
@@ -127,41 +109,38 @@ def compare(
     left: Sequence[str] = (),
 ) -> Comparison:
     """`records` (as their JSON files have them) beside the paper; smoke decides nothing."""
-    lines = by_line(experiment)
-    deviations = {c.metric: c.deviation_of for c in experiment.columns if c.deviation_of}
+    rows = experiment.at(scale)
+    derived = {c.metric: c.derive for c in experiment.columns if c.derive is not None}
 
-    def values(row: str, metric: str) -> list[float]:
-        """A number for each run."""
-        if metric in deviations:
-            # All of the paper's variants, or the deviation is of something else.
-            found = [values(variant, deviations[metric]) for variant in lines[row]]
-            return [float(np.std(of_run)) for of_run in zip(*found, strict=False)]
+    def values(row: str, metric: str) -> Mapping[int, float]:
+        """A number for each seed."""
+        if metric in derived:
+            return derived[metric](by_line(experiment), values).get(row, {})
         # The times of a run are shown like what was measured on it.
         done = [record for record in records.get(row, ()) if not record["failed"]]
-        runs = [record["metrics"] | record["times"] for record in done]
-        return [numbers[metric] for numbers in runs if metric in numbers]
+        runs = {record["seeds"][0]: record["metrics"] | record["times"] for record in done}
+        return {seed: numbers[metric] for seed, numbers in runs.items() if metric in numbers}
 
-    def verdict(claim: Claim) -> Verdict:
-        if scale == "smoke":
-            return Verdict(claim, "not run")
-        more = estimate(values(claim.more, claim.metric))
-        if isinstance(claim.less, str):
-            return judge(claim, more, estimate(values(claim.less, claim.metric)))
-        return judge(claim, more, Estimate(claim.less, std=0.0))
-
-    rows = {}
-    for column in experiment.columns:
-        plain = {
-            name: Row(estimate(values(name, column.metric)), column.printed(name))
-            for name in (lines if column.deviation_of else experiment.at(scale))
+    cells = {
+        column.metric: {
+            row: Cell(estimate([*values(row, column.metric).values()]), _printed(column, rows, row))
+            for row in (column.printed or rows)
         }
-        rows[column.metric] = {
-            name: row._replace(verdict=_verdict(row, plain.values(), column, scale))
-            for name, row in plain.items()
-        }
-    verdicts = [verdict(claim) for claim in experiment.claims]
-    records = {variant: list(records.get(variant, ())) for variant in experiment.at(scale)}
-    return Comparison(name, experiment, scale, records, rows, verdicts, left)
+        for column in experiment.columns
+    }
+    failed = {
+        row.name: reached
+        for row in rows.values()
+        if (reached := _below_floor(experiment, row, records.get(row.name, ()))) is not None
+    }
+    verdicts = []
+    for claim in experiment.claims:
+        verdict = Verdict(claim, NOT_RUN)
+        if scale != "smoke":
+            verdict = _judge(claim, experiment, scale, values, failed)
+        verdicts.append(verdict._replace(seen=_seen(verdict, experiment, cells)))
+    found = {row: list(records.get(row, ())) for row in rows}
+    return Comparison(name, experiment, scale, found, cells, failed, verdicts, left)
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -173,61 +152,208 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 
 def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[str, float]]:
-    """The variants of each line, and the x of each; of all variants, or of a scale's."""
+    """The x of each trained row by line and name; of all rows, or of a scale's."""
     found: dict[str, dict[str, float]] = {}
-    variants = experiment.variants if scale is None else experiment.at(scale)
-    for name, variant in variants.items():
-        found.setdefault(variant.line, {})[name] = variant.x
+    for row in experiment.rows if scale is None else experiment.at(scale).values():
+        if row.network == "trained":
+            found.setdefault(row.line, {})[row.name] = row.x
     return found
 
 
-def judge(claim: Claim, more: Estimate | None, less: Estimate | None) -> Verdict:
-    """The rule for claims."""
-    if more is None or less is None:
-        return Verdict(claim, "not run")
-    difference = more.mean - less.mean
-    above = difference + claim.slack
-    by_sign = more.error is None or less.error is None
-    near = None if by_sign else 2 * math.hypot(more.error, less.error)
-    apart = near or 0.0
-    verdict = "holds" if above > apart else "does not hold" if above < -apart else "undecided"
-    return Verdict(claim, verdict + by_sign * BY_SIGN, difference, near)
+def deviation(metric: str) -> Derive:
+    """For each line, the standard deviation of `metric` over all of its rows (divided by n)."""
+
+    def derive(lines: Mapping[str, Mapping[str, float]], values: Values) -> dict:
+        found = {line: [values(row, metric) for row in rows] for line, rows in lines.items()}
+        return {
+            line: {seed: float(np.std([row[seed] for row in rows])) for seed in _common(*rows)}
+            for line, rows in found.items()
+        }
+
+    return derive
 
 
-def kendall(rows: Iterable[Row]) -> Ordering | None:
-    """Our means against what is printed; None below two rows, or where one side is all equal."""
-    pairs = [(row.ours, row.published.mean) for row in rows if row.ours and row.published]
-    if len(pairs) < 2:
-        return None
-    ours, printed = zip(*pairs, strict=True)
-    means, errors = [one.mean for one in ours], [one.error for one in ours]
-    tau = scipy.stats.kendalltau(means, printed).statistic
-    if math.isnan(tau):
-        return None
-    if None in errors:
-        return Ordering(float(tau), len(pairs))
-    draws = np.random.default_rng(0).normal(means, errors, (1000, len(pairs)))
-    taus = [scipy.stats.kendalltau(draw, printed).statistic for draw in draws]
-    low, high = np.quantile(taus, [0.05, 0.95])
-    return Ordering(float(tau), len(pairs), (float(low), float(high)))
+def drop(metric: str) -> Derive:
+    """For each row, how far `metric` is below that of its line's first row, seed by seed."""
+
+    def derive(lines: Mapping[str, Mapping[str, float]], values: Values) -> dict:
+        found = {}
+        for first, *others in lines.values():
+            base = values(first, metric)
+            for row in others:
+                own = values(row, metric)
+                found[row] = {seed: base[seed] - own[seed] for seed in _common(base, own)}
+        return found
+
+    return derive
 
 
-def _verdict(row: Row, rows: Iterable[Row], column: Column, scale: str) -> str:
-    """The order of a row among others, and at full scale whether its value is the same."""
-    if row.difference is None or scale == "smoke":
-        return ""
-    sides = [
-        (np.sign(row.ours.mean - other.ours.mean), np.sign(row.published.mean - printed.mean))
-        for other in rows
-        if other.ours and (printed := other.published) and printed.mean != row.published.mean
+def _common(*rows: Mapping[int, float]) -> list[int]:
+    return sorted(set.intersection(*(set(row) for row in rows)))
+
+
+def difference(values: Sequence[float], other: Sequence[float] | float) -> Difference:
+    """`values` less `other`: Welch's t-test for two rows, Student's for a row and a number."""
+    both = [values] if isinstance(other, float) else [values, other]
+    mean = float(np.mean(values) - np.mean(other))
+    if all(np.ptp(row) == 0 for row in both):  # no spread to test by
+        return Difference(mean, mean, mean, float(mean == 0))
+    with warnings.catch_warnings():  # nearly equal values of one of two rows
+        warnings.simplefilter("ignore", RuntimeWarning)
+        if isinstance(other, float):
+            test = scipy.stats.ttest_1samp(values, other)
+            interval = test.confidence_interval(1 - LEVEL) - np.float64(other)
+        else:
+            test = scipy.stats.ttest_ind(values, other, equal_var=False)
+            interval = np.asarray(test.confidence_interval(1 - LEVEL))
+    return Difference(mean, float(interval[0]), float(interval[1]), float(test.pvalue))
+
+
+def decide(found: Difference) -> str:
+    """Whether a difference is above 0, below, or within chance."""
+    if found.p > LEVEL:
+        return CHANCE
+    return HOLDS if found.mean > 0 else FAILS
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values: each to be compared with the level for all together."""
+    order = np.argsort(p_values)
+    factors = np.arange(len(p_values), 0, -1)
+    adjusted = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * factors), 1)
+    return adjusted[np.argsort(order)].tolist()
+
+
+def after_holm(verdicts: Sequence[Verdict]) -> list[str]:
+    """The verdicts on all claims of a paper, those by a test corrected for their number."""
+    tested = [v for v in verdicts if v.difference is not None]
+    adjusted = iter(holm([v.difference.p for v in tested if v.difference]))
+    return [
+        v.verdict if v.difference is None else decide(v.difference._replace(p=next(adjusted)))
+        for v in verdicts
     ]
-    order = f"order {sum(ours == printed for ours, printed in sides)}/{len(sides)}" if sides else ""
-    if scale != "full":
-        return order
-    ours, printed = row.ours.error, row.published.error
-    if ours is None or printed is None:  # one of them is of a single run
-        near = max(column.tolerance, 2 * (ours or printed or 0.0))
-    else:
-        near = 2 * math.hypot(ours, printed)
-    value = "same" if abs(row.difference) <= near else "higher" if row.difference > 0 else "lower"
-    return f"{order}, {value}" if order else value
+
+
+def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
+    """For each claim of a name, the verdict of the largest scale that has tested it.
+
+    If none has, that of the largest scale that was run.
+
+    Args:
+      comparisons: of the name, one for each scale, the largest first.
+    """
+    run = [one for one in comparisons if one.was_run] or comparisons[-1:]
+    every = zip(*(one.verdicts for one in run), strict=True)
+    return [next((v for v in scales if v.difference), scales[0]) for scales in every]
+
+
+def _printed(column: Column, rows: Mapping[str, Row], name: str) -> Estimate | None:
+    value = column.printed.get(name) or (name in rows and rows[name].printed.get(column.metric))
+    if not value:
+        return None
+    return value if isinstance(value, Estimate) else Estimate(value)
+
+
+def _below_floor(
+    experiment: Experiment, row: Row, records: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """What the worst run of a row reached, if that is too little; None if all have learned."""
+    floor = row.floor or experiment.floor
+    if floor is None or row.network != "trained" or not records:
+        return None
+    if any(record["failed"] for record in records):
+        return "a run that diverged"
+    reached = [record["metrics"].get(floor.metric) for record in records]
+    if None in reached:
+        return UNKNOWN
+    error = floor.metric == "error"
+    worst = max(reached) if error else min(reached)
+    enough = worst <= floor.value if error else worst >= floor.value
+    return None if enough else f"{worst:.1f}"
+
+
+def _judge(
+    claim: Claim, experiment: Experiment, scale: str, values: Values, failed: Mapping[str, str]
+) -> Verdict:
+    less = claim.less if isinstance(claim.less, tuple) else (claim.less,)
+    sides = [side for side in (claim.more, *less) if isinstance(side, str)]
+    rows = experiment.at(scale)
+    ours = {side: [*values(side, claim.metric).values()] for side in sides}
+    if not all(ours.values()):
+        missing = ", ".join(f"“{side}”" for side in sides if not ours[side])
+        return Verdict(claim, NOT_RUN, f"without {missing}" if any(ours.values()) else "")
+
+    def undecided(reason: str) -> Verdict:
+        return Verdict(claim, UNDECIDED, reason)
+
+    concerned = sides
+    if experiment.column(claim.metric).derive is not None:
+        lines = by_line(experiment).items()
+        concerned = [row for line, of in lines if {line, *of} & set(sides) for row in of]
+    for name in concerned:
+        if name in failed and not claim.any_accuracy:
+            if failed[name] == UNKNOWN:
+                return undecided(f"it was not recorded whether “{name}” learned")
+            floor = _floor_in_words(rows[name].floor or experiment.floor)
+            return undecided(f"“{name}” did not learn ({failed[name]}; {floor})")
+    if claim.routes:
+        entropies = [*values(claim.routes, ENTROPY).values()]
+        if not entropies:
+            return undecided(f"it was not measured whether “{claim.routes}” routed")
+        if max(entropies) > ROUTED:
+            return undecided(
+                f"“{claim.routes}” did not route (its couplings have {max(entropies):.1f} % of the "
+                "entropy of equal ones)"
+            )
+    # Raw pixels have no seeds: a number.
+    numbers = {side for side in sides if side in rows and rows[side].network == "pixels"}
+    few = [side for side in sides if side not in numbers and len(ours[side]) < FEWEST]
+    if few:
+        counts = ", ".join(f"{len(ours[side])} of “{side}”" for side in few)
+        return undecided(f"fewer than {FEWEST} runs: {counts}")
+
+    def side(name: str | float) -> list[float] | float:
+        if isinstance(name, str):
+            return ours[name][0] if name in numbers else ours[name]
+        return float(name)
+
+    tests = []
+    for name in less:
+        more, other = side(claim.more), side(name)
+        if isinstance(more, float):
+            assert not isinstance(other, float)
+            found = difference(other, more)
+            found = Difference(-found.mean, -found.high, -found.low, found.p)
+        else:
+            shifted = [value + claim.slack for value in more]
+            found = difference(shifted, other)
+        tests.append((name, found))
+    # All must hold; the hardest one is shown.
+    verdicts = [decide(found) for _, found in tests]
+    verdict = next((v for v in (FAILS, CHANCE) if v in verdicts), HOLDS)
+    against, found = min(tests, key=lambda test: test[1].low)
+    runs = [len(ours[s]) for s in (claim.more, against) if isinstance(s, str) and s not in numbers]
+    return Verdict(claim, verdict, "", against, found, tuple(runs))
+
+
+def _floor_in_words(floor: Floor | None) -> str:
+    assert floor is not None
+    bound = "at most" if floor.metric == "error" else "at least"
+    return f"trained: {bound} {floor.value:g} %"
+
+
+def _seen(
+    verdict: Verdict, experiment: Experiment, cells: Mapping[str, Mapping[str, Cell]]
+) -> bool | None:
+    """Whether the paper's difference, relative to the error, is above our chance."""
+    claim, found = verdict.claim, verdict.difference
+    if found is None or not isinstance(claim.more, str) or not isinstance(verdict.against, str):
+        return None
+    column = experiment.column(claim.metric)
+    pair = [cells[claim.metric].get(side) for side in (claim.more, verdict.against)]
+    if any(cell is None or cell.ours is None or cell.printed is None for cell in pair):
+        return None
+    ours = sum(abs(column.best - cell.ours.mean) for cell in pair)
+    printed = sum(abs(column.best - cell.printed.mean) for cell in pair)
+    published = pair[0].printed.mean - pair[1].printed.mean
+    return bool(abs(published) / printed * ours > (found.high - found.low) / 2)

@@ -15,13 +15,15 @@ from _compile.targets import CHIPS_BY_NAME
 from flax import nnx
 
 from _reproduce.experiment import Experiment
-from _reproduce.recipes import recipe_key, trainings
+from _reproduce.recipes import key_of, trainings
 from capsjax import models
 from capsjax.data import tasks
 from capsjax.training import config as configs
 from capsjax.training.build import build, build_model
 
 DOCS = Path(__file__).parents[2] / "docs" / "accelerators"
+# The head of a column of `Cost`.
+FULL = "full scale, hours on one v5e chip / eight / one H100 at least (estimates)"
 COMPILED, COSTS = DOCS / "now.json", DOCS / "full.json"
 
 
@@ -69,11 +71,11 @@ def write(experiments: dict[str, Experiment]) -> dict[str, Cost]:
 def estimate(experiment: Experiment) -> Cost:
     """What all runs of an experiment would take at full scale."""
     once = {}
-    for variant in experiment.at("full"):
-        networks = experiment.scales["full"].seeds * experiment.variants[variant].members
-        for seed in range(networks):
-            for config in trainings(experiment, variant, "full", seed, {}):
-                once[recipe_key(config), config.seed] = config
+    trained = [row for row in experiment.at("full").values() if row.network == "trained"]
+    for row in trained:
+        for seed in range(experiment.scales["full"].seeds * row.members):
+            for config in trainings(experiment, row, "full", seed, {}):
+                once[key_of(configs.to_json(config)), config.seed] = config
     shown = {key: images_shown(config) for key, config in once.items()}
     v5e, h100 = (
         sum(shown[key] * seconds_for_an_image(config, chip) for key, config in once.items()) / 3600

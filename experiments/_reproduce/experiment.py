@@ -1,8 +1,8 @@
-"""What an experiment is: rows that name a config, a measurement, published values. Data only."""
+"""What an experiment is: rows, what is measured on them, what the paper claims. Data only."""
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 Overrides = Mapping[str, Any]  # values of a config by dotted key
 SCALES = ("smoke", "small", "medium", "full")
+# Metrics that every trained network with a routing has (`measures.routing`).
+ENTROPY, SHARE = "routing entropy", "true class's share"
+# A metric's values by row and seed, and what is derived from them.
+Values = Callable[[str, str], Mapping[int, float]]
+Derive = Callable[[Mapping[str, Mapping[str, float]], Values], Mapping[str, Mapping[int, float]]]
 
 
 class Measured(NamedTuple):
-    """What was measured on one trained network, by name."""
+    """What was measured on one network, by name."""
 
     metrics: Mapping[str, float]  # the same in every run with the same seed
     series: Mapping[str, list[float]] = {}  # for curves
@@ -26,36 +31,8 @@ class Measured(NamedTuple):
     arrays: Mapping[str, np.ndarray] = {}  # for pictures
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table, or one line of a figure."""
-
-    config: str  # the file of configs/ that has its recipe: "FILE" or "FILE:VARIANT"
-    changes: Overrides = field(default_factory=dict)  # at every scale
-    # By scale: further changes, which take precedence over all others.
-    at: Mapping[str, Overrides] = field(default_factory=dict)
-    # The config that is trained first; with another seed the run then begins with the layers that
-    # its own config names in `init_layers` (Lin et al. 2018, transfer).
-    pretrained: str = ""
-    members: int = 1  # networks with different seeds, trained and measured as one ensemble
-    line: str = ""  # its line in a figure of lines, …
-    x: float = 0.0  # … and its place on the x axis
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How large an experiment is run."""
-
-    about: str  # what is smaller than in the paper, in words
-    # The same as values of the config; they take precedence over the config files'.
-    overrides: Overrides = field(default_factory=dict)
-    seeds: int = 1  # runs of each variant, with the seeds 0, 1, …
-    images: int = 10_000  # the first test images, for measurements other than accuracy
-    only: tuple[str, ...] = ()  # the variants of this scale, () for all
-
-
 class Estimate(NamedTuple):
-    """A mean over `runs` runs, ours or printed, and its standard deviation where there is one."""
+    """A mean over `runs` runs, ours or printed, and its standard deviation if it is known."""
 
     mean: float
     std: float | None = None
@@ -67,40 +44,78 @@ class Estimate(NamedTuple):
         return None if self.std is None else self.std / math.sqrt(self.runs)
 
 
+class Floor(NamedTuple):
+    """What a network must reach to count as trained: an error at most, anything else at least."""
+
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table or one point of a figure, with all that is known of it."""
+
+    name: str
+    config: str  # the file of configs/ with its recipe: "FILE" or "FILE:VARIANT"
+    changes: Overrides = field(default_factory=dict)  # at every scale
+    printed: Mapping[str, float | Estimate] = field(default_factory=dict)  # by metric
+    _: KW_ONLY
+    # By scale: further changes, which take precedence over all others.
+    at: Mapping[str, Overrides] = field(default_factory=dict)
+    # "trained", or a control: "untrained" is the same network as it is built, "pixels" takes the
+    # image itself for the pose of every class and for every layer.
+    network: str = "trained"
+    # The config that is trained first; with another seed the row's own training then begins with
+    # the layers that its config names in `init_layers` (Lin et al. 2018, transfer).
+    pretrained: str = ""
+    members: int = 1  # networks with different seeds, trained and measured as one ensemble
+    floor: Floor | None = None  # instead of the experiment's
+    line: str = ""  # its line in a figure of lines, …
+    x: float = 0.0  # … and its place on the x axis
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large an experiment is run."""
+
+    about: str  # what is smaller than in the paper, in words
+    overrides: Overrides = field(default_factory=dict)  # they take precedence over config files
+    seeds: int = 1  # runs of each row, with the seeds 0, 1, …
+    images: int = 10_000  # the first test images, for measurements other than accuracy
+    only: tuple[str, ...] = ()  # the rows of this scale, () for all
+
+
 @dataclass(frozen=True)
 class Column:
-    """A measured number beside what the paper prints."""
+    """A measured number. Neighbouring columns with the same title stand in one table."""
 
     metric: str  # its name in `Measured.metrics`
-    title: str  # for people, with the unit
-    published: Mapping[str, float | Estimate] = field(default_factory=dict)  # by variant
-    # By name: what the paper quotes from others; nothing of it is run here.
-    quoted: Mapping[str, float] = field(default_factory=dict)
-    # In a column with a row for each `Variant.line`: the metric whose standard deviation (over n,
-    # not n − 1) over the line's variants it shows.
-    deviation_of: str = ""
+    title: str  # of the table, with the unit
+    head: str = ""  # of the column, where its table has several
+    best: float = 0.0  # of a network without error: 100 for an accuracy in per cent
     digits: int = 2  # after the point
-    tolerance: float = 1.0  # from a number printed without deviation, to count as the same
-
-    def printed(self, variant: str) -> Estimate | None:
-        """What the paper has for `variant`."""
-        value = self.published.get(variant)
-        return Estimate(value) if isinstance(value, int | float) else value
+    quoted: Mapping[str, float] = field(default_factory=dict)  # by the paper, from others; by name
+    derive: Derive | None = None  # from other metrics; its rows may be lines
+    printed: Mapping[str, float] = field(default_factory=dict)  # of lines
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding of the paper: in `metric`, `more` has a higher number than `less`.
+    """A finding of the paper: in `metric`, `more` is above `less`.
 
-    `less` is another variant, or a number. With a `slack` the claim is "as good as": `more` may be
-    that much lower.
+    Both are names of rows, or numbers. If `less` has several, such as a baseline and controls,
+    `more` must be above each. With a `slack` the claim is "as good as": `more` may be that much
+    lower.
     """
 
     text: str
     metric: str
-    more: str
-    less: str | float
+    more: str | float
+    less: str | float | tuple[str | float, ...]
+    _: KW_ONLY
     slack: float = 0.0
+    routes: str = ""  # the row whose routing it is about
+    any_accuracy: bool = False  # also for networks that did not learn
 
 
 @dataclass(frozen=True)
@@ -108,10 +123,11 @@ class Experiment:
     """A table or figure."""
 
     title: str  # what the paper calls it
-    variants: Mapping[str, Variant]  # by name, in the paper's order
+    rows: tuple[Row, ...]  # in the paper's order, controls last
     measure: "Callable[[FinishedRun], Measured]"
     columns: tuple[Column, ...]
-    scales: Mapping[str, Scale]  # by name, of SCALES; some have no medium one
+    scales: Mapping[str, Scale]  # by name; most have no medium one
+    floor: Floor | None = None  # for trained rows without their own
     claims: tuple[Claim, ...] = ()  # what the paper concludes from it and a rule decides
     # What the paper says about it and nothing here decides, with the reason.
     untested: Mapping[str, str] = field(default_factory=dict)
@@ -123,9 +139,9 @@ class Experiment:
         """The column of a metric."""
         return next(column for column in self.columns if column.metric == metric)
 
-    def at(self, scale: str) -> dict[str, Variant]:
-        """The variants of a scale."""
+    def at(self, scale: str) -> dict[str, Row]:
+        """The rows of a scale by name; none if it does not have that scale."""
         if scale not in self.scales:
             return {}
         only = self.scales[scale].only
-        return {name: v for name, v in self.variants.items() if not only or name in only}
+        return {row.name: row for row in self.rows if not only or row.name in only}

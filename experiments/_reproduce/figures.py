@@ -38,7 +38,7 @@ def bars(metric: str, groups: Sequence[str], ylabel: str) -> Drawing:
         lines = by_line(comparison.experiment, comparison.scale)
         width = 0.8 / len(lines)
         for number, (line, variants) in enumerate(lines.items()):
-            rows = [(x, comparison.rows[metric][name]) for name, x in variants.items()]
+            rows = [(x, comparison.cells[metric][name]) for name, x in variants.items()]
             found = [(x, row.ours) for x, row in rows if row.ours]
             if found:
                 places = [x + (number + 0.5) * width - 0.4 for x, _ in found]
@@ -284,7 +284,7 @@ def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
     for number, (line, variants) in enumerate(
         by_line(comparison.experiment, comparison.scale).items()
     ):
-        points = [(x, comparison.rows[metric][name]) for name, x in variants.items()]
+        points = [(x, comparison.cells[metric][name]) for name, x in variants.items()]
         colour = colormaps["tab10"](number % 10)
         ours = [(x, row.ours.mean, row.ours.std or 0.0) for x, row in points if row.ours]
         if ours:
@@ -292,7 +292,7 @@ def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
             axes.errorbar(
                 x, mean, std, color=colour, marker="o", markersize=4, capsize=2, label=line
             )
-        paper = [(x, row.published.mean) for x, row in points if row.published]
+        paper = [(x, row.printed.mean) for x, row in points if row.printed]
         if paper:
             axes.plot(*zip(*paper, strict=True), "x--", color=colour, alpha=0.6)
             in_paper = True

@@ -1,31 +1,74 @@
-"""What is measured on a finished run. Each function here returns a measurement."""
+"""What is measured on a network. Each function here returns a measurement."""
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
-from _reproduce.experiment import Column, Measured
+from _reproduce.experiment import ENTROPY, SHARE, Column, Measured
+from capsjax.data import tasks
+from capsjax.evaluation import scoring, summaries
+from capsjax.evaluation.alignment import (
+    TRANSFORMATIONS,
+    align,
+    cosine_histogram,
+    direction_cosines,
+)
+from capsjax.evaluation.batches import outline
+from capsjax.evaluation.compactness import AMOUNTS, compactness_of_mean, semantic_compactness
+from capsjax.evaluation.cost import inference_cost
+from capsjax.evaluation.entropy import routing_entropies, true_class_shares
+from capsjax.evaluation.manifold import (
+    MIDDLE,
+    embed,
+    fit_to,
+    grid_distance,
+    representations,
+    shift_grid,
+)
+from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
+from capsjax.evaluation.transformations import moved_poses
+from capsjax.functional import mask_poses
+from capsjax.models import Output
+from capsjax.runs import checkpoints
 
 
 class FinishedRun(NamedTuple):
-    """A finished run.
+    """A finished run, or a control.
 
     Attributes:
       checkpoint: the best by validation accuracy where images were held out, else the last.
-      history: of the whole run.
-      directory: of `capsjax.runs.loop.train`.
+      history: of the whole run; empty for a control.
+      directory: of `capsjax.runs.loop.train`; None for a control.
       images: how many test images to look at where a measurement does not look at all.
       data_dir: as for `capsjax.data.load`.
     """
 
     checkpoint: Any
     history: Any
-    directory: Path
+    directory: Path | None
     images: int
     data_dir: str | None
+
+
+class Pixels(nnx.Module):
+    """No network: the image is the pose of every class, and the output of the layer "pixels"."""
+
+    def __init__(self, num_classes: int):
+        self.num_classes = num_classes
+
+    def __call__(self, images: jax.Array, capture: bool = False, mask: Any = None) -> Output:
+        """See `capsjax.models.Model`."""
+        scale = 255 if images.dtype == jnp.uint8 else 1
+        flat = images.reshape(len(images), -1).astype(jnp.float32) / scale
+        poses = jnp.repeat(flat[:, None], self.num_classes, axis=1)
+        scores = jnp.zeros((len(images), self.num_classes))
+        return Output(scores, poses, features={"pixels": flat})
 
 
 Measure = Callable[[FinishedRun], Measured]
@@ -40,6 +83,8 @@ def accuracy(**sets: str | tuple[str, str]) -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
+        if isinstance(run.checkpoint.model, Pixels):
+            return Measured({})
         return Measured(
             {metric: percent_right(run, chosen) for metric, chosen in sets.items()},
             series=learning_curve(run),
@@ -50,10 +95,6 @@ def accuracy(**sets: str | tuple[str, str]) -> Measure:
 
 def percent_right(run: FinishedRun, chosen: str | tuple[str, str]) -> float:
     """The share of right answers by the task's own rule, in per cent."""
-    import jax
-
-    from capsjax.evaluation import scoring, summaries
-
     name, part = (None, chosen) if isinstance(chosen, str) else chosen
     data = scoring.evaluation_data(run.checkpoint.config, name, part, run.data_dir)
     devices = jax.local_devices()
@@ -81,9 +122,9 @@ def test_curve() -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.runs import checkpoints
-
         steps = list(run.history.validation_accuracy())
+        if not steps:  # a control
+            return Measured({})
         at_step = (run._replace(checkpoint=checkpoints.read(run.directory, n)) for n in steps)
         return Measured(
             {}, {"test steps": steps, "test": [percent_right(then, "test") for then in at_step]}
@@ -104,6 +145,8 @@ def by_network(measures: Mapping[str, Measure]) -> Measure:
 def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
     """Training and, where images were held out, validation accuracy, in per cent, by step."""
     training = [record for record in run.history.records if record["split"] == "train"]
+    if not training:  # a control
+        return {}
     series = {
         "training steps": [record["step"] for record in training],
         "training": [100 * record["accuracy"] for record in training],
@@ -126,26 +169,46 @@ def all_of(*measures: Measure) -> Measure:
 
 def first_images(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
     """The first test images of the run's task, and their classes."""
-    from capsjax.data import tasks
-    from capsjax.evaluation import scoring
+    images, targets = _first_examples(run)
+    return images, targets.argmax(-1).astype(np.int32)
 
+
+def _first_examples(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
+    """The first test images, and a 1 for each class that is in them."""
     data = scoring.evaluation_data(run.checkpoint.config, None, "test", run.data_dir)
-    num = min(run.images, len(data.examples))
-    rendered = tasks.render(data.examples, np.arange(num))
-    return rendered.images, rendered.labels.argmax(-1).astype(np.int32)
+    rendered = tasks.render(data.examples, np.arange(min(run.images, len(data.examples))))
+    return rendered.images, rendered.labels
+
+
+def routing(images: int = 500) -> Measure:
+    """How decided the routing is: nothing for a network without one.
+
+    The entropy of its couplings in per cent of that of equal ones, by the layer that is lowest, and
+    the share of a child's vote that the true class gets, in per cent.
+    """
+
+    def measure(run: FinishedRun) -> Measured:
+        model = run.checkpoint.model
+        seen, targets = _first_examples(run._replace(images=min(images, run.images)))
+        routed = outline(model, seen).routed
+        if not routed:
+            return Measured({})
+        try:
+            entropies = routing_entropies(model, seen)
+        except ValueError:  # attention routing divides a parent, not a child (Choi et al. 2019)
+            return Measured({})
+        most = {name: np.log(routed[name].coupling.shape[-1]) for name in entropies}
+        shares = [float(found.mean() / most[name]) for name, found in entropies.items()]
+        true = true_class_shares(model, seen, targets)
+        return Measured({ENTROPY: 100 * min(shares), SHARE: 100 * float(true.mean())})
+
+    return measure
 
 
 def compactness() -> Measure:
     """Semantic compactness by factor of variation (Gu et al. 2021, table 5), averaged both ways."""
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.evaluation.compactness import (
-            AMOUNTS,
-            compactness_of_mean,
-            semantic_compactness,
-        )
-        from capsjax.evaluation.transformations import moved_poses
-
         images, labels = first_images(run)
         found = {}
         for factor, amounts in AMOUNTS.items():
@@ -158,41 +221,37 @@ def compactness() -> Measure:
     return measure
 
 
-def alignment(digits: Sequence[int] = ()) -> Measure:
-    """Alignment ratios, and cosines between opposite transformations (Choi et al. 2019).
+def alignment() -> Measure:
+    """Alignment ratios, of all images and by digit, and cosines between opposite directions.
 
-    Args:
-      digits: classes whose mean ratios are measured apart too, where they are among the images.
+    Choi et al. 2019, table 3 and figure 4.
     """
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.evaluation.alignment import (
-            TRANSFORMATIONS,
-            align,
-            cosine_histogram,
-            direction_cosines,
-        )
-        from capsjax.evaluation.transformations import moved_poses
-
         images, labels = first_images(run)
         found = {}
         for name, (factor, amounts) in TRANSFORMATIONS.items():
             poses = moved_poses(run.checkpoint.model, images, labels, factor, (0.0, *amounts))
             found[name] = align(poses[:, 1:] - poses[:, :1])
         metrics = {name: float(np.nanmean(a.ratios)) for name, a in found.items()}
-        for digit in sorted(set(digits) & set(labels.tolist())):
-            for name, a in found.items():
-                metrics[f"{name}, digit {digit}"] = float(np.nanmean(a.ratios[labels == digit]))
+        digits = {}  # the mean over the transformations
+        for digit in sorted(set(labels.tolist())):
+            own = {n: float(np.nanmean(a.ratios[labels == digit])) for n, a in found.items()}
+            metrics |= {f"{name}, digit {digit}": ratio for name, ratio in own.items()}
+            digits[digit] = metrics[f"mean, digit {digit}"] = float(np.mean([*own.values()]))
+        for digit, sign in ((8, 1), (5, -1)):
+            others = [sign * ratio for other, ratio in digits.items() if other != digit]
+            beyond = sign * digits[digit] - max(others)
+            metrics[f"digit {digit} {'above' if sign > 0 else 'below'} all others"] = beyond
         series = {}
         for factor in ("rotation", "x", "y"):
-            cosines = direction_cosines(
-                found[f"{factor}+"].direction, found[f"{factor}-"].direction
-            )
-            counts, edges = cosine_histogram(np.asarray(cosines))
+            both = (found[f"{factor}{sign}"].direction for sign in "+-")
+            cosines = np.asarray(direction_cosines(*both))
+            counts, edges = cosine_histogram(cosines)
             series[f"{factor} counts"] = [int(count) for count in counts]
             series["edges"] = [float(edge) for edge in edges]
-            near = float(np.mean(np.abs(cosines) > 0.8))
-            metrics[f"{factor}: |cos| > 0.8"] = 100 * near
+            metrics[f"{factor}: cos > 0.8"] = 100 * float(np.mean(cosines > 0.8))
+            metrics[f"{factor}: cos < -0.8"] = 100 * float(np.mean(cosines < -0.8))
         return Measured(metrics, series)
 
     return measure
@@ -201,9 +260,13 @@ def alignment(digits: Sequence[int] = ()) -> Measure:
 # For `perturbation`.
 PERTURBED_IMAGES = 100
 RANGE_OF_A_PIXEL = (
-    Column("range of a pixel", "Mean range of a pixel, of 1", digits=4),
-    Column("its deviation over images", "Its standard deviation over images", digits=4),
-    Column("perturbed images", "Images that it is over", digits=0),
+    Column("range of a pixel", "How much pixels change (1: from black to white)", "mean", digits=4),
+    Column(
+        "its deviation over images",
+        "How much pixels change (1: from black to white)",
+        "deviation over images",
+        digits=4,
+    ),
 )
 
 
@@ -219,10 +282,6 @@ def perturbation(limit: float, step: float, *, relative: bool = False, shown: in
     """
 
     def measure(run: FinishedRun) -> Measured:
-        import jax.numpy as jnp
-
-        from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
-
         images, labels = first_images(run)
         images, labels = images[:PERTURBED_IMAGES], labels[:PERTURBED_IMAGES]
         model = run.checkpoint.model
@@ -264,9 +323,6 @@ def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        import jax
-        import jax.numpy as jnp
-
         images, labels = first_images(run)
         model = run.checkpoint.model
         num_classes = len(run.checkpoint.config.task.class_names)
@@ -290,8 +346,13 @@ def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
         places = np.concatenate([good, np.repeat(bad, 2)])
         pairs = [target for i in bad for target in (predicted[i], labels[i])]
         targets = np.concatenate([labels[good], np.array(pairs, labels.dtype)])
+        # A control: the mean image of the class for each image.
+        means = np.stack([images[labels == label].mean(0) for label in range(num_classes)]) / 255
         return Measured(
-            {"squared error of a pixel": float(error.mean())},
+            {
+                "squared error of a pixel": float(error.mean()),
+                "of the class's mean image": float(np.square(means[labels] - images / 255).mean()),
+            },
             {
                 "label": labels[places].tolist(),
                 "prediction": predicted[places].tolist(),
@@ -313,18 +374,14 @@ def feature_space() -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        import jax
-        import jax.numpy as jnp
-        from sklearn.neighbors import NearestNeighbors
-
-        from capsjax.functional import mask_poses
-
         images, labels = first_images(run)
         config = run.checkpoint.config
         mask = jax.nn.one_hot(labels, len(config.task.class_names))
         output = run.checkpoint.model(jnp.asarray(images), mask=mask)
         seen = mask if config.model.reconstruction == "conditional" else jnp.ones_like(mask)
         features = np.asarray(mask_poses(output.poses, seen))
+        from sklearn.neighbors import NearestNeighbors  # takes a second to import
+
         nearest = NearestNeighbors(n_neighbors=1).fit(features).kneighbors(return_distance=False)
         centred = features - features.mean(axis=0)
         _, _, axes = np.linalg.svd(centred, full_matrices=False)
@@ -351,21 +408,20 @@ def entropy_trace(layer: str) -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.evaluation.entropy import routing_entropies
-        from capsjax.runs import checkpoints
-
         images, _ = first_images(run)
-        steps, entropies = [], []
-        for step in run.history.validation_accuracy():
-            model = checkpoints.read(run.directory, step).model
-            steps.append(step)
-            entropies.append(float(routing_entropies(model, images)[layer].mean()))
+        steps = [*run.history.validation_accuracy()]
+        # A network that was not trained has no checkpoints.
+        models = (checkpoints.read(run.directory, step).model for step in steps)
+        entropies = [
+            float(routing_entropies(model, images)[layer].mean())
+            for model in (models if steps else [run.checkpoint.model])
+        ]
         return Measured(
             {
                 "entropy at the end": entropies[-1],
                 "fall of the entropy": entropies[0] - entropies[-1],
             },
-            {"entropy steps": steps, "entropy": entropies},
+            {"entropy steps": steps, "entropy": entropies} if steps else {},
         )
 
     return measure
@@ -379,21 +435,11 @@ def grid_distances() -> Measure:
     """
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.data import tasks
-        from capsjax.evaluation import scoring
-        from capsjax.evaluation.manifold import (
-            MIDDLE,
-            embed,
-            fit_to,
-            grid_distance,
-            representations,
-            shift_grid,
-        )
-
         config = run.checkpoint.config
         data = scoring.evaluation_data(config, None, "shift_grid", run.data_dir)
         grid = shift_grid(config.data.max_shift)
-        layer = MIDDLE[config.model.name]
+        pixels = isinstance(run.checkpoint.model, Pixels)
+        layer = "pixels" if pixels else MIDDLE[config.model.name]
         distances, arrays = [], {}
         num = data.examples.recipe.num_classes
         pairs = [(k, (k + step) % num) for step in range(1, num) for k in range(num)]
@@ -421,8 +467,6 @@ def cost(batch_size: int = 128) -> Measure:
     """Parameters, planned memory and time of the scores of one batch (Tsai et al. 2020)."""
 
     def measure(run: FinishedRun) -> Measured:
-        from capsjax.evaluation.cost import inference_cost
-
         shape = tuple(run.checkpoint.config.task.input_shape)
         images = np.zeros((batch_size, *shape), np.uint8)
         found = inference_cost(run.checkpoint.model, images, repeats=3)

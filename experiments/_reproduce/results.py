@@ -1,14 +1,13 @@
-"""From a results folder to comparisons and files."""
+"""From folders of results to comparisons and pages."""
 
-import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import matplotlib
 import numpy as np
 
-from _reproduce import costs, tables
+from _reproduce import tables
 from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
 from _reproduce.recipes import slug
@@ -17,21 +16,21 @@ from _reproduce.runs import Store, number_of, outcome, read_json, recorded
 
 def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
     """What there is of `name`: records of today's recipe, and what is kept beside them."""
-    variants = experiment.at(store.scale)
-    records: dict[str, list[dict]] = {variant: [] for variant in variants}
+    rows = experiment.at(store.scale)
+    records: dict[str, list[dict]] = {row: [] for row in rows}
     left = []
-    for variant in variants:
-        for file, record, changes in recorded(store, name, experiment, variant):
+    for row in rows.values():
+        for file, record, changes in recorded(store, name, experiment, row):
             if changes:
                 what = ", ".join(f"{k}: {_said(a)} → {_said(b)}" for k, (a, b) in changes.items())
-                run = f"{variant}, run {number_of(file)} ({outcome(record)})"
+                run = f"{row.name}, run {number_of(file)} ({outcome(record)})"
                 left.append(f"{run}: made with an older recipe ({what})")
                 continue
             if record["arrays"]:
                 with np.load(file.with_suffix(".npz")) as arrays:
                     record["loaded"] = {key: arrays[key] for key in record["arrays"]}
-            records[variant].append(record)
-    known = tuple(f"{slug(variant)}-" for variant in variants)
+            records[row.name].append(record)
+    known = tuple(f"{slug(row)}-" for row in rows)
     files = (store.folder / "results" / name).glob("*-seed*.json")
     gone = {read_json(file)["variant"] for file in files if not file.name.startswith(known)}
     left += [f"{row}: this row no longer exists at this scale" for row in sorted(gone)]
@@ -39,7 +38,22 @@ def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
 
 
 def _said(value: object) -> str:
-    return "not there" if value is None else repr(value)
+    return "the default" if value is None else repr(value)
+
+
+def gather_all(
+    stores: Sequence[Store], experiments: Mapping[str, Experiment]
+) -> dict[str, list[Comparison]]:
+    """By name, a comparison for each scale that it has and that is in `stores`.
+
+    If none is, an empty one at full scale.
+    """
+    found = {}
+    for name, experiment in experiments.items():
+        there = [store for store in stores if store.scale in experiment.scales]
+        found[name] = [gather(store, name, experiment) for store in there]
+        found[name] = found[name] or [compare(name, experiment, "full", {})]
+    return found
 
 
 def of_no_name(store: Store, names: Container[str]) -> list[str]:
@@ -50,8 +64,12 @@ def of_no_name(store: Store, names: Container[str]) -> list[str]:
 
 
 def folders(workdir: Path) -> list[Store]:
-    """The folders of results in `workdir`, or that folder; FileNotFoundError if there is none."""
-    found = [f for f in (workdir, *map(workdir.joinpath, SCALES)) if (f / "about.json").exists()]
+    """The folders of results in `workdir`, the largest scale first, or that folder.
+
+    Raises FileNotFoundError if there is none.
+    """
+    inside = [workdir / scale for scale in reversed(SCALES)]
+    found = [folder for folder in (workdir, *inside) if (folder / "about.json").exists()]
     if not found:
         raise FileNotFoundError(
             f"{workdir} holds no results: expected the --workdir of experiments/reproduce.py"
@@ -60,41 +78,46 @@ def folders(workdir: Path) -> list[Store]:
     return [Store(f, s, {}, None).with_earlier() for f, s in zip(found, scales, strict=True)]
 
 
-def write(comparison: Comparison, folder: Path) -> list[Path]:
-    """Writes NAME.md, and NAME.png and NAME.svg where it has a figure; returns the files."""
+def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
+    """Writes NAME.md, and NAME.png and NAME.svg where it has a figure and was run.
+
+    Returns the files; a figure of earlier runs is removed if there are none.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{comparison.stem}.md"]
-    files[0].write_text(tables.page(comparison), encoding="utf-8")
-    for kind in ("png", "svg") if comparison.experiment.figure else ():
-        files.append(files[0].with_suffix(f".{kind}"))
-        draw(comparison, files[-1], kind)
+    first = comparisons[0]
+    files = [folder / f"{first.stem}.md"]
+    parts = list(tables.blocks(comparisons))
+    files[0].write_text(tables.markdown(first.name, parts), encoding="utf-8")
+    picture = next((part for part in parts if isinstance(part, tables.Picture)), None)
+    for kind in ("png", "svg"):
+        file = files[0].with_suffix(f".{kind}")
+        if picture is None:
+            file.unlink(missing_ok=True)
+        else:
+            draw(picture.of, file, kind)
+            files.append(file)
     return files
 
 
-def write_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
-    """Writes the pages of what was run, and index.md; returns the files.
+def write_all(
+    names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str], folder: Path
+) -> list[Path]:
+    """Writes the pages of all names and index.md; returns the files.
 
-    Pages in `folder` of names that were not run here stay, and so do their lines of the index. What
-    stands of each paper comes from the papers' pages, where they lie beside `folder`.
+    Args:
+      names: by name, its comparisons, the largest scale first.
+      findings: what stands of each paper, in a sentence.
+      folder: where to.
     """
-    files = [file for one in comparisons if one.has_page for file in write(one, folder)]
+    files = [file for comparisons in names.values() for file in write(comparisons, folder)]
     index = folder / "index.md"
-    folder.mkdir(parents=True, exist_ok=True)
-    earlier = index.read_text(encoding="utf-8") if index.exists() else ""
-    stands = in_short(folder.parent / "papers")
-    index.write_text(tables.index(comparisons, earlier, costs.read(), stands), encoding="utf-8")
+    index.write_text(tables.index(names, findings), encoding="utf-8")
     return [*files, index]
-
-
-def in_short(papers: Path) -> dict[str, str]:
-    """The paragraphs that begin with "In short:", by the name of the page."""
-    pages = {file.stem: file.read_text(encoding="utf-8") for file in sorted(papers.glob("*.md"))}
-    found = {name: re.search(r"^In short: (.+?)\n\n", t, re.M | re.S) for name, t in pages.items()}
-    return {name: " ".join(one[1].split()) for name, one in found.items() if one}
 
 
 def draw(comparison: Comparison, file: Path | BinaryIO, kind: str) -> None:
     """Draws the figure as "png" or "svg"."""
+    assert comparison.experiment.figure is not None
     # Equal results are to give equal files: no random ids, no date.
     metadata = {"Date": None} if kind == "svg" else {}
     with matplotlib.rc_context({"svg.hashsalt": "capsjax", "font.size": 9}):

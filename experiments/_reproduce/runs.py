@@ -16,14 +16,16 @@ import numpy as np
 from _provenance import commit, machine
 from etils import epath
 
-from _reproduce.experiment import Experiment, Measured
+from _reproduce import measures
+from _reproduce.experiment import Experiment, Measured, Row
 from _reproduce.measures import FinishedRun
-from _reproduce.recipes import Changes, changes_since, key_of, run_config, slug, trainings
+from _reproduce.recipes import Changes, changes_since, key_of, slug, trainings
 from capsjax._files import lock, write_atomically
+from capsjax.data import tasks
 from capsjax.evaluation import ensemble
 from capsjax.runs import checkpoints
 from capsjax.runs.display import console
-from capsjax.runs.history import Diverged
+from capsjax.runs.history import Diverged, History
 from capsjax.runs.loop import train
 from capsjax.training import config as configs
 
@@ -49,40 +51,46 @@ class Store(NamedTuple):
 
 
 def recorded(
-    store: Store, name: str, experiment: Experiment, variant: str
+    store: Store, name: str, experiment: Experiment, row: Row
 ) -> Iterator[tuple[Path, dict[str, Any], Changes]]:
-    """The records of a variant, by number, each with what has changed in its recipe since."""
-    config = run_config(experiment, variant, store.scale, 0, store.use)
-    files = (store.folder / "results" / name).glob(f"{slug(variant)}-*-seed*.json")
+    """The records of a row, by number, each with what has changed in its recipe since."""
+    config = trainings(experiment, row, store.scale, 0, store.use)[-1]
+    files = (store.folder / "results" / name).glob(f"{slug(row.name)}-*-seed*.json")
     for file in sorted(files, key=lambda file: (number_of(file), file)):
         record = read_json(file)
         yield file, record, changes_since(record["config"], config)
 
 
 def number_of(file: Path) -> int:
-    """Which of the runs of a variant `file` records."""
+    """Which of the runs of a row `file` records."""
     return int(file.stem.rpartition("-seed")[2])
 
 
 def run_all(
-    store: Store, name: str, experiment: Experiment, variants: Iterable[str], seeds: int | None
+    store: Store, name: str, experiment: Experiment, rows: Iterable[Row], seeds: int | None
 ) -> list[str]:
-    """Does `seeds` runs of each variant, or as many as the scale has, beside other processes.
+    """Does `seeds` runs of each row, or as many as the scale has, beside other processes.
 
-    Returns a line for each variant that was not run since its data are missing.
+    A control has at least three; raw pixels, which have no seeds, one. Returns a line for each row
+    that was not run since its data are missing.
     """
     count = seeds or experiment.scales[store.scale].seeds
-    # Every variant once, then once more: what is there after an interruption can be compared.
-    left = [(variant, number) for number in range(count) for variant in variants]
+    # Every row once, then once more: what is there after an interruption can be compared.
+    left = [
+        (row, number)
+        for number in range(max(count, 3))
+        for row in rows
+        if number < {"trained": count, "untrained": max(count, 3), "pixels": 1}[row.network]
+    ]
     lacking = {}
     for wait in (False, True):  # at last for what other processes are at
         busy = []
-        for variant, number in left:
+        for row, number in left:
             try:
-                if run(store, name, experiment, variant, number, wait=wait) is None:
-                    busy.append((variant, number))
+                if run(store, name, experiment, row, number, wait=wait) is None:
+                    busy.append((row, number))
             except FileNotFoundError as error:
-                lacking[variant] = f"{name}, {variant}: {error}"
+                lacking[row.name] = f"{name}, {row.name}: {error}"
             # Compiled programs of networks that are done with: hundreds exhaust what the system
             # lets one process map (vm.max_map_count), and LLVM ends it.
             jax.clear_caches()
@@ -91,9 +99,9 @@ def run_all(
 
 
 def run(
-    store: Store, name: str, experiment: Experiment, variant: str, number: int, wait: bool = False
+    store: Store, name: str, experiment: Experiment, row: Row, number: int, wait: bool = False
 ) -> dict[str, Any] | None:
-    """Trains and measures run `number` of a variant, unless that was done before.
+    """Trains and measures run `number` of a row, unless that was done before.
 
     A training that diverges is a result too: its record says so and has no metrics. A record is
     made anew, without training, if it lacks a number that the table shows, or is of other images.
@@ -101,17 +109,52 @@ def run(
     Returns:
       The record, as its JSON file has it; without `wait` None if another process is at it.
     """
-    key = key_of(run_config(experiment, variant, store.scale, number, store.use))
-    file = store.folder / "results" / name / f"{slug(variant)}-{key}-seed{number}.json"
+    seeds = range(number * row.members, (number + 1) * row.members)
+    members = [trainings(experiment, row, store.scale, seed, store.use) for seed in seeds]
+    config = configs.to_json(members[0][-1])
+    file = store.folder / "results" / name / f"{slug(row.name)}-{key_of(config)}-seed{number}.json"
     with lock(store.folder / "locks" / f"{slug(name)}-{file.stem}", wait=wait) as held:
         if not held:
             return None
-        console().print(f"\n{name}: {variant}, run {number}", markup=False)
-        found = recorded(store, name, experiment, variant)
-        same = [(f, r) for f, r, changes in found if number_of(f) == number and not changes]
+        console().print(f"\n{name}: {row.name}, run {number}", markup=False)
+        images = experiment.scales[store.scale].images
+        earlier = recorded(store, name, experiment, row)
+        same = [(f, r) for f, r, changes in earlier if number_of(f) == number and not changes]
         file, record = same[0] if same else (file, None)
-        if record is None or not _complete(record, experiment):
-            record = _run(store, file, name, experiment, variant, number)
+        if record is None or not _complete(record, experiment, row, images):
+            if row.network == "trained":
+                measured, failed, trained = _trained(store, experiment, members, images)
+            else:
+                measured = experiment.measure(_control(row, members[0][-1], images, store.data_dir))
+                failed, trained = None, [_made(members[0][-1])]
+            for metric, value in measured.metrics.items():
+                if not np.isfinite(value):
+                    raise ValueError(
+                        f"{name}, {row.name}, run {number}: the measurement {metric!r} gave "
+                        f"{value}, expected a finite number"
+                    )
+            record = {
+                "name": name,
+                "variant": row.name,
+                "scale": store.scale,
+                "seeds": list(seeds),
+                "images": images,
+                "failed": failed,
+                "metrics": dict(measured.metrics),
+                "series": dict(measured.series),
+                "arrays": sorted(measured.arrays),
+                "config": config,
+                **{key: trained[0][key] for key in ("commit", "versions", "device", "machine")},
+                "measured_at_commit": commit(),
+                "times": {
+                    "training_seconds": sum(sum(one["seconds"]) for one in trained),
+                    **measured.times,
+                },
+            }
+            if measured.arrays:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                np.savez_compressed(file.with_suffix(".npz"), **measured.arrays)
+            write_json(file, record)  # last: with it the run counts as done
         console().print(outcome(record), markup=False)
         return record
 
@@ -122,84 +165,64 @@ def outcome(record: Mapping[str, Any]) -> str:
     return record["failed"] or ", ".join(numbers)
 
 
-def _complete(record: Mapping[str, Any], experiment: Experiment) -> bool:
+def _complete(record: Mapping[str, Any], experiment: Experiment, row: Row, images: int) -> bool:
     """Whether a record has all that the table shows, of as many images as it should."""
-    if record.get("images") != experiment.scales[record["scale"]].images:
+    if record.get("images") != images:
         return False
-    shown = {column.metric for column in experiment.columns if not column.deviation_of}
-    return bool(record["failed"]) or shown <= record["metrics"].keys() | record["times"].keys()
+    if row.network != "trained" or record["failed"]:
+        return True
+    shown = {column.metric for column in experiment.columns if column.derive is None}
+    return shown <= record["metrics"].keys() | record["times"].keys()
 
 
-def _run(
-    store: Store, file: Path, name: str, experiment: Experiment, variant: str, number: int
-) -> dict[str, Any]:
-    scale, use = store.scale, store.use
-    members, images = experiment.variants[variant].members, experiment.scales[scale].images
-    seeds = range(number * members, (number + 1) * members)
+def _trained(
+    store: Store,
+    experiment: Experiment,
+    members: Sequence[Sequence[ml_collections.ConfigDict]],
+    images: int,
+) -> tuple[Measured, str | None, list[dict[str, Any]]]:
+    """What is measured on a network or an ensemble, why it failed, and how each was trained."""
     directories, begun, failed = [], [], None
     try:
-        for seed in seeds:
-            for config in trainings(experiment, variant, scale, seed, use):
+        for member in members:
+            for config in member:
                 begun.append(_directory(store, config))
-                init_from = begun[-2] if config.init_from else ""
-                _train(store, config, begun[-1], init_from)
+                _train(store, config, begun[-1], begun[-2] if config.init_from else "")
             directories.append(begun[-1])
     except Diverged as error:
         # Where it was kept is no part of what happened.
         failed = f"{begun[-1].name}: {str(error).partition(':')[0]}"
-    began = time.monotonic()
     measured = Measured({})
     if not failed:
-        measured = experiment.measure(_finished(directories, images, store.data_dir))
-    for metric, value in measured.metrics.items():
-        if not np.isfinite(value):
-            raise ValueError(
-                f"{name}, {variant}, run {number}: the measurement {metric!r} gave {value}, "
-                "expected a finite number"
-            )
-    trained = [read_json(directory / "time.json") for directory in begun]
-    record = {
-        "name": name,
-        "variant": variant,
-        "scale": scale,
-        "seeds": list(seeds),
-        "images": images,
-        "failed": failed,
-        "metrics": dict(measured.metrics),
-        "series": dict(measured.series),
-        "arrays": sorted(measured.arrays),
-        "config": configs.to_json(run_config(experiment, variant, scale, seeds[0], use)),
-        **{key: trained[0][key] for key in ("commit", "versions", "device", "machine")},
-        "measured_at_commit": commit(),
-        "times": {
-            "training_seconds": sum(sum(one["seconds"]) for one in trained),
-            "measuring_seconds": time.monotonic() - began,
-            **measured.times,
-        },
-    }
-    if measured.arrays:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(file.with_suffix(".npz"), **measured.arrays)
-    write_json(file, record)  # last: with it the run counts as done
-    return record
+        read = [checkpoints.read(directory) for directory in directories]
+        model = ensemble.join([one.model for one in read], [one.config for one in read])
+        history = checkpoints.read(directories[0], "latest").history
+        checkpoint = read[0]._replace(model=model)
+        run = FinishedRun(checkpoint, history, directories[0], images, store.data_dir)
+        measured = measures.all_of(experiment.measure, measures.routing())(run)
+    return measured, failed, [read_json(directory / "time.json") for directory in begun]
 
 
-def _finished(directories: Sequence[Path], images: int, data_dir: str | None) -> FinishedRun:
-    """One network, or the ensemble of several."""
-    read = [checkpoints.read(directory) for directory in directories]
-    model = ensemble.join([one.model for one in read], [one.config for one in read])
-    history = checkpoints.read(directories[0], "latest").history
-    return FinishedRun(read[0]._replace(model=model), history, directories[0], images, data_dir)
+def _control(
+    row: Row, config: ml_collections.ConfigDict, images: int, data_dir: str | None
+) -> FinishedRun:
+    """A network as it is built, or none at all: raw pixels."""
+    task = tasks.create(**config.data, data_dir=data_dir)
+    config = configs.resolve(config, task.input_shape, task.class_names)
+    pixels = row.network == "pixels"
+    model = measures.Pixels(len(task.class_names)) if pixels else checkpoints.build_model(config)
+    history = History()
+    checkpoint = checkpoints.Checkpoint(model, config, history, 0)
+    return FinishedRun(checkpoint, history, None, images, data_dir)
 
 
 def _directory(store: Store, config: ml_collections.ConfigDict) -> Path:
-    """The directory of the same training, even if the library has gained options, or a new one."""
+    """The directory of the same training, if there is one, or a new one."""
     folder, what = store.folder / "runs", slug(f"{config.model.name}-{config.data.name}")
     for file in sorted(folder.glob(f"{what}-*-seed{config.seed}/time.json")):
-        made = read_json(file).get("config") or read_json(file.with_name("config.json"))
-        if not changes_since(made, config):
+        if not changes_since(read_json(file)["config"], config):
             return file.parent
-    return folder / f"{what}-{key_of(config)}-seed{config.seed}"
+    return folder / f"{what}-{key_of(configs.to_json(config))}-seed{config.seed}"
 
 
 def _train(
@@ -207,18 +230,11 @@ def _train(
 ) -> None:
     """Trains what is not trained yet, resuming an interrupted training.
 
-    It waits while another process trains the same for another name or variant. time.json says what
-    the training was made with, and how long it took.
+    It waits while another process trains the same for another name or row. time.json says what the
+    training was made with, and how long it took.
     """
     file = directory / "time.json"
-    about = {
-        "config": configs.to_json(config),
-        "commit": commit(),
-        "versions": evaluate.versions(),
-        "device": f"{jax.device_count()} × {jax.devices()[0].device_kind}",
-        "machine": machine(),
-        "seconds": [],
-    }
+    about = _made(config)
     config = config.copy_and_resolve_references()
     config.init_from = str(init_from)
     with lock(store.folder / "locks" / directory.name):
@@ -234,6 +250,18 @@ def _train(
             if (directory / "config.json").exists():  # not if the data are missing
                 about["seconds"].append(time.monotonic() - began)
                 write_json(file, about)
+
+
+def _made(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """What a network is made with here and now."""
+    return {
+        "config": configs.to_json(config),
+        "commit": commit(),
+        "versions": evaluate.versions(),
+        "device": f"{jax.device_count()} × {jax.devices()[0].device_kind}",
+        "machine": machine(),
+        "seconds": [],
+    }
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -1,75 +1,119 @@
 """What the page of a name says, as blocks, and these as Markdown."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
+from _reproduce.compare import (
+    FEWEST,
+    HOLDS,
+    UNKNOWN,
+    VERDICTS,
+    Comparison,
+    Verdict,
+    after_holm,
+    best_verdicts,
+    estimate,
+)
+from _reproduce.experiment import ENTROPY, SHARE, Claim, Estimate, Experiment
+from _reproduce.recipes import key_of
 
-from _reproduce.compare import BY_SIGN, VERDICTS, Comparison, Row, Verdict, kendall
-from _reproduce.experiment import Claim, Estimate, Experiment
-from _reproduce.recipes import recipe_key
-
-# The head of a column of `costs.Cost`.
-FULL = "full scale, hours on one v5e chip / eight / one H100 at least (estimates)"
-# That of a column of `Comparison.power`.
-POWER = "published differences that would stand out"
-EMPTY: Mapping[str, object] = {}
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
+NO_RECORDS = "Not run: there are no records, so nothing is decided."
 
 
 class Table(NamedTuple):
     """A table."""
 
     title: str
-    align: str  # "l" or "r" for each column
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
 class Items(NamedTuple):
-    """A list."""
+    """A list; folded away if it is not one of the first things that a reader wants."""
 
     title: str
     lines: Sequence[str]
 
 
-def page(comparison: Comparison) -> str:
-    """The page of a name, as Markdown."""
-    text = markdown(comparison.name, blocks(comparison))
-    if comparison.experiment.figure is not None:
-        text += f"\n![{comparison.experiment.title}]({comparison.stem}.png)\n"
-    return text
+class Picture(NamedTuple):
+    """The figure of a comparison."""
+
+    of: Comparison
 
 
-def blocks(comparison: Comparison) -> Iterator[str | Table | Items]:
-    """What there is to say of a name: what was chosen, tables, orderings, claims, what was run."""
-    experiment = comparison.experiment
+Block = str | Table | Items | Picture
+
+
+def blocks(comparisons: Sequence[Comparison]) -> Iterator[Block]:
+    """What there is to say of a name: figure, tables and claims, then how they were made.
+
+    Args:
+      comparisons: of the name, one for each scale, the largest first.
+    """
+    experiment = comparisons[0].experiment
     yield f"{experiment.title}."
-    scale = experiment.scales[comparison.scale]
-    seeds = "seed" if scale.seeds == 1 else "seeds"
-    yield f"Scale {comparison.scale}, {scale.seeds} {seeds} planned. {scale.about}"
-    if comparison.scale == "smoke":
-        yield MEANINGLESS
+    run = [one for one in comparisons if one.was_run]
+    if not run:
+        yield NO_RECORDS
+    for number, one in enumerate(run):
+        if number == 0 and experiment.figure is not None:
+            yield Picture(one)
+        yield f"**Scale {one.scale}**: {experiment.scales[one.scale].about}"
+        if one.scale == "smoke":
+            yield MEANINGLESS
+        yield from _tables(one)
+        if one.scale != "smoke":
+            yield from claims(one)
+    if not run:
+        yield from claims(comparisons[-1])
     if chosen := notes(experiment):
         yield Items("Chosen here, or different from the paper", chosen)
-    for column in experiment.columns:
-        found = comparison.rows[column.metric]
-        rows = [[variant, *_cells(row, column.digits)] for variant, row in found.items()]
-        rows += [
-            [f"{name} (quoted by the paper)", "–", "0", f"{value:.{column.digits}f}", "–", "–"]
-            for name, value in column.quoted.items()
+    for one in run:
+        yield Items(f"Runs at scale {one.scale}", list(_about_runs(one)))
+    if left := [f"{one.scale}: {line}" for one in comparisons for line in one.left]:
+        yield Items("Kept apart", left)
+
+
+def _tables(comparison: Comparison) -> Iterator[Table]:
+    """One table for neighbouring columns of one title; how the networks routed."""
+    experiment = comparison.experiment
+    for title, group in groupby(experiment.columns, lambda column: column.title):
+        columns = [c for c in group if any(comparison.cells[c.metric].values()) or c.quoted]
+        rows = []
+        for name in comparison.cells[columns[0].metric] if columns else ():
+            cells = [comparison.cells[column.metric][name] for column in columns]
+            if any(cells):
+                runs = next((cell.ours.runs for cell in cells if cell.ours), "–")
+                values = [beside(*cell, c.digits) for cell, c in zip(cells, columns, strict=True)]
+                rows.append([_marked(comparison, name), str(runs), *values])
+        for name in dict.fromkeys(name for column in columns for name in column.quoted):
+            quoted = (c.quoted.get(name) for c in columns)
+            rows.append([f"{name} (quoted by the paper)", "–", *(_quoted(q) for q in quoted)])
+        if rows:
+            heads = [column.head or "ours (the paper's)" for column in columns]
+            yield Table(title, ("", "n", *heads), rows)
+    routed = {
+        name: [
+            estimate([r["metrics"][metric] for r in records if metric in r["metrics"]])
+            for metric in (ENTROPY, SHARE)
         ]
-        heads = ("", "ours", "n", "published", "difference", "verdict")
-        yield Table(column.title, "lrrrrl", heads, rows)
-        if comparison.scale != "smoke" and len(column.published) > 1:
-            yield _ordering(found.values())
-    if comparison.scale != "smoke":
-        yield from claims(comparison)
-    yield Items("Runs", list(_about_runs(comparison)))
-    if comparison.left:
-        yield Items("Kept apart", comparison.left)
+        for name, records in comparison.records.items()
+    }
+    if rows := [[n, *(beside(e, None, 1) for e in both)] for n, both in routed.items() if both[0]]:
+        heads = ("", "entropy, % of equal couplings'", "share of the true class, %")
+        yield Table("How decided the routing is", heads, rows)
+
+
+def _quoted(value: float | None) -> str:
+    return "–" if value is None else f"({value:.2f})"
+
+
+def _marked(comparison: Comparison, name: str) -> str:
+    reached = comparison.failed.get(name, UNKNOWN)
+    return name if reached == UNKNOWN or comparison.scale == "smoke" else f"{name} (did not learn)"
 
 
 def notes(experiment: Experiment) -> list[str]:
@@ -79,112 +123,145 @@ def notes(experiment: Experiment) -> list[str]:
 
 
 def claims(comparison: Comparison) -> Iterator[Table | Items]:
-    """The verdict on each claim, and why others have none."""
+    """The verdict on each claim in words, and why others have none."""
     experiment = comparison.experiment
-    rows = [
-        [
-            v.claim.text,
-            v.verdict,
-            _difference(v, experiment.column(v.claim.metric).digits),
-            printed_difference(experiment, v.claim),
-        ]
-        for v in comparison.verdicts
-    ]
+    rows = [[v.claim.text, v.verdict, in_words(v, experiment)] for v in comparison.verdicts]
     if rows:
-        yield Table("Claims", "llrr", ("claim", "verdict", "difference", "published"), rows)
+        yield Table("What the paper says, and what we find", ("claim", "", ""), rows)
     if experiment.untested:
         lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
-        yield Items("Claims that no rule decides", lines)
+        yield Items("What it says and no rule here decides", lines)
 
 
-def markdown(title: str, parts: Iterable[str | Table | Items]) -> str:
-    """`parts` below a title."""
+def in_words(verdict: Verdict, experiment: Experiment) -> str:
+    """A verdict, such as "“CapsNet” is 2.1 above “CNN” (0.9 to 3.3; 3 and 3 seeds)"."""
+    claim, found = verdict.claim, verdict.difference
+    if found is None:
+        return verdict.reason
+    digits = experiment.column(claim.metric).digits
+    name = [
+        f"“{one}”" if isinstance(one, str) else f"{one:g}" for one in (claim.more, verdict.against)
+    ]
+    mean = found.mean - claim.slack
+    seeds = " and ".join(map(str, verdict.runs))
+    where = f"{abs(mean):.{digits}f} {'above' if mean > 0 else 'below'}"
+    low, high = found.low - claim.slack, found.high - claim.slack
+    interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
+    text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
+    if (paper := printed_difference(experiment, claim, verdict.against)) is not None:
+        text += f"; in the paper {paper:+.{digits}f}"
+    if verdict.seen is False and verdict.verdict != HOLDS:
+        text += ". A difference like the paper's would not have been seen"
+    return text
+
+
+def printed_difference(experiment: Experiment, claim: Claim, against: str | float) -> float | None:
+    """The difference of a claim's rows in the paper, if both are printed."""
+    rows = {row.name: row for row in experiment.rows}
+    column = experiment.column(claim.metric)
+
+    def value(side: str | float) -> float | None:
+        if not isinstance(side, str):
+            return side
+        printed = column.printed.get(side)
+        if printed is None and side in rows:
+            printed = rows[side].printed.get(claim.metric)
+        return printed.mean if isinstance(printed, Estimate) else printed
+
+    more, less = value(claim.more), value(against)
+    return None if more is None or less is None else more - less
+
+
+def markdown(title: str, parts: Iterable[Block]) -> str:
+    """`parts` below a title; lists are folded away."""
     lines = [f"# {title}", ""]
     for part in parts:
         if isinstance(part, str):
-            lines += [_safe(part), ""]
+            lines += [part, ""]
         elif isinstance(part, Items):
-            lines += [f"## {part.title}", "", *(f"- {_safe(line)}" for line in part.lines), ""]
+            items = [f"- {line}" for line in part.lines]
+            lines += [f"<details><summary>{part.title}</summary>", "", *items, "", "</details>", ""]
+        elif isinstance(part, Picture):
+            lines += [f"![{part.of.experiment.title}]({part.of.stem}.png)", ""]
         else:
-            lines += [f"## {part.title}", "", *_table(part), ""]
+            lines += [f"## {part.title}", "", *_table(part), ""] if part.title else _table(part)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def index(
-    comparisons: Sequence[Comparison],
-    earlier: str = "",
-    costs: Mapping[str, object] = EMPTY,
-    stands: Mapping[str, str] = EMPTY,
-) -> str:
-    """The page of all names; what was not run here keeps what the `earlier` page says of it.
+def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]) -> str:
+    """The page of all names.
 
-    `costs` are the hours of full scale, in words, by name; `stands` what stands of each paper.
+    Args:
+      names: by name, its comparisons, the largest scale first.
+      findings: what stands of each paper, in a sentence.
     """
-    rows = re.findall(r"^\| \[(.+?)\]\(.* \| ([^|]*) \| ([^|]*) \|$", earlier, re.M)
-    written = {name: (power, claims) for name, power, claims in rows}
-    lines = [f"| name | what | {FULL} | {POWER} | claims |", "| --- | --- | ---: | ---: | --- |"]
-    for one in comparisons:
-        there = one.has_page or one.name in written
-        name = f"[{one.name}]({one.stem}.md)" if there else one.name
-        here = (one.power, one.summary)
-        power, claims = here if one.has_page else written.get(one.name, here)
-        cost = costs.get(one.name, "–")
-        lines.append(f"| {name} | {_safe(one.experiment.title)} | {cost} | {power} | {claims} |")
-    run = sum(map(_was_run, lines))
-    head = f"# Tables and figures at scale {comparisons[0].scale}\n\n"
-    head += f"{run} of {len(comparisons)} were run.\n\n"
-    short = [f"- [{paper}](../papers/{paper}.md): {text}\n" for paper, text in stands.items()]
-    return head + "\n".join([*_by_paper(lines[2:]), "", *short, *lines]) + "\n"
-
-
-def _was_run(line: str) -> bool:
-    """Whether a line of the index has results."""
-    return "](" in line and "results kept apart only" not in line
-
-
-def _by_paper(lines: Iterable[str]) -> list[str]:
-    """The lines of an index counted: a row for each paper, a column for each verdict."""
-    papers: dict[str, list[str]] = {}
-    for line in lines:
-        papers.setdefault(line.strip("| [").partition("/")[0], []).append(line)
-    counts = {paper: Counter[str]() for paper in papers}
-    for paper, of_paper in papers.items():
-        for line in of_paper:
-            for verdict, count in re.findall(r"([a-z][a-z ()]*): (\d+)", line.rpartition(" | ")[2]):
-                counts[paper][verdict] += int(count)
-    kinds = [kind for verdict in VERDICTS for kind in (verdict, verdict + BY_SIGN)]
-    kinds = [kind for kind in kinds if any(count[kind] for count in counts.values())]
-    rows = [
-        [paper, f"{sum(map(_was_run, of_paper))} of {len(of_paper)}"]
-        + [str(counts[paper][kind]) for kind in kinds]
-        for paper, of_paper in papers.items()
+    run = sum(any(one.was_run for one in found) for found in names.values())
+    papers: dict[str, list[Verdict]] = {paper: [] for paper in findings}
+    counts, every = {}, []
+    for name, found in names.items():
+        verdicts = best_verdicts(found)
+        papers[name.partition("/")[0]] += verdicts
+        counts[name] = Counter(verdict.verdict for verdict in verdicts)
+        every.append(_line(name, found, verdicts))
+    corrected = {paper: Counter(after_holm(verdicts)) for paper, verdicts in papers.items()}
+    short = [f"- **[{paper}](../papers/{paper}.md)**: {text}" for paper, text in findings.items()]
+    by_paper = [
+        [f"[{paper}](../papers/{paper}.md)", *(str(count[verdict]) for verdict in VERDICTS)]
+        for paper, count in corrected.items()
     ]
-    return _table(Table("", "l" + "r" * (1 + len(kinds)), ("paper", "names run", *kinds), rows))
+    heads = ("", "scale", "seeds", *VERDICTS, "the paper's difference would have been seen")
+    about = (
+        f"{run} of {len(names)} tables and figures were run. A claim is decided by Welch's t-test "
+        f"between networks that learned, with at least {FEWEST} seeds each and against controls "
+        "([the rules](../reproduce.md#what-is-compared-and-how))."
+    )
+    parts: list[Block] = [
+        about,
+        "\n".join(short),
+        Table("Claims by paper, corrected for their number (Holm)", ("", *VERDICTS), by_paper),
+        Table("Claims by table and figure, each at the 5 % level", heads, every),
+    ]
+    return markdown("What we found", parts)
+
+
+def _line(name: str, found: Sequence[Comparison], verdicts: Sequence[Verdict]) -> list[str]:
+    run = [one for one in found if one.was_run]
+    seeds = sorted({len(r) for one in run for r in one.records.values() if r})
+    count = Counter(verdict.verdict for verdict in verdicts)
+    asked = [verdict.seen for verdict in verdicts if verdict.seen is not None]
+    return [
+        f"[{name}]({found[0].stem}.md)",
+        ", ".join(one.scale for one in run) or "–",
+        f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]) if seeds else "–",
+        *(str(count[verdict]) for verdict in VERDICTS),
+        f"{sum(asked)} of {len(asked)}" if asked else "–",
+    ]
+
+
+def summary(comparisons: Sequence[Comparison]) -> str:
+    """How many claims of a name have which verdict, for a list."""
+    count = Counter(verdict.verdict for verdict in best_verdicts(comparisons))
+    return ", ".join(f"{v}: {count[v]}" for v in VERDICTS if count[v]) or "no claims"
 
 
 def _table(table: Table) -> list[str]:
-    rules = ["---:" if side == "r" else "---" for side in table.align]
+    rules = ["---"] + ["---" if _wordy(table, i) else "---:" for i in range(1, len(table.heads))]
     return [
         f"| {' | '.join(table.heads)} |".replace("|  |", "| |"),
         f"| {' | '.join(rules)} |",
-        *(f"| {' | '.join(map(_safe, row))} |" for row in table.rows),
+        *(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in table.rows),
     ]
 
 
-def _cells(row: Row, digits: int) -> list[str]:
-    """Ours, n, published, difference, verdict."""
-    return [
-        "not run" if row.ours is None else _number(row.ours, digits),
-        "0" if row.ours is None else str(row.ours.runs),
-        printed(row.published, digits),
-        _signed(row.difference, digits),
-        row.verdict or "–",
-    ]
+def _wordy(table: Table, column: int) -> bool:
+    """Whether a column has words, which stand to the left."""
+    return any(row[column][:1].isalpha() or "“" in row[column] for row in table.rows)
 
 
-def printed(value: Estimate | None, digits: int) -> str:
-    """A published number as the tables have it."""
-    return "–" if value is None else _number(value, digits)
+def beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:
+    """Ours, and the paper's in brackets."""
+    text = "–" if ours is None else _number(ours, digits)
+    return text if printed is None else f"{text} ({_number(printed, digits)})"
 
 
 def _number(value: Estimate, digits: int) -> str:
@@ -193,51 +270,24 @@ def _number(value: Estimate, digits: int) -> str:
     return f"{value.mean:.{digits}f}{deviation}"
 
 
-def _signed(difference: float | None, digits: int) -> str:
-    return "–" if difference is None else f"{difference:+.{digits}f}"
-
-
-def _difference(verdict: Verdict, digits: int) -> str:
-    """The difference of a claim's rows ± two standard errors."""
-    near = "" if verdict.near is None else f" ± {verdict.near:.{digits}f}"
-    return _signed(verdict.difference, digits) + near
-
-
-def printed_difference(experiment: Experiment, claim: Claim) -> str:
-    """The difference of a claim's rows in the paper."""
-    column = experiment.column(claim.metric)
-    more = column.printed(claim.more)
-    less = column.printed(claim.less) if isinstance(claim.less, str) else Estimate(claim.less)
-    known = more is not None and less is not None
-    return _signed(more.mean - less.mean if known else None, column.digits)
-
-
-def _ordering(rows: Iterable[Row]) -> str:
-    if (found := kendall(rows)) is None:
-        return "Ordering: none, as fewer than two rows can be compared or all values are equal."
-    about = f"{found.rows} rows"
-    if found.interval:
-        about += "; 90 % interval from {:+.2f} to {:+.2f}".format(*found.interval)
-    return f"Ordering against the published column: Kendall's τ = {found.tau:+.2f} ({about})."
-
-
 def _about_runs(comparison: Comparison) -> Iterator[str]:
     """What was run on what; failures; what was not run."""
-    run = {variant: found for variant, found in comparison.records.items() if found}
+    run = {name: found for name, found in comparison.records.items() if found}
     records = [record for found in run.values() for record in found]
-    if records:
-        yield f"Commit: {_each(_commit(r) for r in records)}"
-        yield f"Device: {_each('{device} ({machine})'.format_map(r) for r in records)}"
-        yield f"Data: {_each(_data(r['config']['data']) for r in records)}"
-        yield f"jax: {_each(r['versions']['jax'] for r in records)}"
-        minutes = sum(r["times"]["training_seconds"] for r in records) / 60
-        yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
-        keys = {v: recipe_key(ConfigDict(found[0]["config"])) for v, found in run.items()}
-        yield f"Recipes: {'; '.join(f'`{key}` {variant}' for variant, key in keys.items())}"
+    yield f"Commit: {_each(_commit(r) for r in records)}"
+    yield f"Device: {_each('{device} ({machine})'.format_map(r) for r in records)}"
+    yield f"Data: {_each(_data(r['config']['data']) for r in records)}"
+    yield f"jax: {_each(r['versions']['jax'] for r in records)}"
+    minutes = sum(r["times"]["training_seconds"] for r in records) / 60
+    yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
+    keys = {name: key_of(found[0]["config"]) for name, found in run.items()}
+    yield f"Recipes: {'; '.join(f'`{key}` {name}' for name, key in keys.items())}"
+    for name, reached in comparison.failed.items():
+        yield f"Learned or not: {name}, {reached}"
     for record in records:
         if record["failed"]:
             yield f"{record['variant']}, seed {record['seeds'][0]}: {record['failed']}"
-    if missing := [variant for variant in comparison.records if variant not in run]:
+    if missing := [name for name in comparison.records if name not in run]:
         yield f"Not run: {', '.join(missing)}"
 
 
@@ -253,7 +303,3 @@ def _commit(record: Mapping[str, Any]) -> str:
 def _data(options: Mapping[str, Any]) -> str:
     source = options.get("source")
     return f"{options['name']} from {source}" if source else options["name"]
-
-
-def _safe(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from capsjax.evaluation.entropy import routing_entropies
+from capsjax.evaluation.entropy import routing_entropies, true_class_shares
 from capsjax.routing.diagnostics import coupling_entropy
 from tests.models.building import build
 
@@ -18,6 +18,22 @@ def test_uniform_coupling_has_log_j():
     entropies = routing_entropies(network, IMAGES)
     assert set(entropies) == {"classes"}
     np.testing.assert_allclose(entropies["classes"], np.full(5, math.log(7)), rtol=1e-5)
+    shares = true_class_shares(network, IMAGES, np.eye(7)[[0, 1, 2, 3, 6]])
+    np.testing.assert_allclose(shares, np.full(5, 1 / 7), rtol=1e-5)
+
+
+def test_shares_of_true_classes(capsnet):
+    """Over all classes they add up to 1; of several in an image they are the mean."""
+    num_classes = capsnet(IMAGES[:1]).scores.shape[-1]
+    each = [
+        true_class_shares(capsnet, IMAGES, np.eye(num_classes)[[k] * 5]) for k in range(num_classes)
+    ]
+    np.testing.assert_allclose(np.sum(each, axis=0), 1, rtol=1e-5)
+    assert np.ptp(each) > 1e-6
+    both = np.eye(num_classes)[[0] * 5] + np.eye(num_classes)[[1] * 5]
+    np.testing.assert_allclose(
+        true_class_shares(capsnet, IMAGES, both), (each[0] + each[1]) / 2, rtol=1e-5
+    )
 
 
 def test_batches_of_every_routing(capsnet):

@@ -4,9 +4,9 @@ import _configs
 import jax
 import pytest
 from _reproduce.experiment import SCALES
-from _reproduce.recipes import run_config
-from _reproduce.registry import EXPERIMENTS
+from _reproduce.recipes import source_of, trainings
 from flax import nnx
+from papers import EXPERIMENTS
 
 from capsjax import models
 from capsjax.data import tasks
@@ -132,7 +132,7 @@ def test_every_row_is_its_config_and_what_it_declares(name):
     """Whatever else a run differs in from its file of configs/ would be a second recipe."""
     experiment = EXPERIMENTS[name]
     for scale in SCALES:
-        for variant, row in experiment.at(scale).items():
+        for row in experiment.at(scale).values():
             recipe = _configs.load(row.config)
             declared = {
                 **experiment.scales[scale].overrides,
@@ -141,10 +141,13 @@ def test_every_row_is_its_config_and_what_it_declares(name):
                 "seed": 1000 if row.pretrained else 0,
                 "seeds": 1,
             }
-            ours = configs.flatten(run_config(experiment, variant, scale, 0, {}))
+            config = trainings(experiment, row, scale, 0, {})[-1]
+            source = source_of(config)
+            assert source == "blobs" or (source == "digits") == (scale == "smoke")
+            ours = configs.flatten(config)
             if row.pretrained:
                 declared["init_from"] = ours["init_from"]
-            assert ours == configs.flatten(recipe) | declared, (scale, variant)
+            assert ours == configs.flatten(recipe) | declared, (scale, row)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -163,13 +166,13 @@ def test_rows_of_full_scale_do_not_restate_their_config(name):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_full_scale_shows_every_version_of_an_image(name):
     experiment = EXPERIMENTS[name]
-    for variant in experiment.at("full"):
-        config = run_config(experiment, variant, "full", 0, {})
-        assert config.training.epochs >= config.data.get("versions", 0), variant
+    for row in experiment.at("full").values():
+        config = trainings(experiment, row, "full", 0, {})[-1]
+        assert config.training.epochs >= config.data.get("versions", 0), row
 
 
 def test_every_recipe_of_a_paper_is_some_row_s():
-    used = {row.config for e in EXPERIMENTS.values() for row in e.variants.values()}
-    used |= {row.pretrained for e in EXPERIMENTS.values() for row in e.variants.values()}
+    used = {row.config for e in EXPERIMENTS.values() for row in e.rows}
+    used |= {row.pretrained for e in EXPERIMENTS.values() for row in e.rows}
     own = {"digits", "pictures"}  # of no paper
     assert set(FILES) - own == {u.partition(":")[0] for u in used if u}

@@ -5,14 +5,14 @@ import json
 import _configs
 import pytest
 from _reproduce import costs
-from _reproduce.experiment import Experiment, Scale, Variant
-from _reproduce.registry import EXPERIMENTS
+from _reproduce.experiment import Experiment, Row, Scale
+from papers import EXPERIMENTS
 
 
-def an_experiment(seeds, **variants):
+def an_experiment(seeds, *rows):
     return Experiment(
         title="A table",
-        variants=variants,
+        rows=rows,
         measure=lambda run: None,
         columns=(),
         scales={"full": Scale("All.", seeds=seeds)},
@@ -42,14 +42,14 @@ def test_a_compiled_network_takes_what_was_compiled():
 
 
 def test_runs_add_up_and_are_counted_once():
-    mine, same = Variant("sabour2017_mnist"), Variant("sabour2017_mnist")
-    other = Variant("sabour2017_mnist", {"training.epochs": 1})
-    one = costs.estimate(an_experiment(1, mine=mine))
+    mine, same = Row("mine", "sabour2017_mnist"), Row("same", "sabour2017_mnist")
+    other = Row("other", "sabour2017_mnist", {"training.epochs": 1})
+    one = costs.estimate(an_experiment(1, mine))
     assert one.v5e_8 == pytest.approx(one.v5e / 8)
-    twice = costs.estimate(an_experiment(2, mine=mine, same=same))
+    twice = costs.estimate(an_experiment(2, mine, same))
     assert twice.images == 2 * one.images
     assert twice.v5e == pytest.approx(2 * one.v5e)
-    both = costs.estimate(an_experiment(1, mine=mine, other=other))
+    both = costs.estimate(an_experiment(1, mine, other))
     assert both.images == one.images + 421 * 128
 
 

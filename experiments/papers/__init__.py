@@ -1,0 +1,15 @@
+"""The five papers: their tables and figures by name, PAPER/NAME."""
+
+from _reproduce.experiment import Experiment
+
+from papers import choi2019, gu2021, lin2018, sabour2017, tsai2020
+
+PAPERS = {
+    paper.__name__.rpartition(".")[2]: paper
+    for paper in (sabour2017, lin2018, choi2019, tsai2020, gu2021)
+}
+EXPERIMENTS: dict[str, Experiment] = {
+    f"{name}/{table}": experiment
+    for name, paper in PAPERS.items()
+    for table, experiment in paper.EXPERIMENTS.items()
+}
