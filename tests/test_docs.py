@@ -84,6 +84,8 @@ def test_latex(text, latex):
         routing.dynamic_routing,
         routing.em_routing,
         routing.inverted_attention_routing,
+        routing.self_attention_routing,
+        routing.slot_attention,
         routing.uniform_routing,
     ],
     ids=lambda function: function.__name__,

@@ -23,12 +23,13 @@ def self_attention_routing(
 ) -> Routed:
     """Self-attention routing (Mazzia et al. 2021, Efficient-CapsNet, section 3).
 
-      a_ij = Σ_k <v_ij, v_kj> / √D
+      a_ij = Σ_k <v_ij, v_kj> / sqrt(D)
       c_ij = softmax_j(a_i·) + b_ij
-      p_j  = squash(Σ_i c_ij v_ij)          squash(s) = (1 − e^−|s|) s / |s|
+      p_j  = squash(Σ_i c_ij v_ij)
 
-    The sum over the other children k is <v_ij, Σ_k v_kj>, so a child attends to the total of all
-    votes: nothing of size I×I is formed, and no votes where an operator holds them.
+    The squash is (1 − e^−|s|) s / |s|. The sum over the children k is <v_ij, Σ_k v_kj>, so a child
+    attends to the total of all votes: nothing of size I×I is formed, and no votes where an operator
+    holds them.
 
     Args:
       votes: an operator or an array [..., I, J, D].

@@ -1,6 +1,5 @@
 """Slot attention: slots compete for inputs, and each becomes a weighted mean of what it won."""
 
-import functools
 import math
 
 import jax
@@ -33,7 +32,7 @@ def slot_attention(
     """One iteration of slot attention (Locatello et al. 2020, equations 1 and 2).
 
       a_nj = m_n softmax_j(scale · <x_n W_k, q_j>)
-      p_j  = Σ_n a_nj x_n W_v / (Σ_n a_nj + ε)
+      p_j  = Σ_n a_nj x_n W_v / (Σ_n a_nj + epsilon)
 
     It is `inverted_attention_routing` with one transform for all parents, keys that differ from
     values, and a weighted mean. Keys and values are never formed: <x W_k, q> = <x, W_k q>, and the
@@ -49,7 +48,7 @@ def slot_attention(
       mask: m_n in [0, 1], or booleans, broadcast to [..., N]: 0 for padding; None for 1. Checked
         where the values are concrete.
       scale: of the agreement, one number; None is 1/√K.
-      epsilon: ε, for slots that win nothing: their poses are 0.
+      epsilon: keeps a slot that wins nothing from dividing by 0: its pose is 0.
 
     Returns:
       Poses [..., J, V] and the coupling a [..., N, J].
@@ -86,7 +85,7 @@ def slot_attention(
         check_probabilities("mask", mask)
     dtype = type_of_sums(inputs, queries, key_kernel)
 
-    @functools.partial(jax.checkpoint, prevent_cse=False)
+    @jax.checkpoint
     def attend(x: Array, q: Array, w_k: Array, mask: Array | None) -> tuple[Array, Array]:
         # Slots before inputs: few slots in the last axis would be padded to a register's width.
         pulled = einsum("...jk,dk->...jd", q.astype(dtype) * jnp.asarray(scale, dtype), w_k)

@@ -64,7 +64,7 @@ def kinds():
 def small(name):
     overrides = {key: value for key, value in SMALL.items() if key in models.options(name)}
     channels = models.lookup(name).input_shape[-1]
-    side = 20 if name == "efficient_capsnet_smallnorb" else 14  # its first convolution is 7×7/2
+    side = 24 if name == "efficient_capsnet_smallnorb" else 14  # for instance norm, 2×2 at least
     return build(name, (side, side, channels), NUM_CLASSES, **overrides)
 
 
