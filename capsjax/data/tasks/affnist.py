@@ -1,12 +1,11 @@
 """Translated digits, and affine transformed ones to test on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from capsjax.data.accuracy import top
 from capsjax.data.affine import AffineRanges
-from capsjax.data.tasks.generated import Generated
 from capsjax.data.tasks.single import AffineTransformed, Moved
-from capsjax.data.tasks.source_splits import Reader, fixed_set
+from capsjax.data.tasks.source_splits import Generated, Reader, fixed_set
 from capsjax.data.tasks.task import Task
 
 
@@ -33,25 +32,18 @@ class Translated(Generated):
 
 
 @dataclass(frozen=True)
-class AffNIST(Generated):
+class AffNIST(AffineRanges, Generated):
     """Trained on translated digits, tested on affine transformed ones, as affNIST has them.
 
     Sabour et al. 2017, section 5.2; Choi et al. 2019, section 4.1; Gu et al. 2021, section 3.1.
     The last gives other ranges: max_shear=1 (45°), max_translation=8, keep_ink=False.
 
-    Attributes (beside `Generated`'s; `max_shift` is that of training images):
-      max_rotation, max_shear, min_scale, max_scale, max_translation, keep_ink: of test images,
-        see `capsjax.data.affine.AffineRanges`.
+    Attributes (beside `Generated`'s, with the `max_shift` of training images, and those of
+    `capsjax.data.affine.AffineRanges` for test images):
       affine_validation: whether the validation images are transformed like test images (Choi et
         al. choose by affNIST's validation set) and not like training images.
     """
 
-    max_rotation: float = 20.0
-    max_shear: float = 0.2
-    min_scale: float = 0.8
-    max_scale: float = 1.2
-    max_translation: float = 40.0
-    keep_ink: bool = True
     affine_validation: bool = False
     test_versions: int = 32
 
@@ -64,14 +56,7 @@ class AffNIST(Generated):
         splits = self.splits(read)
         num_classes = len(splits.class_names)
         translated = Moved(num_classes, canvas=self.canvas, max_shift=self.max_shift)
-        ranges = AffineRanges(
-            max_rotation=self.max_rotation,
-            max_shear=self.max_shear,
-            min_scale=self.min_scale,
-            max_scale=self.max_scale,
-            max_translation=self.max_translation,
-            keep_ink=self.keep_ink,
-        )
+        ranges = AffineRanges(**{f.name: getattr(self, f.name) for f in fields(AffineRanges)})
         affine = AffineTransformed(num_classes, self.canvas, ranges)
         return Task(
             name=name,

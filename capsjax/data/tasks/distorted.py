@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from capsjax.data.accuracy import top
 from capsjax.data.affine import affine_matrix, ink_translations, transform
-from capsjax.data.tasks.single import Moved, single
+from capsjax.data.tasks.single import Moved, OneObject
 from capsjax.data.tasks.source_splits import Reader, fixed_set, read_splits
 from capsjax.data.tasks.task import Example, Task
 from capsjax.data.transforms import erase
@@ -46,7 +46,7 @@ class Distortions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Distorted:
+class Distorted(OneObject):
     """A source image turned, shifted and squeezed in one resampling, and with a square erased.
 
     Mazzia et al. 2021, as the released code draws them: each amount is |z| of its maximum, z normal
@@ -60,7 +60,6 @@ class Distorted:
       erased: rows and columns of the square; 0 for none.
     """
 
-    num_classes: int
     max_rotation: float = 30.0
     max_squeeze: float = 0.25
     erased: int = 4
@@ -69,12 +68,6 @@ class Distorted:
         """The source's; see `Recipe`."""
         height, width, channels = source
         return height, width, channels
-
-    def choose(
-        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
-    ) -> Int[Array, "1"]:
-        """See `Recipe`."""
-        return index[None]
 
     def draw(
         self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "1 h w c"]
@@ -103,7 +96,7 @@ class Distorted:
         """See `Recipe`."""
         (source,) = images
         image = transform(source, parameters.matrix, parameters.shift, source.shape[:2])
-        return single(erase(image, parameters.corner, self.erased), labels[0], self.num_classes)
+        return self.example(erase(image, parameters.corner, self.erased), labels[0])
 
 
 @dataclass(frozen=True)

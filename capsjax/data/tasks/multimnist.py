@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from capsjax.data.accuracy import above, top
-from capsjax.data.tasks.generated import Generated
 from capsjax.data.tasks.overlaid import (
     Overlaid,
     Pairs,
@@ -14,7 +13,7 @@ from capsjax.data.tasks.overlaid import (
     by_class,
     domain_pairs,
 )
-from capsjax.data.tasks.source_splits import Reader, Splits, fixed_set
+from capsjax.data.tasks.source_splits import Generated, Reader, Splits, fixed_set
 from capsjax.data.tasks.task import EvaluationSet, NumberedExamples, Source, Task
 
 

@@ -34,7 +34,29 @@ class Moves(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Moved:
+class OneObject:
+    """What recipes of one object have in common.
+
+    Attributes:
+      num_classes: length of the labels.
+    """
+
+    num_classes: int
+
+    def choose(
+        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
+    ) -> Int[Array, "1"]:
+        """The image at `index`; see `Recipe`."""
+        return index[None]
+
+    def example(self, image: Float[Array, "h w c"], label: Int[Array, ""]) -> Example:
+        """An example of one object, which is the whole image."""
+        one_hot = jax.nn.one_hot(label, self.num_classes)
+        return Example(image, one_hot, Objects(image[None], one_hot[None]))
+
+
+@dataclass(frozen=True)
+class Moved(OneObject):
     """A source image on a canvas, shifted, perhaps flipped and rotated.
 
     Attributes:
@@ -45,7 +67,6 @@ class Moved:
       max_rotation: degrees, either way, uniform.
     """
 
-    num_classes: int
     canvas: int = 0
     max_shift: int = 0
     flip: bool = False
@@ -55,12 +76,6 @@ class Moved:
         """The canvas; see `Recipe`."""
         height, width, channels = source
         return (self.canvas or height), (self.canvas or width), channels
-
-    def choose(
-        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
-    ) -> Int[Array, "1"]:
-        """See `Recipe`."""
-        return index[None]
 
     def draw(
         self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "1 h w c"]
@@ -93,7 +108,7 @@ class Moved:
             if self.flip:
                 canvas = flip(canvas, parameters.flipped)
             image = to_unit(translate(canvas, parameters.offset, self.max_shift))
-        return single(image, labels[0], self.num_classes)
+        return self.example(image, labels[0])
 
 
 class Transformed(NamedTuple):
@@ -103,7 +118,7 @@ class Transformed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AffineTransformed:
+class AffineTransformed(OneObject):
     """A source image on a canvas under a random affine transformation.
 
     Attributes:
@@ -112,19 +127,12 @@ class AffineTransformed:
       ranges: what the transformation is drawn from.
     """
 
-    num_classes: int
     canvas: int
     ranges: AffineRanges
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         """The canvas; see `Recipe`."""
         return self.canvas, self.canvas, source[-1]
-
-    def choose(
-        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
-    ) -> Int[Array, "1"]:
-        """See `Recipe`."""
-        return index[None]
 
     def draw(
         self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "1 h w c"]
@@ -139,10 +147,4 @@ class AffineTransformed:
         size = (self.canvas, self.canvas)
         affine = parameters.affine
         image = transform(images[0], affine.matrix, affine.translation, size)
-        return single(image, labels[0], self.num_classes)
-
-
-def single(image: Float[Array, "h w c"], label: Int[Array, ""], num_classes: int) -> Example:
-    """An example of one object, which is the whole image."""
-    one_hot = jax.nn.one_hot(label, num_classes)
-    return Example(image, one_hot, Objects(image[None], one_hot[None]))
+        return self.example(image, labels[0])
