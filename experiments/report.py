@@ -47,11 +47,6 @@ def parser() -> argparse.ArgumentParser:
         help="with --results: Markdown pages and figures of all names instead, with index.md",
     )
     parser.add_argument(
-        "--readme",
-        action="store_true",
-        help="with --results: bring the table of results in README.md up to date instead",
-    )
-    parser.add_argument(
         "--poses",
         type=Path,
         metavar="FILE.png",
@@ -74,8 +69,6 @@ def main(args: argparse.Namespace) -> None:
         raise _cli.UsageError("name a run's directory, or --results=DIR")
     if args.pages is not None and (args.results is None or args.output is not None):
         raise _cli.UsageError("--pages goes with --results, and not with --output")
-    if args.readme and args.results is None:
-        raise _cli.UsageError("--readme goes with --results")
     if args.poses is not None and len(args.runs) != 1:
         raise _cli.UsageError("--poses goes with one run's directory")
     if len(args.runs) > 1:
@@ -87,9 +80,8 @@ def main(args: argparse.Namespace) -> None:
 
 
 def of_results(args: argparse.Namespace) -> None:
-    """The page of all tables and figures, or their pages, or the README's table."""
+    """The page of all tables and figures, or their pages."""
     import evaluate
-    from _report import readme
     from _report.reproductions import page
     from _reproduce import results
     from papers import EXPERIMENTS, PAPERS
@@ -99,9 +91,7 @@ def of_results(args: argparse.Namespace) -> None:
         for line in results.of_no_name(store, EXPERIMENTS):
             print(f"Kept apart: {line}")
     names = results.gather_all(stores, EXPERIMENTS)
-    if args.readme:
-        readme.update(Path(__file__).parents[1], names)
-    elif args.pages is not None:
+    if args.pages is not None:
         findings = {name: paper.FINDING for name, paper in PAPERS.items()}
         print(f"{len(results.write_all(names, findings, args.pages))} files in {args.pages}.")
     else:

@@ -3,7 +3,6 @@
 import configparser
 import importlib
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -109,34 +108,6 @@ def test_other_commands():
             extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", what)[1]
             assert set(extras.split(",") if extras else ()) <= set(config["options.extras_require"])
     assert seen == {"make", "pip", "python", "export"}
-
-
-def test_the_table_is_that_of_the_results():
-    """`python experiments/report.py --readme` writes it."""
-    from _report import readme
-
-    begin, _, rest = README.partition(readme.BEGIN)
-    assert begin
-    assert rest.partition(readme.END)[0].strip() == readme.table(ROOT)
-    assert len(readme.SHOWN) == 5
-
-
-def test_the_table_is_written(tmp_path):
-    from _report import readme
-
-    shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
-    (tmp_path / "README.md").write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
-    page = tmp_path / "docs" / "results" / "choi2019_table3.md"
-    page.write_text(re.sub(r"\| MNIST \| [^|]+ \|", "| MNIST | 0.123 |", page.read_text(), count=1))
-    readme.update(tmp_path)
-    written = (tmp_path / "README.md").read_text()
-    assert "| 0.123 | 0.880 |" in written
-    assert "old" not in written
-    assert written.startswith("before\n")
-    assert written.endswith("\nafter\n")
-    page.write_text(page.read_text().replace("rotation+", "turn+"))
-    with pytest.raises(ValueError, match=r"choi2019_table3\.md: no row 'MNIST'"):
-        readme.update(tmp_path)
 
 
 def test_the_picture_is_what_the_command_draws(tmp_path):

@@ -87,7 +87,7 @@ def _tables(comparison: Comparison) -> Iterator[Table]:
             cells = [comparison.cells[column.metric][name] for column in columns]
             if any(cells):
                 runs = next((cell.ours.runs for cell in cells if cell.ours), "–")
-                values = [beside(*cell, c.digits) for cell, c in zip(cells, columns, strict=True)]
+                values = [_beside(*cell, c.digits) for cell, c in zip(cells, columns, strict=True)]
                 rows.append([_marked(comparison, name), str(runs), *values])
         for name in dict.fromkeys(name for column in columns for name in column.quoted):
             quoted = (c.quoted.get(name) for c in columns)
@@ -102,7 +102,7 @@ def _tables(comparison: Comparison) -> Iterator[Table]:
         ]
         for name, records in comparison.records.items()
     }
-    if rows := [[n, *(beside(e, None, 1) for e in both)] for n, both in routed.items() if both[0]]:
+    if rows := [[n, *(_beside(e, None, 1) for e in both)] for n, both in routed.items() if both[0]]:
         heads = ("", "entropy, % of equal couplings'", "share of the true class, %")
         yield Table("How decided the routing is", heads, rows)
 
@@ -258,7 +258,7 @@ def _wordy(table: Table, column: int) -> bool:
     return any(row[column][:1].isalpha() or "“" in row[column] for row in table.rows)
 
 
-def beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:
+def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:
     """Ours, and the paper's in brackets."""
     text = "–" if ours is None else _number(ours, digits)
     return text if printed is None else f"{text} ({_number(printed, digits)})"

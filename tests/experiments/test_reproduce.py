@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reproduce
-from _report import readme
 from _reproduce import figures, measures, recipes, results, runs, tables
 from _reproduce.experiment import (
     ENTROPY,
@@ -321,8 +320,6 @@ def test_the_pages_are_those_of_the_records(tmp_path):
         assert page.with_suffix(".png").exists() == pictures
     findings = {name: paper.FINDING for name, paper in PAPERS.items()}
     assert (ROOT / "docs/results/index.md").read_text() == tables.index(names, findings)
-    shown = readme.table(names)
-    assert "[gu2021/table1](docs/results/gu2021_table1.md)" in shown
 
 
 def test_pages_by_command_line(fails, store, tmp_path):
