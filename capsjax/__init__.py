@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
 def __getattr__(name: str) -> Any:
     # Each room is imported when it is first used: routing needs no Flax, loading data no Orbax.
     if name == "restore":

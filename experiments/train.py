@@ -71,12 +71,6 @@ def parser() -> argparse.ArgumentParser:
         help="trace these steps (STOP not included) into WORKDIR/profile",
     )
     parser.add_argument(
-        "--memory_profile",
-        type=int,
-        metavar="STEP",
-        help="what is on the devices after this many steps: WORKDIR/memory.prof, for pprof",
-    )
-    parser.add_argument(
         "--tracker",
         default="",
         metavar="NAME[:PROJECT]",
@@ -116,11 +110,8 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.runs import hosts, loop, process, seeds
     from capsjax.runs.display import console
     from capsjax.runs.history import Diverged
-    from capsjax.training import config as configs
 
     config = _cli.config_of(args)
-    with _cli.of_arguments():
-        configs.check(config)
     process.shorten_background_errors()
     process.cache_programs()
     try:
@@ -135,7 +126,6 @@ def main(args: argparse.Namespace) -> None:
                 stall_seconds=args.stall_seconds,
                 snapshot_every=args.snapshot_every,
                 profile=args.profile,
-                memory_profile=args.memory_profile,
                 tracker=args.tracker,
             ),
         }

@@ -23,20 +23,24 @@ MAY_IMPORT = {
     "_extras": set(),
     "_files": {"_extras"},
     "_lazy": set(),
+    "_ledger": {"_files"},
     "_names": set(),
+    "_options": {"_names"},
     "_version": set(),
     "functional": set(),
     "losses": {"functional"},
     "routing": {"functional"},
     "layers": {"functional", "routing"},
-    "models": {"_names", "functional", "routing", "layers"},
-    "data": {"_cache", "_extras", "_files", "_lazy", "_names", "functional"},
+    "models": {"_names", "_options", "functional", "routing", "layers"},
+    "data": {"_cache", "_extras", "_files", "_lazy", "_names", "_options", "functional"},
     "training": {
         "_cache",
         "_extras",
         "_files",
         "_lazy",
+        "_ledger",
         "_names",
+        "_options",
         "functional",
         "losses",
         "models",
@@ -58,7 +62,9 @@ MAY_IMPORT = {
         "_extras",
         "_files",
         "_lazy",
+        "_ledger",
         "_names",
+        "_options",
         "_version",
         "functional",
         "routing",
@@ -123,6 +129,10 @@ def test_modules_are_there_without_an_import_of_their_own():
     for room in (capsjax.training, capsjax.data, capsjax.evaluation):
         with pytest.raises(AttributeError, match="no attribute 'looop'"):
             _ = room.looop
+
+
+def test_dir_lists_everything():
+    assert set(capsjax.__all__) <= set(dir(capsjax))
 
 
 def test_unknown_attribute():

@@ -16,27 +16,29 @@ def by_path(variables: nnx.State) -> dict[str, Any]:
     return {_joined(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(variables)}
 
 
-def within(params: nnx.State, layers: Collection[str]) -> PyTree:
+def within(params: nnx.State, layers: Collection[str], option: str = "layers") -> PyTree:
     """A tree of the structure of `params`: True in `layers`, False elsewhere.
 
     Args:
       params: of a network, `nnx.state(model, nnx.Param)`.
       layers: paths of attributes, such as "conv" or "capsules/0"; all below a path belongs to it.
+      option: what messages call `layers`.
 
     Raises:
       ValueError: a path holds no parameters (the nearest is named).
     """
-    check_known(params, layers)
+    check_known(params, layers, option)
     return jax.tree_util.tree_map_with_path(lambda path, _: is_in(_joined(path), layers), params)
 
 
-def check_known(params: nnx.State, layers: Collection[str]) -> None:
+def check_known(params: nnx.State, layers: Collection[str], option: str = "layers") -> None:
     """Raises ValueError for a layer that holds no parameters; the nearest is named."""
     paths = [_split(path) for path in by_path(params)]
     known = {path[:end] for path in paths for end in range(1, len(path) + 1)}
     for layer in layers:
         if _split(layer) not in known:
-            raise ValueError(f"no parameters in {layer!r}: {nearest(layer, map('/'.join, known))}")
+            names = nearest(layer, map("/".join, known))
+            raise ValueError(f"{option}: no parameters in {layer!r}: {names}")
 
 
 def is_in(path: str, layers: Collection[str]) -> bool:

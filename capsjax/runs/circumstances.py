@@ -21,7 +21,7 @@ SETTINGS = (
 VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "CAPSJAX_KERNELS")
 
 
-def describe(devices: Sequence[jax.Device]) -> Circumstances:
+def current(devices: Sequence[jax.Device]) -> Circumstances:
     """The circumstances of a run on these devices, of all hosts, in this process.
 
     The cores count on CPU alone, where XLA divides sums by its threads.

@@ -12,13 +12,13 @@ import ml_collections
 from etils import epath
 
 from capsjax import _files
-from capsjax.runs import checkpoints
 from capsjax.runs.hosts import from_first_host
+from capsjax.runs.verifying import check_names
 from capsjax.training import config as configs
 
 LOCK = ".lock"
 CONFIG = "config.json"
-FILES = (LOCK, CONFIG, "metrics.jsonl", "memory.prof", "seeds.json", "tracker.json")
+FILES = (LOCK, CONFIG, "metrics.jsonl", "seeds.json", "tracker.json")
 FOLDERS = ("checkpoints", "events", "damaged", "profile")
 
 
@@ -57,6 +57,11 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
             return _compare_or_write(workdir, config)
 
         def check() -> None:
+            if _files.is_local(workdir) and not workdir.is_dir():
+                raise OSError(
+                    f"{workdir} was removed during training: nothing can be saved there any more, "
+                    "so training stopped"
+                )
             if lock is not None and not lock.holds:
                 raise OSError(
                     f"{workdir / LOCK} was removed or replaced during training, so another "
@@ -89,7 +94,7 @@ def _check_kinds(workdir: epath.Path) -> None:
                     f"{path} is not a {kind}: the run is damaged. Remove it, or choose another "
                     "work directory. Nothing was changed"
                 )
-    checkpoints.check_names(workdir / "checkpoints")
+    check_names(workdir / "checkpoints")
 
 
 def _check_ours(workdir: epath.Path) -> None:

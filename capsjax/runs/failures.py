@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from etils import epath
 
@@ -19,21 +20,26 @@ _WORDS = {
 }
 
 
-def explained(error: BaseException, directory: epath.Path) -> OSError | None:
-    """In plain words why the run in `directory` could not be written, and what is left of it.
+@contextmanager
+def explained(directory: epath.Path) -> Iterator[None]:
+    """Says in plain words why the run in `directory` could not be written, and what is left of it.
 
-    None if `error` has another reason.
+    Errors of other kinds pass.
     """
-    number = next(filter(None, map(_number, _chain(error))), None)
-    if number is None:
-        return None
-    step = _newest(directory)
-    kept = (
-        "no checkpoint was finished yet: the same command starts again"
-        if step is None
-        else f"the checkpoint of step {step} stays: the same command resumes from there"
-    )
-    return OSError(f"{_CAUSES[number]}: {directory} could not be written. Mend that first; {kept}")
+    try:
+        yield
+    except Exception as error:  # Orbax and TensorStore raise all kinds
+        number = next(filter(None, map(_number, _chain(error))), None)
+        if number is None:
+            raise
+        step = _newest(directory)
+        kept = (
+            "no checkpoint was finished yet: the same command starts again"
+            if step is None
+            else f"the checkpoint of step {step} stays: the same command resumes from there"
+        )
+        cause = f"{_CAUSES[number]}: {directory} could not be written"
+        raise OSError(f"{cause}. Mend that first; {kept}") from error
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

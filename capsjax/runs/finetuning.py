@@ -1,65 +1,41 @@
 """Training that begins with what another network learned."""
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 
+import jax
 from flax import nnx
 from jaxtyping import Array
 
 from capsjax.models import paths
 from capsjax.runs import checkpoints
-from capsjax.training.state import split
 
 
-class Pretrained(NamedTuple):
-    """What a checkpoint offers.
+def read(
+    path: str, shapes: Mapping[str, jax.ShapeDtypeStruct], layers: Collection[str] = ()
+) -> tuple[dict[str, Array], str]:
+    """The variables of another run that fit a network, by path, and in words which they are.
 
-    Attributes:
-      source: where it is, in words.
-      variables: parameters and running statistics by path.
-    """
+    What does not fit, such as the class layer for another number of classes, stays fresh.
 
-    source: str
-    variables: dict[str, Array]
-
-
-def read(path: str) -> Pretrained:
-    """The best checkpoint of the work directory `path`.
+    Args:
+      path: a work directory, whose best checkpoint is read; of any network. A variable fits where
+        name and shape are the same.
+      shapes: the variables of the network to train, by path.
+      layers: paths of attributes to take, such as "conv" or "capsules/0"; () for all that fit.
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is no checkpoint, nothing fits, or a layer that was asked for does not fit.
     """
     try:
         checkpoint = checkpoints.read(path)
     except FileNotFoundError as error:
         raise ValueError(f"init_from: {error}") from error
-    _, params, rest = split(checkpoint.model)
     source = f"{path}, step {checkpoint.step}"
-    return Pretrained(source, paths.by_path(params) | paths.by_path(rest))
-
-
-def fitting(
-    pretrained: Pretrained, model: nnx.Module, layers: Collection[str] = ()
-) -> tuple[dict[str, Array], str]:
-    """Selects the variables of `pretrained` that fit `model`, and says in words which they are.
-
-    What does not fit, such as the class layer for another number of classes, stays fresh.
-
-    Args:
-      pretrained: of any network; a variable fits where name and shape are the same.
-      model: the network to train, which may be abstract.
-      layers: paths of attributes to take, such as "conv" or "capsules/0"; () for all that fit.
-
-    Raises:
-      ValueError: nothing fits, a layer is unknown, or one that was asked for does not fit.
-    """
-    _, params, rest = split(model)
-    paths.check_known(params, layers)
-    ours = paths.by_path(params) | paths.by_path(rest)
-    wanted = {path for path in ours if not layers or paths.is_in(path, layers)}
+    theirs = paths.by_path(nnx.state(checkpoint.model))
+    wanted = {path for path in shapes if not layers or paths.is_in(path, layers)}
     taken, fresh = {}, []
-    for path, variable in ours.items():
-        there = pretrained.variables.get(path)
+    for path, variable in shapes.items():
+        there = theirs.get(path)
         if path not in wanted:
             fresh.append(f"{path} (not in init_layers)")
         elif there is None:
@@ -70,21 +46,21 @@ def fitting(
             taken[path] = there
     if layers and len(taken) < len(wanted):
         raise ValueError(
-            f"init_layers are to come from {pretrained.source}, but not all of it fits: "
+            f"init_layers are to come from {source}, but not all of it fits: "
             f"{', '.join(line for line in fresh if not line.endswith('(not in init_layers)'))}"
         )
     if not taken:
         raise ValueError(
-            f"nothing of {pretrained.source} fits this network: no variable has the same name and "
+            f"nothing of {source} fits this network: no variable has the same name and "
             f"shape. {_some(fresh)}"
         )
     return taken, (
-        f"From {pretrained.source}: {len(taken)} of {len(ours)} variables, {_some(list(taken))}. "
+        f"From {source}: {len(taken)} of {len(shapes)} variables, {_some(list(taken))}. "
         f"Fresh: {_some(fresh)}."
     )
 
 
-def _size(array: Array) -> str:
+def _size(array: jax.ShapeDtypeStruct | Array) -> str:
     return "×".join(map(str, array.shape)) or "one number"
 
 

@@ -4,13 +4,14 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from capsjax._ledger import differences
 from capsjax.runs import process
 
 T = TypeVar("T")
@@ -19,6 +20,8 @@ T = TypeVar("T")
 HEARTBEAT_SECONDS = 60.0
 # How long a host waits for the others to start.
 CONNECT_SECONDS = 300
+# How long a host waits for the address of process 0 to be known.
+RESOLVE_SECONDS = 15
 # How long a host that failed waits for the others before it ends.
 SHUTDOWN_SECONDS = 30
 
@@ -48,29 +51,7 @@ def connect(
       OSError: process 0 does not answer.
       ValueError: the arguments are incomplete or out of range, or nothing was detected.
     """
-    given = {
-        "coordinator_address": coordinator_address,
-        "num_processes": num_processes,
-        "process_id": process_id,
-    }
-    missing = [name for name, value in given.items() if value is None]
-    if missing and len(missing) < len(given):
-        raise ValueError(
-            f"{', '.join(missing)} must be given too: coordinator_address, num_processes and "
-            "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
-            "Open MPI, Kubernetes)"
-        )
-    if coordinator_address is not None:
-        host, _, port = coordinator_address.rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 2**16):
-            raise ValueError(
-                "coordinator_address must be HOST:PORT of process 0, with a port from 1 to 65535, "
-                f"got {coordinator_address!r}"
-            )
-    if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
-        raise ValueError(
-            f"process_id must be in [0, num_processes), got {process_id} of {num_processes}"
-        )
+    _check(coordinator_address, num_processes, process_id)
     if heartbeat_seconds < 1:
         raise ValueError(f"heartbeat_seconds must be at least 1, got {heartbeat_seconds}")
     if coordinator_address is not None and process_id:
@@ -108,18 +89,49 @@ def connect(
         give_up.cancel()
 
 
+def _check(
+    coordinator_address: str | None, num_processes: int | None, process_id: int | None
+) -> None:
+    """Raises ValueError unless the arguments of `connect` fit together."""
+    options = {
+        "coordinator_address": coordinator_address,
+        "num_processes": num_processes,
+        "process_id": process_id,
+    }
+    missing = [name for name, value in options.items() if value is None]
+    if missing and len(missing) < len(options):
+        raise ValueError(
+            f"{', '.join(missing)} must be options too: coordinator_address, num_processes and "
+            "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
+            "Open MPI, Kubernetes)"
+        )
+    if coordinator_address is not None:
+        host, _, port = coordinator_address.rpartition(":")
+        if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+            raise ValueError(
+                "coordinator_address must be HOST:PORT of process 0, with a port from 1 to 65535, "
+                f"got {coordinator_address!r}"
+            )
+    if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
+        raise ValueError(
+            f"process_id must be in [0, num_processes), got {process_id} of {num_processes}"
+        )
+
+
 def _wait_for(address: str) -> None:
     """Returns when process 0 listens; JAX itself would end in a stack of C++ if it did not."""
     host, _, port = address.rpartition(":")
-    end = time.monotonic() + CONNECT_SECONDS
+    began = time.monotonic()
     while True:
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
             return
         except OSError as error:
-            if time.monotonic() > end:
+            unknown = isinstance(error, socket.gaierror)  # a name may take a moment to be known
+            limit = RESOLVE_SECONDS if unknown else CONNECT_SECONDS
+            if time.monotonic() - began > limit:
                 raise OSError(
-                    f"process 0 did not answer at {address} within {CONNECT_SECONDS} s ({error}): "
+                    f"process 0 did not answer at {address} within {limit} s ({error}): "
                     "start it, or mend the coordinator_address"
                 ) from error
         time.sleep(1)
@@ -166,19 +178,19 @@ def from_first_host(function: Callable[[], T]) -> T:
     return answer["result"]
 
 
-def check_same(differences: Callable[[Any], list[str]], mine: Any) -> None:
-    """Raises ValueError on all hosts if one of them finds differences from host 0.
+def check_same(values: Mapping[str, Any]) -> None:
+    """Raises ValueError on all hosts if one of them has other values than host 0.
 
     Args:
-      differences: between what host 0 has and what this host has, in words.
-      mine: what this host has; something that JSON can hold.
+      values: what this host has, by name; something that JSON can hold.
     """
     if jax.process_count() == 1:
         return
-    found = differences(from_first_host(lambda: mine))
-    differing = np.asarray(multihost_utils.process_allgather(np.int32(len(found)))).nonzero()[0]
+    mine = json.loads(json.dumps(values))
+    lines = differences(from_first_host(lambda: mine), mine)
+    differing = np.asarray(multihost_utils.process_allgather(np.int32(len(lines)))).nonzero()[0]
     if differing.size:
-        what = ":\n  " + "\n  ".join(found) if found else ""
+        what = ":\n  " + "\n  ".join(lines) if lines else ""
         raise ValueError(
             f"process {', '.join(map(str, differing))} was not started with the config of process "
             f"0{what}"

@@ -18,8 +18,7 @@ from capsjax import _files
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
-from capsjax.runs import checkpoints, finetuning, hosts, snapshots, tracking
-from capsjax.runs.circumstances import describe
+from capsjax.runs import checkpoints, circumstances, finetuning, hosts, snapshots, tracking
 from capsjax.runs.display import Display, console
 from capsjax.runs.failures import explained
 from capsjax.runs.history import Diverged, History
@@ -28,7 +27,7 @@ from capsjax.runs.profiling import Profiler
 from capsjax.runs.run import Run
 from capsjax.training import config as configs
 from capsjax.training import divergence, feed
-from capsjax.training.build import MAX_STEPS_PER_DISPATCH, Training, build, build_model
+from capsjax.training.build import MAX_STEPS_PER_DISPATCH, Training, build
 from capsjax.training.parallel import replicate
 from capsjax.training.state import TrainState
 from capsjax.training.step import DeviceSource, run_key
@@ -54,7 +53,6 @@ class Monitoring:
         no limit.
       snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
       profile: (START, STOP), steps to trace into the run's profile/.
-      memory_profile: after this many steps, what is on the devices is written to memory.prof.
       tracker: a service to send the metrics to, see `capsjax.runs.tracking`; "" for none.
 
     Raises:
@@ -64,7 +62,6 @@ class Monitoring:
     stall_seconds: float = STALL_SECONDS
     snapshot_every: int = 0
     profile: tuple[int, int] | None = None
-    memory_profile: int | None = None
     tracker: str = ""
 
     def __post_init__(self) -> None:
@@ -73,10 +70,6 @@ class Monitoring:
             tracking.check(self.tracker)
         if self.snapshot_every < 0:
             raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {self.snapshot_every}")
-
-    def profiler(self, directory: epath.Path, num_steps: int) -> Profiler:
-        """The profiler of a run; raises ValueError if the run has no such steps."""
-        return Profiler(directory, trace=self.profile, memory=self.memory_profile, total=num_steps)
 
 
 def train(
@@ -105,18 +98,10 @@ def train(
       Diverged: a loss or gradient is not finite. The last good checkpoint stays.
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
-    hosts.check_connected()
-    configs.check(config)
-    if config.seeds != 1:
-        raise ValueError(
-            f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
-            "several"
-        )
-    workdir = _files.absolute(directory)
     training = load(config, data_dir, device_budget_mb, devices)
-    monitoring.profiler(workdir, training.num_steps)  # raises before anything is written
+    seed, workdir = training.config.seed, _files.absolute(directory)
     pretrained = read_pretrained(training, [workdir])
-    return train_run(training, config.seed, workdir, pretrained, monitoring)
+    return train_seed(training, seed, workdir, pretrained, monitoring)
 
 
 def load(
@@ -124,11 +109,18 @@ def load(
     data_dir: str | None,
     device_budget_mb: float | None,
     devices: Sequence[jax.Device] | None,
+    several_seeds: bool = False,
 ) -> Training:
-    """Loads the data of a checked `config` and builds what is trained; arguments as for `train`."""
-    hosts.check_same(
-        lambda first: configs.differences(configs.from_json(first), config), configs.to_json(config)
-    )
+    """Checks `config`, loads its data and builds what is trained; arguments as for `train`."""
+    hosts.check_connected()
+    config = configs.complete(config)
+    if config.seeds != 1 and not several_seeds:
+        raise ValueError(
+            f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
+            "several"
+        )
+    values = configs.flatten(config)
+    hosts.check_same(values)
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -161,46 +153,29 @@ def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> di
 
     if hosts.from_first_host(all_begun):
         return {}
-    pretrained = finetuning.read(config.init_from)
-    model = nnx.eval_shape(lambda: build_model(config))
-    variables, words = finetuning.fitting(pretrained, model, config.init_layers)
+    variables, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
     console().print(words, markup=False)
     return variables
 
 
-def train_run(
+def train_seed(
     training: Training,
     seed: int,
     directory: epath.Path,
     pretrained: Mapping[str, Array],
     monitoring: Monitoring,
 ) -> Result:
-    """Trains one run to the end, from what `load` and `read_pretrained` returned.
+    """Trains one seed to the end, from what `load` and `read_pretrained` returned.
 
     Raises:
       OSError: the run could not be written; the message says what is left of it.
     """
-    try:
-        return _train_run(training, seed, directory, pretrained, monitoring)
-    except Exception as error:  # Orbax and TensorStore raise all kinds
-        plain = explained(error, directory)
-        if plain is None:
-            raise
-        raise plain from error
-
-
-def _train_run(
-    training: Training,
-    seed: int,
-    directory: epath.Path,
-    pretrained: Mapping[str, Array],
-    monitoring: Monitoring,
-) -> Result:
-    run = Run(training.config_of(seed), directory, training.num_steps, describe(training.devices))
-    profiler = monitoring.profiler(directory, training.num_steps)
-    fresh = training.init_state(seed, pretrained)
+    config, fresh = training.config_of(seed), training.init_state(seed, pretrained)
+    profiler = Profiler(directory, monitoring.profile, training.num_steps)
+    now = circumstances.current(training.devices)
+    run = Run(config, directory, training.num_steps, now)
     terminal = console()
-    with run, Deadline(monitoring.stall_seconds) as deadline:
+    with explained(directory), run, Deadline(monitoring.stall_seconds) as deadline:
         state = run.restore(fresh)
         if run.finished:
             terminal.print(f"{directory}: finished before, at step {run.step}.", markup=False)
@@ -209,8 +184,6 @@ def _train_run(
             terminal.print(f"{directory}: resuming at step {run.step}.", markup=False)
         if monitoring.profile and run.step >= monitoring.profile[1]:
             terminal.print("The steps to profile were done before: there will be no trace.")
-        if monitoring.memory_profile is not None and run.step > monitoring.memory_profile:
-            terminal.print("The step of the memory profile was done before: there is none.")
         with (
             jax.default_matmul_precision(run.config.training.matmul_precision),
             contextlib.ExitStack() as resources,
@@ -344,7 +317,7 @@ class _Loop:
     def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
         """`error` with the first number that was not finite."""
         self._deadline.suspend()  # it compiles
-        found = self._training.examine()(self.state, source, self._key)
+        found = self._training.examination()(self.state, source, self._key)
         return self._run.diverged(error, divergence.describe(found))
 
     def _end_epoch(self, epoch: int) -> None:
@@ -378,7 +351,7 @@ def _validator(training: Training, deadline: Deadline) -> Callable[[TrainState],
             deadline.suspend()  # it compiles; the first batch starts the time again
         else:
             deadline.restart()
-        model: Any = nnx.merge(training.eval_graphdef, *state.evaluated)
+        model: Any = nnx.merge(training.eval_graphdef, state.params, state.rest)
         scores = scoring.score(
             model,
             task.validation,

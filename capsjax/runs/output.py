@@ -1,11 +1,10 @@
 """Standard output that cannot stop a training."""
 
 import contextlib
+import io
 import os
 import sys
 from typing import Any, TextIO
-
-_said: set[str] = set()
 
 
 class LenientOutput:
@@ -15,38 +14,35 @@ class LenientOutput:
     """
 
     def __init__(self, stream: TextIO):
-        self._stream = stream
+        self._stream, self._failed = stream, False
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except UnicodeEncodeError as error:
-            _say_once(f"what {error.encoding} lacks is written as an escape (PYTHONUTF8=1 helps)")
-            known = text.encode(error.encoding, "backslashreplace").decode(error.encoding)
-            return self.write(known)
-        except OSError as error:
-            self._give_up(error)
-            return len(text)
+        with self._may_fail():
+            self._stream.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        try:
+        with self._may_fail():
             self._stream.flush()
+
+    @contextlib.contextmanager
+    def _may_fail(self) -> Any:
+        try:
+            yield
         except OSError as error:
-            self._give_up(error)
-
-    def _give_up(self, error: OSError) -> None:
-        _say_once(f"output cannot be written ({error.strerror}); training goes on without it")
-        # What waits in the buffer would make Python end with an error after all.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
-
-
-def _say_once(message: str) -> None:
-    if message not in _said:
-        _said.add(message)
-        with contextlib.suppress(OSError):  # stderr may lead to the same full disk
-            print(f"warning: {message}", file=sys.stderr)
+            if not self._failed:
+                self._failed = True
+                message = (
+                    f"output cannot be written ({error.strerror}); training goes on without it"
+                )
+                with contextlib.suppress(OSError):  # stderr may lead to the same full disk
+                    print(f"warning: {message}", file=sys.stderr)
+            # What waits in the buffer would make Python end with an error after all.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)

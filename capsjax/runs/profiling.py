@@ -1,7 +1,6 @@
-"""Traces and memory profiles of a running training, at the steps that were asked for."""
+"""Traces of a running training, at the steps that were asked for."""
 
 import tempfile
-from pathlib import Path
 
 import jax
 from etils import epath
@@ -11,7 +10,7 @@ from capsjax.runs.hosts import is_first_host
 
 
 class Profiler:
-    """Writes a trace into `workdir`/profile and a memory profile to `workdir`/memory.prof.
+    """Writes a trace into `workdir`/profile.
 
     A context manager around the training; host 0 alone writes, of its own devices. What is
     profiled is not changed: dispatches only end where a profile begins or ends, and their length
@@ -20,32 +19,20 @@ class Profiler:
     Args:
       workdir: of the run.
       trace: (START, STOP): the steps from START up to but not STOP, counted from 0.
-      memory: after this many steps, which arrays are on the devices and what made them.
       total: the number of steps of the run.
 
     Raises:
       ValueError: the run has no such steps.
     """
 
-    def __init__(
-        self,
-        workdir: epath.Path,
-        *,
-        trace: tuple[int, int] | None,
-        memory: int | None,
-        total: int,
-    ):
+    def __init__(self, workdir: epath.Path, trace: tuple[int, int] | None, total: int):
         if trace is not None and not 0 <= trace[0] < trace[1] <= total:
             raise ValueError(
                 f"profile must be START:STOP with 0 ≤ START < STOP ≤ {total}, the steps of the "
                 f"run, got {trace[0]}:{trace[1]}"
             )
-        if memory is not None and not 0 <= memory <= total:
-            raise ValueError(f"memory_profile must be a step from 0 to {total}, got {memory}")
         self._workdir = workdir
         self._start, self._stop = trace or (total, total)
-        self._memory = memory
-        self._events = sorted({self._start, self._stop, *([] if memory is None else [memory])})
         self._tracing: tempfile.TemporaryDirectory | None = None
 
     def __enter__(self) -> "Profiler":
@@ -56,18 +43,12 @@ class Profiler:
 
     def cut(self, step: int, count: int) -> int:
         """At most `count`, the steps after `step` until something begins or ends."""
-        return min([count, *(event - step for event in self._events if event > step)])
+        return min([count, *(event - step for event in (self._start, self._stop) if event > step)])
 
     def at(self, step: int) -> None:
         """Begins and ends what is due at `step`; to be called between dispatches."""
         if not is_first_host():
             return
-        if step == self._memory:
-            with tempfile.TemporaryDirectory() as directory:
-                file = Path(directory) / "memory.prof"
-                jax.profiler.save_device_memory_profile(file)
-                _files.write_atomically(self._workdir / file.name, file.read_bytes())
-            self._memory = None
         if step >= self._stop:
             self._end_trace()
         elif step >= self._start and self._tracing is None:  # later where the run was resumed

@@ -14,15 +14,21 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import jax
+import ml_collections
 import numpy as np
 import safetensors.numpy
 from etils import epath
 from flax import nnx
 
-from capsjax import _files
+from capsjax import _files, _ledger
 from capsjax.models import paths
+from capsjax.models.model import Model
+from capsjax.runs import about
+from capsjax.runs.about import Checkpoint
+from capsjax.training.build import abstract_model
 
 SUFFIX = ".safetensors"
 TIMEOUT_SECONDS = 60
@@ -39,13 +45,15 @@ def is_on_the_web(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).startswith(("http://", "https://"))
 
 
-def write(file: str | os.PathLike[str], model: nnx.Module, about: Mapping[str, Any]) -> epath.Path:
+def write(
+    file: str | os.PathLike[str], model: nnx.Module, description: Mapping[str, Any]
+) -> epath.Path:
     """Writes `model` into a new file, and returns its path.
 
     Args:
       file: ends in .safetensors; a local path or any address of etils.epath.
       model: the network.
-      about: its "config", "history" and "step", as what `json` writes.
+      description: its "config", "history" and "step", as what `json` writes.
 
     Raises:
       FileExistsError: there is such a file.
@@ -57,23 +65,24 @@ def write(file: str | os.PathLike[str], model: nnx.Module, about: Mapping[str, A
     if path.exists():
         raise FileExistsError(f"{path} is there already: remove it, or choose another name")
     tensors = {name: np.asarray(x) for name, x in paths.by_path(nnx.state(model)).items()}
-    description = json.dumps(about, sort_keys=True)
-    metadata = {"capsjax": description, "sha256": _digest(tensors, description)}
+    text = json.dumps(description, sort_keys=True)
+    metadata = {"capsjax": text, "sha256": _digest(tensors, text)}
     path.parent.mkdir(parents=True, exist_ok=True)
     _files.write_atomically(path, safetensors.numpy.save(tensors, metadata))
     return path
 
 
-def read(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The variables by path, and the `about` of `write`.
+def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoint:
+    """The network of a file that `write` made.
 
     Args:
       file: a local path, an http(s) address or any of etils.epath.
+      which: any word, or the step of the network in it.
 
     Raises:
       FileNotFoundError: there is no such file.
       OSError: it cannot be downloaded.
-      ValueError: it is damaged, or was not written by `write`.
+      ValueError: it is damaged, was not written by `write`, or is of another step.
     """
     name = os.fspath(file)
     contents = _contents(name)
@@ -82,7 +91,8 @@ def read(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str,
         header = json.loads(contents[8 : 8 + int.from_bytes(contents[:8], "little")])
         metadata = header["__metadata__"]
         description, expected = metadata["capsjax"], metadata["sha256"]
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        tree = json.loads(description)
+    except Exception as error:  # safetensors raises all kinds for files of others
         raise ValueError(
             f"{name} is damaged, or was not made by experiments/release.py "
             f"({type(error).__name__}: {error})"
@@ -91,7 +101,40 @@ def read(file: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str,
         raise ValueError(
             f"{name} is damaged: its checksum does not match. Download or copy it again"
         )
-    return tensors, json.loads(description)
+    config, history, _ = about.parse(tree, name)
+    step = tree.get("step")
+    if type(step) is not int or step < 0:
+        raise ValueError(f"{name}: step must be a number of steps, got {step!r}")
+    if isinstance(which, int) and which != step:
+        raise ValueError(f"there is no step {which} in {name}, only {step}")
+    about.check_finite(tensors, name)
+    return Checkpoint(_model(name, config, tensors), config, history, step)
+
+
+def _model(
+    name: str, config: ml_collections.ConfigDict, tensors: Mapping[str, np.ndarray]
+) -> Model:
+    """The network of a config with these variables; raises ValueError if they are of another."""
+    try:
+        graphdef, state = nnx.split(abstract_model(config))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from error
+    expected = _described(paths.by_path(state))
+    stored = _described(tensors)
+    if wrong := _ledger.changes(stored, expected):
+        path = next(iter(wrong))
+        there = stored.get(path, "missing")
+        raise ValueError(
+            f"{name} does not hold the variables of {config.model.name}: {path} is {there}, "
+            f"expected {expected.get(path, 'none')}. It was probably made with another version of "
+            "capsjax; its card names the commit"
+        )
+    state = paths.replaced(state, {path: jax.numpy.asarray(x) for path, x in tensors.items()})
+    return cast(Model, nnx.merge(graphdef, state))
+
+
+def _described(variables: Mapping[str, Any]) -> dict[str, str]:
+    return {path: f"{np.dtype(x.dtype).name} of shape {x.shape}" for path, x in variables.items()}
 
 
 def _contents(name: str) -> bytes:
@@ -105,9 +148,11 @@ def _contents(name: str) -> bytes:
         except (OSError, http.client.HTTPException) as error:
             raise OSError(f"{name} cannot be read: {getattr(error, 'reason', error)}") from error
     path = _files.absolute(name)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
     # epath takes a pipe for a file, and reading one may wait for ever.
     if not (Path(path).is_file() if _files.is_local(path) else path.is_file()):
-        raise FileNotFoundError(f"there is no file {path}")
+        raise ValueError(f"{path} is not a regular file")
     return path.read_bytes()
 
 

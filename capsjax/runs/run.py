@@ -5,12 +5,13 @@ import contextlib
 import ml_collections
 from etils import epath
 
-from capsjax.runs.checkpoints import Checkpoints
+from capsjax.runs.about import About
 from capsjax.runs.circumstances import Circumstances, warn_of_changes
 from capsjax.runs.directory import claimed
 from capsjax.runs.display import Writer
 from capsjax.runs.history import Diverged, History, Record
 from capsjax.runs.hosts import is_first_host
+from capsjax.runs.saving import Checkpoints
 from capsjax.runs.snapshots import Snapshot
 from capsjax.runs.tracking import Tracking
 from capsjax.training.state import TrainState
@@ -60,9 +61,10 @@ class Run:
         """The state of the newest intact checkpoint, or `fresh` if there is none."""
         state = fresh
         if self._saver.latest_step() is not None:
-            state, self.history, before = self._saver.restore(fresh, self.config)
+            state, saved = self._saver.restore(fresh, self.config)
+            self.history = saved.history
             if is_first_host():
-                warn_of_changes(before, self._circumstances)
+                warn_of_changes(saved.circumstances, self._circumstances)
         self.step = int(state.step)
         return state
 
@@ -109,10 +111,10 @@ class Run:
         """Begins to save, once a step; returns when the buffers of `state` may be donated.
 
         Raises:
-          OSError: the lock was removed, and another process may be training here.
+          OSError: the directory or its lock was removed; another process may be training here.
         """
         self._check_claim()
-        self._saver.save(state, self.config, self.history, self._circumstances)
+        self._saver.save(state, About(self.config, self.history, self._circumstances))
 
     def wait(self) -> None:
         """Returns when no save is under way."""

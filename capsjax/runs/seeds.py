@@ -16,8 +16,8 @@ from capsjax.runs import hosts
 from capsjax.runs.directory import claimed
 from capsjax.runs.display import console
 from capsjax.runs.history import History
-from capsjax.runs.loop import Monitoring, Result, load, read_pretrained, train_run
-from capsjax.training import config as configs
+from capsjax.runs.loop import Monitoring, Result, load, read_pretrained, train_seed
+from capsjax.runs.profiling import Profiler
 
 
 class SeedResults(NamedTuple):
@@ -54,23 +54,20 @@ def train_seeds(
       ValueError: the same as for `loop.train`, and `config.seeds` < 1.
       Diverged, Interrupted: as `loop.train`.
     """
-    hosts.check_connected()
-    configs.check(config)
-    if config.seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {config.seeds}")
     workdir = _files.absolute(directory)
-    training = load(config, data_dir, device_budget_mb, devices)  # it knows which seeds there are
-    seeds = range(config.seed, config.seed + config.seeds)
+    training = load(config, data_dir, device_budget_mb, devices, several_seeds=True)
+    first, count = training.config.seed, training.config.seeds
+    seeds = range(first, first + count)
     directories = {seed: workdir / f"seed_{seed}" for seed in seeds}
     for path in directories.values():
         if _files.is_local(path) and Path(path).is_symlink():
             raise ValueError(f"{path} is a link: remove it, or train that seed where it leads")
-    monitoring.profiler(workdir, training.num_steps)  # raises before anything is written
+    Profiler(workdir, monitoring.profile, training.num_steps)  # raises before it is written
     pretrained = read_pretrained(training, list(directories.values()))
     with claimed(workdir, training.config):
         console().print(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
         results = {
-            seed: train_run(training, seed, path, pretrained, monitoring)
+            seed: train_seed(training, seed, path, pretrained, monitoring)
             for seed, path in directories.items()
         }
         summary = summarize({seed: result.history for seed, result in results.items()})

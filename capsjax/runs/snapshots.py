@@ -57,7 +57,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
         return output.reconstruction, _entropies(output)
 
     def take(state: TrainState) -> Snapshot:
-        variables = jax.tree.map(lambda x: x.addressable_data(0), state.evaluated)
+        variables = jax.tree.map(lambda x: x.addressable_data(0), (state.params, state.rest))
         reconstruction, entropies = jax.device_get(look(*variables, batch))
         pictures = {}
         if reconstruction is not None:

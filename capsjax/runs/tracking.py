@@ -61,8 +61,8 @@ class WandB:
         self._run.finish()
 
 
-class Trackio:
-    """Hugging Face's trackio; it knows runs by their names."""
+class Trackio(WandB):
+    """Hugging Face's trackio, with the interface of wandb; it knows runs by their names."""
 
     def start(self, project: str, name: str, config: Mapping[str, Any], run_id: str | None) -> str:
         import trackio
@@ -71,12 +71,6 @@ class Trackio:
         name = run_id or f"{name}-{uuid.uuid4().hex[:6]}"
         self._run = trackio.init(project=project, name=name, config=dict(config), resume="allow")
         return self._run.name
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=step)
-
-    def finish(self) -> None:
-        self._run.finish()
 
 
 class MLflow:
@@ -90,9 +84,9 @@ class MLflow:
             self._client.update_run(run_id, status="RUNNING")
             self._id = run_id
             return run_id
-        found = self._client.get_experiment_by_name(project)
-        experiment = found.experiment_id if found else self._client.create_experiment(project)
-        self._id = self._client.create_run(experiment, run_name=name).info.run_id
+        experiment = self._client.get_experiment_by_name(project)
+        number = experiment.experiment_id if experiment else self._client.create_experiment(project)
+        self._id = self._client.create_run(number, run_name=name).info.run_id
         for key, value in config.items():
             self._client.log_param(self._id, key, value)
         return self._id
@@ -152,21 +146,16 @@ class Tracking:
     def _send(self) -> None:
         try:
             tracker = TRACKERS[self._name]()
-            ids = self._ids()
-            found = tracker.start(
-                self._project, self._run_name(), self._config, ids.get(self._name)
-            )
-            text = json.dumps(ids | {self._name: found}, indent=2) + "\n"
-            _files.write_atomically(self._directory / FILE, text)
+            file = self._directory / FILE
+            ids = json.loads(file.read_text()) if file.exists() else {}
+            run_id = ids.get(self._name)
+            ids[self._name] = tracker.start(self._project, self._run_name(), self._config, run_id)
+            _files.write_atomically(file, json.dumps(ids, indent=2) + "\n")
             while (item := self._waiting.get()) is not None:
                 tracker.log(*item)
             tracker.finish()
         except BaseException as error:
             self._warn(f"{type(error).__name__}: {error}")
-
-    def _ids(self) -> dict[str, str]:
-        file = self._directory / FILE
-        return json.loads(file.read_text()) if file.exists() else {}
 
     def _run_name(self) -> str:
         """The directory's name, with that above it for one of several seeds."""

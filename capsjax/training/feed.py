@@ -40,7 +40,8 @@ def source_images(
     The steps must be asked for in ascending order.
     """
     if not is_streamed(task):
-        source = replicate(DeviceSource.whole(task.train), devices)
+        source = DeviceSource.whole(task.train)
+        source = replicate(source, devices)
         yield lambda step: (source, last)
         return
     labels = replicate(task.train.labels, devices)

@@ -1,13 +1,15 @@
 """The loss that training minimises, and the metrics beside it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from capsjax._names import lookup
+from capsjax._options import Options, not_negative, one_of
 from capsjax.data.accuracy import Rule, is_correct
 from capsjax.data.tasks import Example
 from capsjax.losses import (
@@ -31,27 +33,34 @@ ON_LOGITS: dict[str, Loss] = {
 }
 
 
-def make_objective(
-    *,
-    rule: Rule,
-    name: str = "margin",
-    classes: str = "sum",
-    reconstruction: str = "sum",
-    reconstruction_weight: float = 0.0005,
-) -> Objective:
-    """A loss of the class scores plus `reconstruction_weight` times one of the image.
+@dataclass(frozen=True)
+class LossOptions(Options):
+    """The section `loss`.
 
-    Any loss goes with any model. A loss of presences gets the sigmoid of scores that are logits; a
-    loss of logits gets `length_logits` of scores that are lengths.
-
-    Args:
-      rule: from scores to the predicted classes, for the accuracy.
-      name: "margin", "spread", "cross_entropy" or "sigmoid_cross_entropy".
+    Attributes:
+      name: the loss of the class scores. Any goes with any model: a loss of presences gets the
+        sigmoid of scores that are logits; a loss of logits gets `length_logits` of lengths.
       classes: the "sum" over the classes of that loss, or their "mean" (Tsai et al. 2020's binary
         cross-entropy).
       reconstruction: the "sum" (Sabour et al. 2017) or the "mean" (Choi et al. 2019) over the
         pixels of the squared error.
-      reconstruction_weight: at least 0.
+      reconstruction_weight: factor of the reconstruction loss.
+    """
+
+    SECTION: ClassVar[str] = "loss"
+
+    name: str = one_of(*ON_PRESENCES, *ON_LOGITS)
+    classes: str = one_of("sum", "mean")
+    reconstruction: str = one_of("sum", "mean")
+    reconstruction_weight: float = not_negative(0.0005)
+
+
+def make_objective(*, rule: Rule, **options: Any) -> Objective:
+    """A loss of the class scores plus `reconstruction_weight` times one of the image.
+
+    Args:
+      rule: from scores to the predicted classes, for the accuracy.
+      **options: those of `LossOptions`.
 
     Returns:
       A function from a batch's output to the mean loss and to these means: `loss`;
@@ -59,30 +68,26 @@ def make_objective(
       examples for which `rule` predicts exactly the classes present.
 
     Raises:
-      ValueError: an argument has another value.
+      ValueError: an unknown option, or a value that is not allowed.
     """
-    losses = ON_PRESENCES | ON_LOGITS
-    loss_of = lookup("loss", name, losses)
-    for option, value in (("classes", classes), ("reconstruction", reconstruction)):
-        if value not in ("sum", "mean"):
-            raise ValueError(f'loss.{option} must be "sum" or "mean", got {value!r}')
-    if not reconstruction_weight >= 0:
-        raise ValueError(f"reconstruction_weight must be ≥ 0, got {reconstruction_weight}")
+    own = LossOptions.of(options)
+    name = own.name
+    loss_of = (ON_PRESENCES | ON_LOGITS)[name]
 
     def objective(output: Output, batch: Example) -> tuple[Float[Array, ""], Metrics]:
         scores = presences(output) if name in ON_PRESENCES else logits(output)
         loss = jnp.mean(jax.vmap(loss_of)(scores, batch.label))
-        if classes == "mean":
+        if own.classes == "mean":
             loss /= scores.shape[-1]
         is_logits = output.score_kind is ScoreKind.LOGITS
         correct = jax.vmap(partial(is_correct, rule, logits=is_logits))(output.scores, batch.label)
         metrics = {name: loss, "accuracy": jnp.mean(correct.astype(jnp.float32))}
         if output.reconstruction is not None:
             errors = _squared_error(output.reconstruction, batch)
-            if reconstruction == "mean":
+            if own.reconstruction == "mean":
                 errors /= batch.image[0].size
             metrics["reconstruction"] = jnp.mean(errors)
-            loss += reconstruction_weight * metrics["reconstruction"]
+            loss += own.reconstruction_weight * metrics["reconstruction"]
         return loss, metrics | {"loss": loss}
 
     return objective

@@ -4,111 +4,190 @@ A config has the sections `optimizer` and `schedule`, each with a `name` and exa
 that name: `optimizer_options("sgd", momentum=0.8)` is such a section.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import ml_collections
 import optax
 from jaxtyping import Array, Float, Int
 
-from capsjax._names import check_kind, check_options, lookup
+from capsjax._names import lookup
+from capsjax._options import Options, checked, decay, fraction, not_negative, positive
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 
 
-def adam(rate: Schedule, *, b1: float = 0.9, b2: float = 0.999) -> optax.GradientTransformation:
-    """Adam (sabour2017, gu2021, the dynamic and EM baselines of tsai2020)."""
-    _check_decay("b1", b1)
-    _check_decay("b2", b2)
-    return optax.adam(rate, b1=b1, b2=b2)
+@dataclass(frozen=True)
+class Optimizer(Options):
+    """What every optimizer has.
+
+    Attributes:
+      learning_rate: which the schedule multiplies.
+      weight_decay: adds that multiple of each parameter to its gradient, before the optimizer.
+      clip_norm: then limits the gradient's global norm; 0: no limit.
+    """
+
+    SECTION: ClassVar[str] = "optimizer"
+
+    learning_rate: float = positive(1e-3)
+    weight_decay: float = not_negative(0.0)
+    clip_norm: float = not_negative(0.0)
+
+    def make(self, rate: Schedule) -> optax.GradientTransformation:
+        """The optimizer at the learning rate `rate`, without weight decay and clipping."""
+        raise NotImplementedError
 
 
-def rmsprop(rate: Schedule, *, rho: float = 0.9, eps: float = 1e-7) -> optax.GradientTransformation:
-    """RMSprop as Keras has it: eps outside the root (choi2019)."""
-    _check_decay("rho", rho)
-    if not eps > 0:
-        raise ValueError(f"optimizer.eps must be positive, got {eps}")
-    return optax.rmsprop(rate, decay=rho, eps=eps, eps_in_sqrt=False)
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adam (sabour2017, gu2021, the dynamic and EM baselines of tsai2020).
+
+    Attributes:
+      b1: decay of the mean of gradients.
+      b2: decay of the mean of their squares.
+    """
+
+    b1: float = decay(0.9)
+    b2: float = decay(0.999)
+
+    def make(self, rate: Schedule) -> optax.GradientTransformation:
+        """See `Optimizer`."""
+        return optax.adam(rate, b1=self.b1, b2=self.b2)
 
 
-def sgd(rate: Schedule, *, momentum: float = 0.9) -> optax.GradientTransformation:
-    """Gradient descent with momentum (tsai2020)."""
-    _check_decay("momentum", momentum)
-    return optax.sgd(rate, momentum=momentum)
+@dataclass(frozen=True)
+class RMSprop(Optimizer):
+    """RMSprop as Keras has it: eps outside the root (choi2019).
+
+    Attributes:
+      rho: decay of the mean of squared gradients.
+      eps: added to its root.
+    """
+
+    rho: float = decay(0.9)
+    eps: float = positive(1e-7)
+
+    def make(self, rate: Schedule) -> optax.GradientTransformation:
+        """See `Optimizer`."""
+        return optax.rmsprop(rate, decay=self.rho, eps=self.eps, eps_in_sqrt=False)
 
 
-def constant(rate: float, steps_per_epoch: float) -> Schedule:
-    """A constant rate."""
-    return optax.constant_schedule(rate)
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Gradient descent with momentum (tsai2020).
+
+    Attributes:
+      momentum: how much of the last update is added to the next.
+    """
+
+    momentum: float = decay(0.9)
+
+    def make(self, rate: Schedule) -> optax.GradientTransformation:
+        """See `Optimizer`."""
+        return optax.sgd(rate, momentum=self.momentum)
 
 
-def exponential(
-    rate: float,
-    steps_per_epoch: float,
-    *,
-    decay_rate: float = 0.96,
-    decay_steps: int = 2000,
-    minimum: float = 1e-6,
-) -> Schedule:
-    """rate · decay_rate^(step / decay_steps), not below `minimum` (sabour2017's released code)."""
-    if decay_steps < 1:
-        raise ValueError(f"schedule.decay_steps must be at least 1, got {decay_steps}")
-    if not 0 < decay_rate <= 1:
-        raise ValueError(f"schedule.decay_rate must be in (0, 1], got {decay_rate}")
-    if minimum < 0:
-        raise ValueError(f"schedule.minimum must be ≥ 0, got {minimum}")
-    return optax.exponential_decay(rate, decay_steps, decay_rate, end_value=minimum)
+@dataclass(frozen=True)
+class Constant(Options):
+    """A constant rate.
+
+    Attributes:
+      warmup_steps: of a linear rise from 0 to the schedule.
+    """
+
+    SECTION: ClassVar[str] = "schedule"
+
+    warmup_steps: int = not_negative(0)
+
+    def make(self, rate: float, steps_per_epoch: float) -> Schedule:
+        """The learning rate by step, without the warm-up; `rate` is the optimizer's."""
+        return optax.constant_schedule(rate)
 
 
-def inverse_time(rate: float, steps_per_epoch: float, *, decay: float = 1e-4) -> Schedule:
-    """rate / (1 + decay · step), Keras's `decay` (choi2019)."""
-    if decay < 0:
-        raise ValueError(f"schedule.decay must be ≥ 0, got {decay}")
-    return lambda step: rate / (1 + decay * jnp.asarray(step, jnp.float32))
+@dataclass(frozen=True)
+class Exponential(Constant):
+    """rate · decay_rate^(step / decay_steps) (sabour2017's released code).
+
+    Attributes:
+      decay_rate: factor of `decay_steps` steps.
+      decay_steps: see `decay_rate`.
+      minimum: below which the rate does not fall.
+    """
+
+    decay_rate: float = fraction(0.96)
+    decay_steps: int = positive(2000)
+    minimum: float = not_negative(1e-6)
+
+    def make(self, rate: float, steps_per_epoch: float) -> Schedule:
+        """See `Constant`."""
+        return optax.exponential_decay(
+            rate, self.decay_steps, self.decay_rate, end_value=self.minimum
+        )
 
 
-def steps(
-    rate: float,
-    steps_per_epoch: float,
-    *,
-    epochs: tuple[int, ...] = (150, 250),
-    factor: float = 0.1,
-) -> Schedule:
-    """rate, times `factor` after each of `epochs` (tsai2020)."""
-    if not factor > 0:
-        raise ValueError(f"schedule.factor must be positive, got {factor}")
-    if not all(0 < a < b for a, b in zip(epochs, (*epochs[1:], math.inf), strict=True)):
-        raise ValueError(f"schedule.epochs must be positive and ascend, got {epochs}")
-    boundaries = {round(epoch * steps_per_epoch): factor for epoch in epochs}
-    return optax.piecewise_constant_schedule(rate, boundaries)
+@dataclass(frozen=True)
+class InverseTime(Constant):
+    """rate / (1 + decay · step), Keras's `decay` (choi2019).
+
+    Attributes:
+      decay: per step.
+    """
+
+    decay: float = not_negative(1e-4)
+
+    def make(self, rate: float, steps_per_epoch: float) -> Schedule:
+        """See `Constant`."""
+        return lambda step: rate / (1 + self.decay * jnp.asarray(step, jnp.float32))
 
 
-OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
-    f.__name__: f for f in (adam, rmsprop, sgd)
+def _ascend(epochs: tuple[int, ...]) -> bool:
+    return all(0 < a < b for a, b in zip(epochs, (*epochs[1:], math.inf), strict=True))
+
+
+@dataclass(frozen=True)
+class Steps(Constant):
+    """rate, times `factor` after each of `epochs` (tsai2020).
+
+    Attributes:
+      epochs: ascending.
+      factor: see `epochs`.
+    """
+
+    epochs: tuple[int, ...] = checked(
+        (150, 250), _ascend, "must be positive and ascend", whole=True
+    )
+    factor: float = positive(0.1)
+
+    def make(self, rate: float, steps_per_epoch: float) -> Schedule:
+        """See `Constant`."""
+        boundaries = {round(epoch * steps_per_epoch): self.factor for epoch in self.epochs}
+        return optax.piecewise_constant_schedule(rate, boundaries)
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "rmsprop": RMSprop, "sgd": SGD}
+SCHEDULES: dict[str, type[Constant]] = {
+    "constant": Constant,
+    "exponential": Exponential,
+    "inverse_time": InverseTime,
+    "steps": Steps,
 }
-SCHEDULES: dict[str, Callable[..., Schedule]] = {
-    f.__name__: f for f in (constant, exponential, inverse_time, steps)
-}
-# What every optimizer and every schedule has. 0 turns weight decay, clipping and warm-up off.
-COMMON = {"learning_rate": 1e-3, "weight_decay": 0.0, "clip_norm": 0.0, "accumulate_steps": 1}
 
 
 def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """The config section of an optimizer: its options, and `COMMON`'s.
+    """The config section of an optimizer.
 
-    `weight_decay` adds that multiple of each parameter to its gradient, before the optimizer;
-    `clip_norm` then limits the gradient's global norm; `accumulate_steps` averages the
-    gradients of that many batches before each update.
+    Raises:
+      ValueError: an unknown name, an option that the name does not have, a value out of range.
     """
-    return _section("optimizer", OPTIMIZERS, name, COMMON, overrides)
+    return {"name": name} | asdict(lookup("optimizer.name", name, OPTIMIZERS).of(overrides))
 
 
 def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """The config section of a schedule: its options, and `warmup_steps`, of a linear rise to it."""
-    return _section("schedule", SCHEDULES, name, {"warmup_steps": 0}, overrides)
+    """The config section of a schedule; raises as `optimizer_options`."""
+    return {"name": name} | asdict(lookup("schedule.name", name, SCHEDULES).of(overrides))
 
 
 def make_optimizer(
@@ -117,64 +196,21 @@ def make_optimizer(
     *,
     steps_per_epoch: int,
 ) -> optax.GradientTransformation:
-    """The optimizer of these two config sections.
-
-    Raises:
-      ValueError: an unknown name, an option that the name does not have, a value out of range.
-    """
-    optimizer = optimizer_options(**optimizer)
-    schedule = schedule_options(**schedule)
-    learning_rate, weight_decay, clip_norm, accumulate = (optimizer.pop(key) for key in COMMON)
-    warmup = schedule.pop("warmup_steps")
-    if not learning_rate > 0:
-        raise ValueError(f"optimizer.learning_rate must be positive, got {learning_rate}")
-    for key, value in (
-        ("optimizer.weight_decay", weight_decay),
-        ("optimizer.clip_norm", clip_norm),
-        ("schedule.warmup_steps", warmup),
-    ):
-        if value < 0:
-            raise ValueError(f"{key} must be ≥ 0, got {value}")
-    if accumulate < 1:
-        raise ValueError(f"optimizer.accumulate_steps must be at least 1, got {accumulate}")
-
-    # A fraction of an update, where its batches are of two epochs.
-    rate = SCHEDULES[schedule.pop("name")](learning_rate, steps_per_epoch / accumulate, **schedule)
-    if warmup:
-        rate = _after_warmup(rate, warmup)
-    parts = [
-        *([optax.add_decayed_weights(weight_decay)] if weight_decay else []),
-        *([optax.clip_by_global_norm(clip_norm)] if clip_norm else []),
-        OPTIMIZERS[optimizer.pop("name")](rate, **optimizer),
-    ]
-    chained = optax.chain(*parts)
-    if accumulate > 1:
-        return optax.MultiSteps(chained, accumulate).gradient_transformation()
-    return chained
+    """The optimizer of these two config sections; raises as `optimizer_options`."""
+    options = dict(optimizer)
+    own = lookup("optimizer.name", options.pop("name"), OPTIMIZERS).of(options)
+    options = dict(schedule)
+    rates = lookup("schedule.name", options.pop("name"), SCHEDULES).of(options)
+    rate = rates.make(own.learning_rate, steps_per_epoch)
+    if rates.warmup_steps:
+        rate = _after_warmup(rate, rates.warmup_steps)
+    return optax.chain(
+        *([optax.add_decayed_weights(own.weight_decay)] if own.weight_decay else []),
+        *([optax.clip_by_global_norm(own.clip_norm)] if own.clip_norm else []),
+        own.make(rate),
+    )
 
 
 def _after_warmup(rate: Schedule, warmup: int) -> Schedule:
     rise = optax.linear_schedule(0.0, 1.0, warmup)
     return lambda step: rise(step) * rate(step)
-
-
-def _check_decay(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"optimizer.{name} must be in [0, 1), got {value}")
-
-
-def _section(
-    kind: str,
-    factories: Mapping[str, Callable[..., Any]],
-    name: str,
-    common: Mapping[str, Any],
-    overrides: Mapping[str, Any],
-) -> dict[str, Any]:
-    factory = lookup(f"{kind}.name", name, factories)
-    parameters = inspect.signature(factory).parameters.values()
-    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    defaults = dict(common) | own
-    check_options(f"{kind} {name}", overrides, defaults)
-    for key, value in overrides.items():
-        check_kind(f"{kind}.{key}", value, defaults[key])
-    return {"name": name} | defaults | dict(overrides)

@@ -17,29 +17,20 @@ class TrainState(NamedTuple):
       params: the model's `nnx.Param`s.
       rest: its other variables (running statistics).
       opt_state: the optimizer's.
-      average: None, or the moving averages of (params, rest).
     """
 
     step: Int[Array, ""]
     params: nnx.State
     rest: nnx.State
     opt_state: optax.OptState
-    average: tuple[nnx.State, nnx.State] | None = None
-
-    @property
-    def evaluated(self) -> tuple[nnx.State, nnx.State]:
-        """The (params, rest) that are validated and kept: the averages, if there are any."""
-        return self.average or (self.params, self.rest)
 
 
 def init_state(
-    model: nnx.Module, optimizer: optax.GradientTransformation, *, averaged: bool = False
+    model: nnx.Module, optimizer: optax.GradientTransformation
 ) -> tuple[nnx.GraphDef, TrainState]:
     """Splits a fresh model into its structure and the state before the first step."""
     graphdef, params, rest = split(model)
-    # Copies: a step's arguments are donated, and a buffer can be given away only once.
-    average = jax.tree.map(jnp.copy, (params, rest)) if averaged else None
-    return graphdef, TrainState(jnp.int32(0), params, rest, optimizer.init(params), average)
+    return graphdef, TrainState(jnp.int32(0), params, rest, optimizer.init(params))
 
 
 def split(model: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:

@@ -70,13 +70,11 @@ def update(
     objective: Objective,
     optimizer: optax.GradientTransformation,
     compute_dtype: DTypeLike = jnp.float32,
-    ema_decay: float = 0.0,
 ) -> tuple[TrainState, Metrics]:
     """One step on this device's part of the batch; gradients and metrics are averaged.
 
     `keys` holds one key per example, for the model's dropout. The network computes in
     `compute_dtype`; parameters, their gradients, routing's logits and the loss stay in float32.
-    Averages, where the state has them, move by 1 − `ema_decay` towards the new values.
     """
 
     loss = partial(forward, graphdef=graphdef, objective=objective, compute_dtype=compute_dtype)
@@ -85,24 +83,7 @@ def update(
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     metrics["gradient_norm"] = optax.tree.norm(grads)
-    average = state.average
-    if average is not None:
-        average = _moved(average, (params, done.rest), state.step, ema_decay)
-    return TrainState(state.step + 1, params, done.rest, opt_state, average), metrics
-
-
-def _moved(average: Any, new: Any, step: Int[Array, ""] | int, decay: float) -> Any:
-    """The exponential moving average; counts, if a network has any, are not averaged.
-
-    At step t the decay is at most (1 + t) / (10 + t): initial values are soon forgotten.
-    """
-    rate = 1 - jnp.minimum(decay, (1 + step) / (10 + step))
-
-    def move(old, new):
-        floating = jnp.issubdtype(new.dtype, jnp.floating)
-        return optax.incremental_update(new, old, rate.astype(new.dtype)) if floating else new
-
-    return jax.tree.map(move, average, new)
+    return TrainState(state.step + 1, params, done.rest, opt_state), metrics
 
 
 class Batches(NamedTuple):

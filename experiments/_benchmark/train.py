@@ -36,8 +36,8 @@ from capsjax.data.dataset import Dataset
 from capsjax.data.tasks import Task
 from capsjax.data.tasks.classification import Classification
 from capsjax.evaluation.batches import check_batch_size
-from capsjax.runs.checkpoints import Checkpoints
-from capsjax.runs.circumstances import describe
+from capsjax.runs.about import About
+from capsjax.runs.circumstances import current
 from capsjax.runs.display import Writer
 from capsjax.runs.history import History
 from capsjax.training.build import Training, build
@@ -178,7 +178,7 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
                 step += count
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             began = time.perf_counter()
-            saver.save(state, setup.config, history, describe(setup.devices))
+            saver.save(state, About(setup.config, history, current(setup.devices)))
             save_seconds = time.perf_counter() - began
             saver.wait()
             written_seconds = time.perf_counter() - began

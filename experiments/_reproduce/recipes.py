@@ -73,13 +73,9 @@ def recipe(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     flat = _flatten(values)
     usual = _flatten(configs.to_json(configs.default(flat["model.name"], flat["data.name"])))
-    usual = REMOVED | usual
+    usual = configs.RETIRED | usual
     names = ("model.name", "data.name")
     return {k: v for k, v in flat.items() if k in names or k not in usual or usual[k] != v}
-
-
-# Options that the library had once, at the values that it has always now.
-REMOVED: dict[str, Any] = {}
 
 
 def key_of(values: Mapping[str, Any]) -> str:

@@ -99,7 +99,6 @@ def test_recipes_of_the_papers():
         "learning_rate": 0.1,
         "weight_decay": 5e-4,
         "clip_norm": 0.0,
-        "accumulate_steps": 1,
     }
     assert load("gu2021_affnist").training.stop_at_accuracy == 0.9922
     assert load("choi2019", "cifar10").schedule.decay == 1e-4

@@ -57,6 +57,15 @@ def test_a_lock_that_was_removed_is_noticed(copy):
             claim.check()
 
 
+def test_a_directory_that_vanished_is_noticed(copy):
+    directory, config = copy
+    with claimed(directory, config) as claim:
+        shutil.rmtree(directory)
+        with pytest.raises(OSError, match=r"run was removed during training: nothing can be saved"):
+            claim.check()
+    assert not directory.exists()
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_no_file_of_a_run_is_a_link(copy, letter, name):
     directory, config = copy

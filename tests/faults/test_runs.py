@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from capsjax.runs import checkpoints, loop
-from capsjax.runs.circumstances import describe, warn_of_changes
+from capsjax.runs.circumstances import current, warn_of_changes
 from capsjax.runs.output import LenientOutput
 from tests.faults.commands import assert_told, quick, run
 from tests.tiny import quick_config
@@ -71,18 +71,17 @@ def test_checkpoints_that_are_a_file(npz, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("environment", "warning"),
+    "environment",
     [
-        ({"PYTHONIOENCODING": "ascii"}, "what ascii lacks is written as an escape"),
-        ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, "lacks is written"),
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
     ],
 )
-def test_output_that_cannot_be_encoded(npz, tmp_path, environment, warning):
+def test_output_that_cannot_be_encoded(npz, tmp_path, environment):
     done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", environment=environment)
     assert done.code == 0, done.err
     assert "epoch   2" in done.out
-    assert done.err.count("warning") <= 1
-    assert done.err.count(warning) == done.err.count("warning")
+    assert "warning" not in done.err
     done = run("evaluate.py", f"--checkpoint={tmp_path / 'run'}", environment=environment)
     assert "Traceback" not in done.err
     assert done.code == 0, done.err
@@ -116,11 +115,11 @@ def test_output_that_is_closed(npz, tmp_path):
 def test_lenient_output(capfd):
     with Path("/dev/full").open("w", encoding="ascii") as full:
         output = LenientOutput(full)
+        assert full.errors == "backslashreplace"
         for _ in range(3):
             output.write("1 × cpu\n")
             output.flush()
     said = capfd.readouterr().err
-    assert said.count("what ascii lacks is written as an escape") == 1
     assert said.count("output cannot be written") == 1
 
 
@@ -181,7 +180,7 @@ def test_a_config_that_was_changed_is_not_resumed(npz, tmp_path, section, key, v
 
 
 def test_changed_circumstances_are_named():
-    now = describe(ONE)
+    now = current(ONE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_changes(now, now)
@@ -194,7 +193,9 @@ def test_changed_circumstances_are_named():
 @pytest.mark.slow
 def test_circumstances_are_kept_and_compared(npz, tmp_path, monkeypatch):
     config = _trained(npz, tmp_path / "run")
-    monkeypatch.setattr(loop, "describe", lambda devices: describe(devices) | {"devices": 2})
+    monkeypatch.setattr(
+        loop.circumstances, "current", lambda devices: current(devices) | {"devices": 2}
+    )
     with pytest.warns(RuntimeWarning, match="resumed in other circumstances .devices 1 → 2.:"):
         loop.train(config, tmp_path / "run", devices=ONE)
 

@@ -12,8 +12,11 @@ from etils import epath
 from flax import nnx
 
 import capsjax
+from capsjax import models
 from capsjax.runs import checkpoints, loop
+from capsjax.runs.about import About
 from capsjax.runs.history import History
+from capsjax.runs.saving import Checkpoints
 from capsjax.training.state import split
 from tests.tiny import tiny_config
 
@@ -51,10 +54,11 @@ def save(run, tmp_path):
     history, config = History(), checkpoints.read(directory).config
 
     def save(accuracies):
-        with checkpoints.Checkpoints(epath.Path(tmp_path), keep=1) as saver:
+        with Checkpoints(epath.Path(tmp_path), keep=1) as saver:
             for step, accuracy in accuracies.items():
                 history.add_validation(step, step, accuracy)
-                saver.save(result.state._replace(step=np.int32(step)), config, history, {})
+                state = result.state._replace(step=np.int32(step))
+                saver.save(state, About(config, history, {}))
 
     return save
 
@@ -89,10 +93,10 @@ def test_restores_without_any_other_input(run, npz):
 
 def test_state_survives_bit_for_bit(run):
     directory, result = run
-    with checkpoints.Checkpoints(directory, keep=1) as saver:
-        state, history, _ = saver.restore(result.state, checkpoints.read(directory).config)
+    with Checkpoints(directory, keep=1) as saver:
+        state, about = saver.restore(result.state, checkpoints.read(directory).config)
     chex.assert_trees_all_equal(state, jax.tree.map(np.asarray, result.state))
-    assert history.to_json() == result.history.to_json()
+    assert about.history.to_json() == result.history.to_json()
 
 
 def test_what_is_missing_is_said(run, tmp_path):
@@ -130,7 +134,7 @@ def test_damage_is_found_before_anything_is_restored(run, tmp_path):
 
 
 def test_a_network_that_is_not_registered_is_named(run, monkeypatch):
-    monkeypatch.setattr(checkpoints.models, "lookup", lambda name: unknown(name))
+    monkeypatch.setattr(models, "lookup", lambda name: unknown(name))
 
     def unknown(name):
         raise ValueError(f"unknown model {name}: register it")

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import time
 
 import jax
@@ -170,3 +171,16 @@ def test_bad_addresses(arguments, message):
 def test_one_process_agrees_with_itself():
     assert hosts.agree(15, 7) == (15, 7)
     assert hosts.from_first_host(lambda: 3) == 3
+
+
+def test_a_coordinator_whose_name_nobody_knows(monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    now = iter(range(0, 1000, 4))
+    monkeypatch.setattr(hosts.socket, "create_connection", unknown)
+    monkeypatch.setattr(hosts.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(hosts.time, "sleep", lambda seconds: None)
+    with pytest.raises(OSError, match=r"did not answer at nowhere:1 within 15 s \(.*known"):
+        hosts.connect("nowhere:1", 2, 1)
+    assert next(now) <= 24

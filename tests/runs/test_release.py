@@ -1,8 +1,10 @@
 import functools
 import http.server
 import json
+import re
 import threading
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -101,3 +103,86 @@ def test_files_of_others(tmp_path, released, checkpoint):
     changed = release.write(tmp_path / "changed.safetensors", checkpoint.model, about)
     with pytest.raises(ValueError, match="does not hold the variables of sabour2017_capsnet"):
         capsjax.restore(changed)
+
+
+def changed(about, path, value):
+    """A copy of `about` with another value at a dotted path; None removes it."""
+    about = json.loads(json.dumps(about))
+    *parents, last = path.split(".")
+    owner = about
+    for name in parents:
+        owner = owner[name]
+    if value is None:
+        del owner[last]
+    else:
+        owner[last] = value
+    return about
+
+
+HOSTILE = [
+    ("config", None, "config must be an object of JSON"),
+    ("config", [1], "config must be an object of JSON, got [1]"),
+    ("config.model", 3, "model must be an object"),
+    ("config.model.name", 3, "model.name must be a string"),
+    ("config.model.name", "__import__", "unknown model '__import__'"),
+    ("config.model.width", "wide", "width must be a number"),
+    ("config.model.widht", 1, "has no option 'widht'"),
+    ("config.task", None, "task must be an object"),
+    ("config.task.input_shape", [8, 8], "task.input_shape must be three positive integers"),
+    ("config.task.input_shape", [8, 8, -1], "task.input_shape must be three positive integers"),
+    ("config.task.class_names", [1, 2], "task.class_names must be strings"),
+    ("config.task.class_names", [], "task.class_names must be strings"),
+    ("config.seed", "a", "seed must be an integer"),
+    ("config.key_version", 99, "key_version must be from 1 to 2"),
+    ("history", None, "history must be an object"),
+    ("history.records", {}, "history.records must be a list"),
+    ("history.records", [3], "each of history.records must be an object"),
+    (
+        "history.records",
+        [{"split": "validation", "step": 7}],
+        "each of history.records",
+    ),
+    ("step", "7", "step must be a number of steps, got '7'"),
+    ("step", None, "step must be a number of steps, got None"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), HOSTILE)
+def test_odd_metadata_is_one_line_with_the_name_of_the_file(
+    checkpoint, released, tmp_path, path, value, message
+):
+    _, config, history, step = release.read(released)
+    about = {"config": configs.to_json(config), "history": history.to_json(), "step": step}
+    file = tmp_path / "odd.safetensors"
+    release.write(file, checkpoint.model, changed(about, path, value))
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        capsjax.restore(file)
+    assert "\n" not in str(error.value)
+    assert str(file) in str(error.value) or "unknown model" in message
+
+
+@pytest.mark.parametrize("about", [[], None, 3, "a", {}])
+def test_metadata_of_another_kind(checkpoint, tmp_path, about):
+    file = tmp_path / "odd.safetensors"
+    release.write(file, checkpoint.model, about)
+    with pytest.raises(ValueError, match=r"odd\.safetensors: .* must be an object of JSON"):
+        capsjax.restore(file)
+
+
+def test_weights_that_are_not_finite(released, checkpoint, tmp_path):
+    graphdef, state = nnx.split(checkpoint.model)
+    state = jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), state)
+    _, config, history, step = release.read(released)
+    about = {"config": configs.to_json(config), "history": history.to_json(), "step": step}
+    release.write(tmp_path / "nan.safetensors", nnx.merge(graphdef, state), about)
+    with pytest.raises(ValueError, match=r"nan\.safetensors: .* numbers that are not finite"):
+        capsjax.restore(tmp_path / "nan.safetensors")
+
+
+def test_a_file_that_exists_is_not_said_to_be_missing(tmp_path):
+    (tmp_path / "weights.bin").touch()
+    with pytest.raises(ValueError, match=r"weights\.bin is a file: expected a work directory"):
+        capsjax.restore(tmp_path / "weights.bin")
+    (tmp_path / "folder.safetensors").mkdir()
+    with pytest.raises(ValueError, match=r"folder\.safetensors is not a regular file"):
+        capsjax.restore(tmp_path / "folder.safetensors")

@@ -1,3 +1,6 @@
+import re
+
+import ml_collections
 import pytest
 
 from capsjax.training import config as configs
@@ -30,9 +33,56 @@ def test_differences_name_keys_and_values(config):
         "training.epochs: 50 → 3",
     ]
     resolved = configs.resolve(config, (28, 28, 1), ("a",))
-    assert "task.class_names: 'not set' → ('a',)" in configs.differences(config, resolved)
+    assert "task.class_names: not set → ('a',)" in configs.differences(config, resolved)
 
 
 def test_a_key_that_is_not_there_is_an_error(config):
     with pytest.raises(AttributeError, match='Did you mean "epochs"'):
         config.training.epoch = 3
+
+
+def test_every_option_is_documented(config):
+    documented = configs.documentation(config)
+    names = {f"{section}.name" for section in configs.OPTIONS}
+    assert documented.keys() == configs.flatten(config).keys() - names
+    assert documented["training.epochs"] == "passes over the training images."
+    assert "pixels, either way" in documented["data.max_shift"]
+
+
+def test_a_complete_config_has_defaults_for_what_is_missing(config):
+    values = config.to_dict()
+    del values["training"]["epochs"], values["loss"]["classes"], values["frozen_layers"]
+    complete = configs.complete(ml_collections.ConfigDict(values))
+    assert configs.differences(config, complete) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("training.epochs", 2.5, "training.epochs must be an integer, got 2.5"),
+        ("training.batch_size", -32, "training.batch_size must be positive, got -32"),
+        ("loss.name", "margins", "loss.name must be one of margin, spread, cross_entropy, "),
+        ("optimizer.b1", 1.0, "optimizer.b1 must be in [0, 1), got 1.0"),
+        ("init_layers", (1,), "each of init_layers must be a string, got 1"),
+        ("seed", -1, "seeds must lie in [0, 4294967295], got -1"),
+        ("key_version", 3, "key_version must be from 1 to 2, got 3"),
+        ("model.width", 0.0, "width must be at least 0.0009765625"),
+        ("model.mean", 3, "model.mean must be a tuple, got 3"),
+        ("training", 3, "training must be a section, got 3"),
+    ],
+)
+def test_values_that_are_not_allowed(config, key, value, message):
+    section, _, name = key.rpartition(".")
+    values = config.to_dict()
+    (values[section] if section else values)[name] = value
+    with pytest.raises(ValueError, match=re.escape(message)):
+        configs.complete(ml_collections.ConfigDict(values))
+
+
+def test_retired_options_of_earlier_versions(config):
+    values = configs.to_json(config)
+    values["training"]["ema_decay"] = 0.0
+    assert configs.differences(config, configs.from_json(values)) == []
+    values["training"]["ema_decay"] = 0.9
+    (line,) = configs.conflicts(configs.from_json(values), config)
+    assert line == "training.ema_decay: 0.9 → not set"

@@ -43,7 +43,7 @@ def test_a_parameter_that_is_not_finite_is_named(config, tmp_path, monkeypatch):
         model.primary.conv.kernel[0, 0, 0, 0] = np.inf
         return init_state(model, optimizer, **options)
 
-    monkeypatch.setattr(setup, "init_state", spoiled)
+    monkeypatch.setattr(build, "init_state", spoiled)
     with pytest.raises(Diverged) as error:
         loop.train(config, tmp_path / "run", devices=ONE)
     assert (

@@ -105,41 +105,6 @@ class TestEarlyStop:
             loop.train(config, tmp_path / "run", devices=ONE)
 
 
-class TestAverages:
-    def test_validated_kept_and_resumed(self, quick, tmp_path, monkeypatch):
-        config = quick
-        config.training.ema_decay = 0.9
-        whole = loop.train(config, tmp_path / "whole", devices=ONE)
-        raw, average = whole.state.params, whole.state.average[0]
-        assert not np.array_equal(*(jax.tree.leaves(p)[0] for p in (raw, average)))
-        # What is restored is the average.
-        checkpoint = checkpoints.read(tmp_path / "whole", "latest")
-        ours = variables(checkpoint.model)
-        for path, leaf in paths.by_path(average).items():
-            np.testing.assert_array_equal(ours[path], leaf)
-
-        run = tmp_path / "run"
-        interrupt_in_the_second_epoch(lambda: loop.train(config, run, devices=ONE), monkeypatch)
-        same(loop.train(config, run, devices=ONE), whole)
-
-    def test_it_does_not_change_the_steps(self, quick, tmp_path, quick_run):
-        """Only what is evaluated: the losses are those of a run without averages."""
-        quick.training.ema_decay = 0.9
-        with_average = loop.train(quick, tmp_path / "run", devices=ONE).history
-        without = quick_run[1].history
-        ours, theirs = (
-            [r["loss"] for r in history.records if r["split"] == "train"]
-            for history in (with_average, without)
-        )
-        assert ours == pytest.approx(theirs, rel=1e-5)
-
-    @pytest.mark.parametrize("value", [1.0, -0.1])
-    def test_bad_values(self, config, tmp_path, value):
-        config.training.ema_decay = value
-        with pytest.raises(ValueError, match=r"ema_decay must be in \[0, 1\)"):
-            loop.train(config, tmp_path / "run", devices=ONE)
-
-
 class TestFineTuning:
     def test_all_of_a_network_of_the_same_kind(self, quick, tmp_path, quick_run, capsys):
         """It begins where the other ended; a frozen layer keeps its bits despite weight decay."""

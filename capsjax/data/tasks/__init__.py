@@ -5,6 +5,7 @@ from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any
 
+from capsjax import _options
 from capsjax._names import check_options
 from capsjax.data.sources import load
 from capsjax.data.tasks.affnist import AffNIST, Translated
@@ -36,6 +37,7 @@ __all__ = [
     "Task",
     "as_it_is",
     "create",
+    "documentation",
     "fixed_set",
     "generated",
     "make_example",
@@ -66,6 +68,11 @@ def generated() -> tuple[str, ...]:
 def options(name: str) -> dict[str, Any]:
     """Every option of the task `name` with its default."""
     return asdict(_family(name))
+
+
+def documentation(name: str) -> dict[str, str]:
+    """What every option of the task `name` does."""
+    return _options.documentation(type(_family(name)))
 
 
 def create(
