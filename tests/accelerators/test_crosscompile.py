@@ -62,6 +62,7 @@ def test_every_call_of_a_tpu_kernel_is_counted(compiled_for):
     assert compiled_for("v5e:2x2", scanned, shape).cycles > 50 * found.cycles
 
 
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
 def test_registers_of_a_gpu_kernel(compiled_for):
     def tanh(x):
         return pl.pallas_call(

@@ -187,18 +187,11 @@ def kernel_result(shape: tuple[int, ...], like: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, like.dtype, manual_axis_type=manual)
 
 
-def undivided(like: Any) -> Any:
-    """For a result of contracting divided axes of `like`: the sharding that is whole everywhere.
-
-    None where types do not say how arrays are divided.
-    """
-    return divided(like)
-
-
-def divided(like: Any, *spec: Any) -> Any:
+def mesh_sharding(like: Any, *spec: Any) -> Any:
     """The sharding over the axes of `like`'s mesh that `spec` names for each axis of an array.
 
-    None where types do not say how arrays are divided.
+    Without a `spec`, which a sum over divided axes has, the array is replicated. None where types
+    do not say how arrays are divided.
     """
     mesh = jax.typeof(like).sharding.mesh
     if mesh.empty or not mesh.explicit_axes:
@@ -213,8 +206,8 @@ def reshard(x: Any, others: Sequence[Any], *spec: Any) -> Any:
     """
     if _spec(x)[: len(spec)] == spec:
         return x
-    shardings = [divided(other, *spec) for other in others]
-    return jax.sharding.reshard(x, next(one for one in shardings if one is not None))
+    shardings = [mesh_sharding(other, *spec) for other in others]
+    return jax.sharding.reshard(x, next(sharding for sharding in shardings if sharding is not None))
 
 
 def parts(x: Any) -> int:
@@ -231,7 +224,7 @@ def split(x: Any, axis: int, parts: int) -> Any:
     """`x` with `axis` [N] as two [parts, N / parts]; if N is divided over devices, by device."""
     spec = _spec(x)
     shape = (*x.shape[:axis], parts, x.shape[axis] // parts, *x.shape[axis + 1 :])
-    sharding = divided(x, *spec[: axis + 1], None, *spec[axis + 1 :])
+    sharding = mesh_sharding(x, *spec[: axis + 1], None, *spec[axis + 1 :])
     return lax.reshape(x, shape, out_sharding=sharding)
 
 
@@ -239,13 +232,13 @@ def join(x: Any, axis: int) -> Any:
     """The inverse of `split`: `axis` and the next one as one."""
     spec = _spec(x)
     shape = (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :])
-    sharding = divided(x, *spec[: axis + 1], *spec[axis + 2 :])
+    sharding = mesh_sharding(x, *spec[: axis + 1], *spec[axis + 2 :])
     return lax.reshape(x, shape, out_sharding=sharding)
 
 
 def reshape_after(x: Any, axis: int, shape: tuple[Any, ...]) -> Any:
     """`x` with other axes from `axis` on, none of which is divided over devices."""
-    sharding = divided(x, *_spec(x)[:axis])
+    sharding = mesh_sharding(x, *_spec(x)[:axis])
     return lax.reshape(x, (*x.shape[:axis], *shape), out_sharding=sharding)
 
 

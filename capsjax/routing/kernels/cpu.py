@@ -13,17 +13,25 @@ from jax import lax
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks, einsum
-from capsjax.routing.kernels.terms import KERNELS, TERMS, Grid, Operands, flat, given, sizes_of
+from capsjax.routing.kernels.terms import (
+    KERNELS,
+    TERMS,
+    Grid,
+    Operands,
+    flat,
+    operands_of,
+    sizes_of,
+)
 
 # What one array [b, I, J] of a block may take: about the L2 cache of a core.
 _BLOCK_BYTES = 2 * 2**20
 
 
-def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
-    """The derivative of `form` by `wrt`, in blocks of positions."""
-    if (form, wrt) not in TERMS:
-        return einsum.differentiate(operands, form=form, wrt=wrt)  # needed in forward mode only
-    sizes = sizes_of(given(form, wrt), list(operands.values()))
+def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
+    """The derivative of `scalar` by `wrt`, in blocks of positions."""
+    if (scalar, wrt) not in TERMS:
+        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
+    sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
     laid_out = {
         letter: _lay_out(letter, x) for letter, x in blocks.flatten_batch(operands, sizes).items()
     }
@@ -31,7 +39,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
 
     def one_block(block: Operands) -> Array:
         grids = {letter: _grid(letter, x) for letter, x in (block | kernels).items()}
-        return _sum_terms(TERMS[form, wrt](**grids), wrt)
+        return _sum_terms(TERMS[scalar, wrt](**grids), wrt)
 
     most = _BLOCK_BYTES // max(1, sizes.children * sizes.parents * 4)
     out = blocks.sum_or_map(one_block, laid_out, wrt, most)

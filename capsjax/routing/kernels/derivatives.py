@@ -22,7 +22,7 @@ from jax import lax
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter, forms
-from capsjax.routing.kernels.terms import AXES, KERNELS, LINEAR, Operands, given, sizes_of
+from capsjax.routing.kernels.terms import AXES, KERNELS, LINEAR, Operands, operands_of, sizes_of
 
 
 def combine(coupling: Array, poses: Array, kernel: Array) -> Array:
@@ -45,14 +45,14 @@ def distance(poses: Array, kernel: Array, means: Array, precision: Array) -> Arr
     return differentiate("Q", "c", {"w": precision, "p": poses, "k": kernel, "m": means})
 
 
-def differentiate(form: str, wrt: str, operands: Operands) -> Array:
-    """The derivative of `form` by its operand `wrt`, given all others."""
-    letters = given(form, wrt)
-    ordered = divided_alike(letters, [operands[letter] for letter in letters])
-    return derivative_p.bind(*ordered, form=form, wrt=wrt)
+def differentiate(scalar: str, wrt: str, operands: Operands) -> Array:
+    """The derivative of `scalar` by its operand `wrt`, given all others."""
+    letters = operands_of(scalar, wrt)
+    ordered = same_sharding(letters, [operands[letter] for letter in letters])
+    return derivative_p.bind(*ordered, scalar=scalar, wrt=wrt)
 
 
-def divided_alike(letters: Sequence[str], arrays: Sequence[Array]) -> list[Array]:
+def same_sharding(letters: Sequence[str], arrays: Sequence[Array]) -> list[Array]:
     """The operands, typed as divided over the same devices: what is whole is cut as others are.
 
     A cotangent has the type of its operand, and all of a result's operands contribute to its type.
@@ -86,37 +86,37 @@ def _batch_spec(letters: Sequence[str], avals: Sequence[Any]) -> list[Any]:
     return axes
 
 
-def _abstract(*avals: Any, form: str, wrt: str) -> Any:
-    return abstract(given(form, wrt), avals, wrt)
+def _abstract(*avals: Any, scalar: str, wrt: str) -> Any:
+    return abstract(operands_of(scalar, wrt), avals, wrt)
 
 
 def _choose(
-    target: adapter.Target, avals: Sequence[Any], *, form: str, wrt: str
+    target: adapter.Target, avals: Sequence[Any], *, scalar: str, wrt: str
 ) -> tuple[Callable[..., Array], bool]:
-    letters = given(form, wrt)
+    letters = operands_of(scalar, wrt)
     chosen = forms.choose(target, sizes_of(letters, avals), avals[0].dtype)
 
     def evaluate(*args: Array) -> Array:
-        return chosen.differentiate(dict(zip(letters, args, strict=True)), form=form, wrt=wrt)
+        return chosen.differentiate(dict(zip(letters, args, strict=True)), scalar=scalar, wrt=wrt)
 
     return evaluate, chosen.is_kernel
 
 
-def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, form: str, wrt: str) -> Any:
-    operands = dict(zip(given(form, wrt), primals, strict=True))
+def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, scalar: str, wrt: str) -> Any:
+    operands = dict(zip(operands_of(scalar, wrt), primals, strict=True))
     rates = {
         letter: adapter.instantiate(tangent)
         for letter, tangent in zip(operands, tangents, strict=True)
         if not adapter.is_zero(tangent)
     }
-    out = differentiate(form, wrt, operands)
+    out = differentiate(scalar, wrt, operands)
     terms = [
-        differentiate(form, wrt, operands | {letter: rate})
+        differentiate(scalar, wrt, operands | {letter: rate})
         for letter, rate in rates.items()
-        if letter in LINEAR[form]
+        if letter in LINEAR[scalar]
     ]
-    others = {letter: rate for letter, rate in rates.items() if letter not in LINEAR[form]}
-    if form == "Q":
+    others = {letter: rate for letter, rate in rates.items() if letter not in LINEAR[scalar]}
+    if scalar == "Q":
         terms += [_rate_of_square(wrt, operands, letter, rate) for letter, rate in others.items()]
     elif others:  # second derivatives of EM: rare, and left to autodiff of the plain formula
         terms.append(_rate_of_residual(wrt, operands, others))
@@ -156,8 +156,8 @@ def _rate_of_residual(wrt: str, operands: Operands, rates: Operands) -> Array:
     return jax.jvp(plain, (values,), (rates,))[1]
 
 
-def _transpose(cotangent: Any, *primals: Any, form: str, wrt: str) -> list[Any]:
-    letters = given(form, wrt)
+def _transpose(cotangent: Any, *primals: Any, scalar: str, wrt: str) -> list[Any]:
+    letters = operands_of(scalar, wrt)
     (unknown,) = (
         letter
         for letter, primal in zip(letters, primals, strict=True)
@@ -166,7 +166,7 @@ def _transpose(cotangent: Any, *primals: Any, form: str, wrt: str) -> list[Any]:
     if adapter.is_zero(cotangent):
         return [None] * len(letters)
     known = dict(zip(letters, primals, strict=True)) | {wrt: cotangent}
-    result = differentiate(form, unknown, known)
+    result = differentiate(scalar, unknown, known)
     return [result if letter == unknown else None for letter in letters]
 
 
@@ -188,7 +188,7 @@ def batched(
             return x
         return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
 
-    return divided_alike(letters, [placed(*each) for each in zip(letters, args, axes, strict=True)])
+    return same_sharding(letters, [placed(*each) for each in zip(letters, args, axes, strict=True)])
 
 
 def one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
@@ -204,11 +204,13 @@ def one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[A
     return lax.map(one, mapped)
 
 
-def _batch(args: Sequence[Array], axes: Sequence[Any], *, form: str, wrt: str) -> tuple[Array, int]:
-    operands = batched(given(form, wrt), args, axes, to_kernel=wrt in KERNELS)
+def _batch(
+    args: Sequence[Array], axes: Sequence[Any], *, scalar: str, wrt: str
+) -> tuple[Array, int]:
+    operands = batched(operands_of(scalar, wrt), args, axes, to_kernel=wrt in KERNELS)
     if operands is None:
-        return one_at_a_time(partial(derivative_p.bind, form=form, wrt=wrt), args, axes), 0
-    return derivative_p.bind(*operands, form=form, wrt=wrt), 0
+        return one_at_a_time(partial(derivative_p.bind, scalar=scalar, wrt=wrt), args, axes), 0
+    return derivative_p.bind(*operands, scalar=scalar, wrt=wrt), 0
 
 
 derivative_p = adapter.define("capsjax_vote_derivative", abstract=_abstract, choose=_choose)

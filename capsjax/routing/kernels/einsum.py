@@ -6,23 +6,23 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks
-from capsjax.routing.kernels.adapter import undivided
-from capsjax.routing.kernels.terms import KERNELS, Operands, Sizes, given, sizes_of
+from capsjax.routing.kernels.adapter import mesh_sharding
+from capsjax.routing.kernels.terms import KERNELS, Operands, Sizes, operands_of, sizes_of
 
 # Of the largest array of a block, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
 
 
-def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
-    """The derivative of `form` by `wrt`, in blocks of positions that hold 64 MiB at most."""
-    sizes = sizes_of(given(form, wrt), list(operands.values()))
+def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
+    """The derivative of `scalar` by `wrt`, in blocks of positions that hold 64 MiB at most."""
+    sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
     flat = blocks.flatten_batch(operands, sizes)
     kernels = {letter: flat.pop(letter) for letter in KERNELS if letter in flat}
 
     def one_block(block: Operands) -> Array:
-        return _FORMULAS[form](wrt, **block, **kernels)
+        return _FORMULAS[scalar](wrt, **block, **kernels)
 
-    most = _BLOCK_BYTES // max(1, _bytes(form, sizes))
+    most = _BLOCK_BYTES // max(1, _bytes(scalar, sizes))
     # A program exported for batches of any size cannot have blocks.
     if not isinstance(sizes.positions, int) or sizes.positions <= most:
         out = one_block(flat)
@@ -31,9 +31,9 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     return out if wrt in KERNELS else out.reshape(*sizes.batch, *out.shape[1:])
 
 
-def _bytes(form: str, sizes: Sizes) -> int:
+def _bytes(scalar: str, sizes: Sizes) -> int:
     """The bytes of one position: of pulled or weighted poses for E, of votes for Q and G."""
-    inner = sizes.columns if form == "E" else sizes.width
+    inner = sizes.columns if scalar == "E" else sizes.width
     return 4 * sizes.children * sizes.parents * sizes.rows * inner
 
 
@@ -47,7 +47,7 @@ def _linear(wrt: str, *, c=None, p=None, k=None, q=None) -> Array:
     weighted = jnp.einsum("nij,niax->nijax", c, p)
     if wrt == "q":
         return jnp.einsum("nijax,ixjy->njay", weighted, k)
-    return jnp.einsum("nijax,njay->ixjy", weighted, q, out_sharding=undivided(q))
+    return jnp.einsum("nijax,njay->ixjy", weighted, q, out_sharding=mesh_sharding(q))
 
 
 def _quadratic(wrt: str, *, p, k, m, c=None, w=None) -> Array:
@@ -69,7 +69,7 @@ def _bilinear(wrt: str, *, p, k, m, c=None, w=None, P=None, K=None) -> Array:
     residual *= c[..., None, None] * w[:, None]
     if wrt == "P":
         return jnp.einsum("nijay,ixjy->niax", residual, K)
-    return jnp.einsum("nijay,niax->ixjy", residual, P, out_sharding=undivided(P))
+    return jnp.einsum("nijay,niax->ixjy", residual, P, out_sharding=mesh_sharding(P))
 
 
 def _residual(p: Array, k: Array, m: Array) -> Array:

@@ -18,8 +18,8 @@ from capsjax.routing.kernels import adapter, forms
 from capsjax.routing.kernels.derivatives import (
     abstract,
     batched,
-    divided_alike,
     one_at_a_time,
+    same_sharding,
 )
 from capsjax.routing.kernels.terms import KERNELS, Operands, sizes_of
 
@@ -91,7 +91,7 @@ class Fused:
 
     def __call__(self, *operands: Array) -> list[Array]:
         """The results."""
-        return self._operation.bind(*divided_alike(self.operands, operands))
+        return self._operation.bind(*same_sharding(self.operands, operands))
 
     @property
     def _known(self) -> str:
@@ -192,19 +192,19 @@ class Fused:
 
     def _transpose_tangent(self, cotangents: Sequence[Any], *primals: Any, wrt: str) -> list[Any]:
         known, rates = primals[: len(self._known)], primals[len(self._known) :]
-        given = {
+        known_cotangents = {
             letter: x
             for letter, x in zip(self.results, cotangents, strict=True)
             if not adapter.is_zero(x)
         }
-        if not given:
+        if not known_cotangents:
             return [None] * len(primals)
         asked = [
             letter for letter, rate in zip(wrt, rates, strict=True) if adapter.is_unknown(rate)
         ]
         results = self._cotangent.bind(
-            *adapter.alike([*known, *given.values()]),
-            of="".join(given),
+            *adapter.alike([*known, *known_cotangents.values()]),
+            of="".join(known_cotangents),
             wrt="".join(asked),
         )
         found = dict(zip(asked, results, strict=True))

@@ -29,9 +29,9 @@ from capsjax.routing.kernels.terms import (
     Sizes,
     dot,
     flat,
-    given,
     grid,
     matrix_shape,
+    operands_of,
     plus,
     product,
     shape_of,
@@ -43,11 +43,11 @@ _THREADS = 128
 _PROGRAMS = 264  # two for each of the 132 multiprocessors of an H100
 
 
-def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
-    """The derivative of `form` by `wrt`."""
-    if (form, wrt) not in TERMS:
-        return einsum.differentiate(operands, form=form, wrt=wrt)  # needed in forward mode only
-    letters = given(form, wrt)
+def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
+    """The derivative of `scalar` by `wrt`."""
+    if (scalar, wrt) not in TERMS:
+        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
+    letters = operands_of(scalar, wrt)
     sizes = sizes_of(letters, list(operands.values()))
     sums = wrt in "qw"
     held = [letter for letter in letters if letter in "qwm" and wrt not in KERNELS]
@@ -56,17 +56,17 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
 
     def entries(tile: "_Tile", kept: Operands) -> list[Array]:
         grids = {a: kept[a] if a in kept else tile.grid(a) for a in letters}
-        return flat(TERMS[form, wrt](**grids))
+        return flat(TERMS[scalar, wrt](**grids))
 
     if wrt in KERNELS:
         # The rows of a kernel's gradient are those of the poses that it is a product with.
-        turned = "p" if form == "E" else "P"
+        turned = "p" if scalar == "E" else "P"
 
         def add(tile: _Tile, rows: Array, totals: list[Array]) -> list[Array]:
             found = entries(tile, {turned: tile.columns(turned, rows)})
             return [a + b for a, b in zip(totals, found, strict=True)]
 
-        return plan.by_child(f"votes_{form}_{wrt}", operands, wrt, add)
+        return plan.by_child(f"votes_{scalar}_{wrt}", operands, wrt, add)
 
     def begin(tile: _Tile) -> Operands:
         return {letter: tile.grid(letter) for letter in held}
@@ -79,7 +79,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
         return totals
 
     return plan.by_position(
-        f"votes_{form}_{wrt}", operands, [] if sums else [wrt], wrt * sums, begin, step
+        f"votes_{scalar}_{wrt}", operands, [] if sums else [wrt], wrt * sums, begin, step
     )[0]
 
 

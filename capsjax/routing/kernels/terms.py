@@ -37,9 +37,9 @@ Grid = list[
 ]  # the entries of small matrices, each an array over (…, I, J) or some of it
 
 
-def given(form: str, wrt: str) -> list[str]:
-    """The operands of the derivative of `form` by `wrt`, in their order."""
-    return [letter for letter in OPERANDS[form] if letter != wrt]
+def operands_of(scalar: str, wrt: str) -> list[str]:
+    """The operands of the derivative of `scalar` by `wrt`, in their order."""
+    return [letter for letter in OPERANDS[scalar] if letter != wrt]
 
 
 class Sizes(NamedTuple):

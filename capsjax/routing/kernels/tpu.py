@@ -33,10 +33,10 @@ from capsjax.routing.kernels.terms import (
     Sizes,
     dot,
     flat,
-    given,
     grid,
     matrix_shape,
     minus,
+    operands_of,
     plus,
     product,
     sizes_of,
@@ -50,11 +50,11 @@ _SPARE_BYTES = 8 * 2**20  # for the compiler
 _UNROLLED = 4  # groups of 8 parents whose code is written out one after another
 
 
-def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
-    """The derivative of `form` by `wrt`."""
-    if (form, wrt) not in TERMS:
-        return einsum.differentiate(operands, form=form, wrt=wrt)  # needed in forward mode only
-    letters = given(form, wrt)
+def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
+    """The derivative of `scalar` by `wrt`."""
+    if (scalar, wrt) not in TERMS:
+        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
+    letters = operands_of(scalar, wrt)
     sizes = sizes_of(letters, list(operands.values()))
     plan = _Plan.of(sizes, [*letters, wrt])
     spreads = [letter for letter in letters if letter in KERNELS]
@@ -76,7 +76,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
 
             def group(rows: Any) -> None:
                 operands = {letter: child.grid(letter, rows, at) for letter in letters}
-                entries = flat(TERMS[form, wrt](**operands))
+                entries = flat(TERMS[scalar, wrt](**operands))
                 if wrt == "c":
                     out[0, rows, at] = entries[0]
                 elif wrt in "qw":
@@ -97,7 +97,7 @@ def differentiate(operands: Operands, *, form: str, wrt: str) -> Array:
     scratch = [plan.tiles(letter) for letter in spreads]
     if wrt in "kKpP":
         scratch.append(plan.tiles(wrt))
-    (result,) = plan.call(f"votes_{form}_{wrt}", body, operands, [wrt], scratch)
+    (result,) = plan.call(f"votes_{scalar}_{wrt}", body, operands, [wrt], scratch)
     return result
 
 
@@ -244,27 +244,27 @@ def gradients(operands: Operands, *, wrt: str) -> dict[str, Array]:
                 sums["p"][...] = jnp.zeros_like(sums["p"])
 
             def group(rows: Any) -> None:
-                given = {letter: child.grid(letter, rows, at) for letter in letters}
-                votes = product(given["p"], given["k"])
-                error = minus(votes, given["m"])
-                weighted = times(given["w"], error)
-                slope = plus(weighted, given["q"]) if "q" in given else weighted
+                grids = {letter: child.grid(letter, rows, at) for letter in letters}
+                votes = product(grids["p"], grids["k"])
+                error = minus(votes, grids["m"])
+                weighted = times(grids["w"], error)
+                slope = plus(weighted, grids["q"]) if "q" in grids else weighted
                 if "c" in wrt:
                     out["c"][0, rows, at] = dot(slope, error)
-                if "q" in given:
-                    slope = terms.scale(given["c"], plus(slope, weighted))
+                if "q" in grids:
+                    slope = terms.scale(grids["c"], plus(slope, weighted))
                 else:
-                    slope = terms.scale([[2 * given["c"][0][0]]], weighted)
+                    slope = terms.scale([[2 * grids["c"][0][0]]], weighted)
                 if "m" in wrt or "w" in wrt:
-                    coupled = terms.scale(given["c"], error)
+                    coupled = terms.scale(grids["c"], error)
                 if "m" in wrt:
                     _add(out["m"], flat(coupled), rows, at)
                 if "w" in wrt:
                     _add(out["w"], flat(times(coupled, error)), rows, at)
                 if "p" in wrt:
-                    _add(sums["p"], flat(product(slope, transposed(given["k"]))))
+                    _add(sums["p"], flat(product(slope, transposed(grids["k"]))))
                 if "k" in wrt:
-                    _add(sums["k"], flat(product(transposed(given["p"]), slope)), rows)
+                    _add(sums["k"], flat(product(transposed(grids["p"]), slope)), rows)
 
             plan.each_group(group)
             if "p" in wrt:

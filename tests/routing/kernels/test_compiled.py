@@ -14,7 +14,7 @@ from capsjax.routing import (
     uniform_routing,
 )
 from capsjax.routing.kernels.derivatives import differentiate
-from capsjax.routing.kernels.terms import KERNELS, TERMS, Sizes, given, shape_of
+from capsjax.routing.kernels.terms import KERNELS, TERMS, Sizes, operands_of, shape_of
 
 pytestmark = pytest.mark.accelerators
 
@@ -93,8 +93,8 @@ def test_every_derivative_compiles(compiled_for, target, sizes):
 
     def derivatives(operands):
         return [
-            differentiate(form, wrt, {a: operands[a] for a in given(form, wrt)})
-            for form, wrt in TERMS
+            differentiate(scalar, wrt, {a: operands[a] for a in operands_of(scalar, wrt)})
+            for scalar, wrt in TERMS
         ]
 
     compiled = compiled_for(target, derivatives, operands)

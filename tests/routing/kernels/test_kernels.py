@@ -21,7 +21,7 @@ from capsjax.routing.kernels import (
     without_kernels,
 )
 from capsjax.routing.kernels.derivatives import differentiate
-from capsjax.routing.kernels.terms import TERMS, Sizes, given
+from capsjax.routing.kernels.terms import TERMS, Sizes, operands_of
 from tests.routing.kernels import problems
 
 PLATFORMS = ["tpu", "cuda"]
@@ -48,8 +48,10 @@ def compiled(f):
 
 def derivatives(operands):
     return {
-        (form, wrt): differentiate(form, wrt, {a: operands[a] for a in given(form, wrt)})
-        for form, wrt in TERMS
+        (scalar, wrt): differentiate(
+            scalar, wrt, {a: operands[a] for a in operands_of(scalar, wrt)}
+        )
+        for scalar, wrt in TERMS
     }
 
 
@@ -58,8 +60,8 @@ def test_derivatives(platform):
     operands = problems.problem(MATRICES)
     with interpreted(platform):
         found = compiled(derivatives)(as_float32(operands))
-    for (form, wrt), ours in found.items():
-        assert_close(ours, problems.derivative(form, wrt, operands))
+    for (scalar, wrt), ours in found.items():
+        assert_close(ours, problems.derivative(scalar, wrt, operands))
 
 
 def routed(pkqg):
@@ -223,8 +225,8 @@ def test_what_no_kernel_takes_gives_the_same(platform):
     with interpreted(platform), without_kernels():
         operands = problems.problem(MATRICES)
         found = compiled(derivatives)(as_float32(operands))
-        for (form, wrt), ours in found.items():
-            assert_close(ours, problems.derivative(form, wrt, operands))
+        for (scalar, wrt), ours in found.items():
+            assert_close(ours, problems.derivative(scalar, wrt, operands))
 
 
 def test_gpus_without_triton_get_products(monkeypatch):
@@ -246,8 +248,8 @@ def test_products_in_blocks(monkeypatch):
     monkeypatch.setattr(einsum, "_BLOCK_BYTES", 600)  # two or three positions at a time
     operands = problems.problem(VECTORS)
     found = compiled(derivatives)(as_float32(operands))
-    for (form, wrt), ours in found.items():
-        assert_close(ours, problems.derivative(form, wrt, operands))
+    for (scalar, wrt), ours in found.items():
+        assert_close(ours, problems.derivative(scalar, wrt, operands))
 
 
 @each_platform
