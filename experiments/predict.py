@@ -309,9 +309,18 @@ def write(
     """Everything that is known, in the format of the file's ending."""
     names = checkpoint.config.task.class_names
     if path.suffix == ".html":
-        from _report.gallery import gallery
+        from _report.gallery import Shown, gallery
 
-        text = gallery(checkpoint, predictions, list(broken.values()), top)
+        classes: dict[str, list[Shown]] = {name: [] for name in names}
+        for p in predictions:
+            scores = [f"{names[i]} {p.scores[i]:.3f}" for i in p.best(top)]
+            hint = ["looks inverted"] if p.looks_inverted else []
+            shown = Shown(p.fitted.pixels, str(p.file), [p.file.name, *scores, *hint])
+            classes[names[p.best(1)[0]]].append(shown)
+        images = f"{len(predictions):,} {'image' if len(predictions) == 1 else 'images'}"
+        title = f"{images}, {checkpoint.config.model.name}"
+        present = {name: images for name, images in classes.items() if images}
+        text = gallery(title, present, list(broken.values()))
     elif path.suffix == ".json":
         images = [
             {

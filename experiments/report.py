@@ -71,10 +71,8 @@ def main(args: argparse.Namespace) -> None:
         raise _cli.UsageError("--pages goes with --results, and not with --output")
     if args.poses is not None and len(args.runs) != 1:
         raise _cli.UsageError("--poses goes with one run's directory")
-    if len(args.runs) > 1:
-        of_several(args)
-    elif args.runs:
-        of_run(args)
+    if args.runs:
+        of_runs(args)
     else:
         of_results(args)
 
@@ -101,59 +99,48 @@ def of_results(args: argparse.Namespace) -> None:
         print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
 
 
-def of_run(args: argparse.Namespace) -> None:
-    """Evaluates a network and writes its page."""
+def of_runs(args: argparse.Namespace) -> None:
+    """Evaluates one network and writes its page, or several and writes how they compare."""
     import evaluate
+    from _report import comparison
     from _report.again import train_command
+    from _report.decoded import poses_picture
     from _report.page import page
+    from _report.results import examples
 
     from capsjax.runs import release
-
-    terminal = _prepared()
-    (run,) = args.runs
-    results = _answers(run, args, terminal)
-    if args.poses is not None:
-        from _report.moved import picture
-        from _report.results import examples
-
-        args.poses.parent.mkdir(parents=True, exist_ok=True)
-        picture(results, examples(results)).save(args.poses, optimize=True)
-        terminal.print(f"Written to {args.poses}.", markup=False)
-        return
-    imports = [f"--import={file}" for file in args.imports]
-    workdir = f"runs/{Path(run).stem}" if release.is_one(run) else run
-    train = train_command(results.checkpoint.config, workdir, imports)
-    commands = [
-        train or f"# No file of configs/ fits; the values are in {run}/config.json.",
-        _command(results, [*imports, str(run), f"--which={results.checkpoint.step}"]),
-    ]
-    text = page(results, evaluate.versions(), commands)
-    _write(text, args, "report.html", terminal)
-
-
-def of_several(args: argparse.Namespace) -> None:
-    """Evaluates several networks on the same images and writes the page that compares them."""
-    import evaluate
-    from _report.comparison import page
-
-    if len(set(args.runs)) < len(args.runs):
-        raise _cli.UsageError("a run is named twice: name each once")
-    terminal = _prepared()
-    runs = [_answers(run, args, terminal) for run in args.runs]
-    names = [str(run) for run in args.runs]
-    imports = [f"--import={file}" for file in args.imports]
-    command = _command(runs[0], [*imports, *names, f"--which={args.which}"])
-    text = page(names, runs, evaluate.versions(), [command])
-    _write(text, args, "comparison.html", terminal)
-
-
-def _prepared() -> "Console":
-    """The terminal; programs are kept on disk from now on."""
     from capsjax.runs.display import console
     from capsjax.runs.process import cache_programs
 
+    if len(set(args.runs)) < len(args.runs):
+        raise _cli.UsageError("a run is named twice: name each once")
     cache_programs()
-    return console()
+    terminal = console()
+    runs = [_answers(run, args, terminal) for run in args.runs]
+    names = [str(run) for run in args.runs]
+    results, *others = runs
+    if args.poses is not None:
+        args.poses.parent.mkdir(parents=True, exist_ok=True)
+        poses_picture(results, examples(results)).save(args.poses, optimize=True)
+        terminal.print(f"Written to {args.poses}.", markup=False)
+        return
+    imports = [f"--import={file}" for file in args.imports]
+    which = args.which if others else results.checkpoint.step
+    images = [f"--dataset={results.dataset.name}", f"--split={results.dataset.split}"]
+    words = ["python", "experiments/report.py", *imports, *names, f"--which={which}", *images]
+    command = shlex.join(words)
+    if others:
+        text = comparison.page(names, runs, evaluate.versions(), [command])
+        file_name = "comparison.html"
+    else:
+        (run,) = args.runs
+        workdir = f"runs/{Path(run).stem}" if release.is_one(run) else run
+        train = train_command(results.checkpoint.config, workdir, imports)
+        train = train or f"# No file of configs/ fits; the values are in {run}/config.json."
+        text = page(results, evaluate.versions(), [train, command])
+        file_name = "report.html"
+    file = _cli.write(text, args.output, args.runs[0], file_name)
+    terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
 
 
 def _answers(run: "epath.Path", args: argparse.Namespace, terminal: "Console") -> "Results":
@@ -186,18 +173,6 @@ def _answers(run: "epath.Path", args: argparse.Namespace, terminal: "Console") -
     versions = data.examples.numbered.versions
     summary = summaries.summarize(scores, dataset.labels, versions=versions)
     return Results(checkpoint, history, dataset, scores, summary)
-
-
-def _command(results: "Results", words: list[str]) -> str:
-    """This script, for the same images."""
-    dataset = results.dataset
-    images = [f"--dataset={dataset.name}", f"--split={dataset.split}"]
-    return shlex.join(["python", "experiments/report.py", *words, *images])
-
-
-def _write(text: str, args: argparse.Namespace, name: str, terminal: "Console") -> None:
-    file = _cli.write(text, args.output, args.runs[0], name)
-    terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
 
 
 if __name__ == "__main__":

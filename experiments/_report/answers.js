@@ -4,27 +4,23 @@
 const cards = [...document.querySelectorAll("#mistakes figure[data-place]")];
 
 function imagesOf(truth, predicted) {
-  const found = new Map();
+  const images = new Map();
   for (const card of cards) {
     if (card.dataset.true === truth && card.dataset.predicted === predicted) {
-      found.set(card.dataset.place, card.querySelector("img").src);
+      images.set(card.dataset.place, card.querySelector("img").src);
     }
   }
-  for (const { place, label, predicted: said, picture } of DATA.images) {
-    if (String(label) === truth && String(said) === predicted) found.set(String(place), picture);
+  for (const image of DATA.images) {
+    if (String(image.label) === truth && String(image.predicted) === predicted) {
+      images.set(String(image.place), image.picture);
+    }
   }
-  return found;
+  return [...images];
 }
 
-function saying(truth, predicted) {
-  const [a, b] = [DATA.classes[truth], DATA.classes[predicted]];
-  return truth === predicted ? `${a}, classified correctly` : `${a}, taken for ${b}`;
-}
-
-function openCell(button, truth, predicted, count) {
+function openCell(button, truth, predicted, what) {
   const panel = document.getElementById("cell");
-  const what = saying(truth, predicted);
-  const images = imagesOf(truth, predicted);
+  const count = Number(button.textContent), images = imagesOf(truth, predicted);
   const close = () => {
     panel.hidden = true;
     button.setAttribute("aria-expanded", "false");
@@ -33,16 +29,16 @@ function openCell(button, truth, predicted, count) {
   for (const other of document.querySelectorAll(".confusion button")) {
     other.setAttribute("aria-expanded", String(other === button));
   }
-  const shown = images.size === count ? `${count}` : `${images.size} of ${count}`;
+  const shown = images.length === count ? `${count}` : `${images.length} of ${count}`;
   fill(
     panel,
     element("h3", { tabindex: -1 }, `${what}: ${shown} ${count === 1 ? "image" : "images"}`),
-    element("div", { class: "cell" }, ...[...images].map(([place, src]) =>
+    element("div", { class: "cell" }, ...images.map(([place, src]) =>
       element("figure", {}, element("img", { src, alt: `Image ${place}, class ${DATA.classes[truth]}` }),
         element("figcaption", {}, `image ${place}`)))),
     element("button", { type: "button", onclick: close }, "Close"),
   );
-  if (images.size === 0) panel.firstChild.after(element("p", {}, "This page holds none of them."));
+  if (!images.length) panel.firstChild.after(element("p", {}, "This page holds none of them."));
   panel.onkeydown = (event) => { if (event.key === "Escape") close(); };
   panel.firstChild.focus({ preventScroll: true });
   panel.scrollIntoView({ block: "nearest" });
@@ -50,18 +46,19 @@ function openCell(button, truth, predicted, count) {
 
 for (const cell of document.querySelectorAll(".confusion td[data-true]")) {
   const { true: truth, predicted } = cell.dataset;
-  const count = Number(cell.textContent);
+  const [a, b] = [DATA.classes[truth], DATA.classes[predicted]];
+  const what = truth === predicted ? `${a}, classified correctly` : `${a}, taken for ${b}`;
+  const count = cell.textContent, name = `${count} of class ${what}: show images`;
   const button = element("button", {
-    type: "button", "aria-expanded": "false", "aria-controls": "cell",
-    "aria-label": `${count} of class ${saying(truth, predicted)}: show images`,
-    onclick: () => openCell(button, truth, predicted, count),
-  }, String(count));
+    type: "button", "aria-expanded": "false", "aria-controls": "cell", "aria-label": name, title: name,
+    onclick: () => openCell(button, truth, predicted, what),
+  }, count);
   cell.replaceChildren(button);
 }
+document.querySelector("#confusion > p").append(" Choose a number to see its images.");
 
 if (cards.length > 1) {
-  const lists = [...document.querySelectorAll("#mistakes .mistakes")];
-  const more = document.getElementById("more");
+  const [list] = document.querySelectorAll("#mistakes .mistakes");
   const wanted = { true: "", predicted: "", order: "most" };
   const said = element("output", {});
 
@@ -71,8 +68,8 @@ if (cards.length > 1) {
     const sign = wanted.order === "most" ? -1 : 1;
     fits.sort((a, b) => sign * (a.dataset.lead - b.dataset.lead));
     // One list: what was folded away is found too.
-    lists[0].replaceChildren(...fits);
-    if (more) more.hidden = true;
+    list.replaceChildren(...fits);
+    document.getElementById("more")?.remove();
     said.textContent = `${fits.length} of ${cards.length} shown`;
   }
 

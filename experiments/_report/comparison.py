@@ -1,8 +1,7 @@
 """The page of several runs: what differs in their configs, and what came of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +9,11 @@ import scipy.stats
 from jaxtyping import Bool, Int
 
 from _report import curves
-from _report.html import contents, counted, document, percent, section, table
+from _report.html import Html, contents, counted, document, join, percent, section, table, tag
 from _report.numbers import commands
 from _report.pictures import picture
 from _report.results import Results
+from capsjax.runs.history import History
 from capsjax.training.config import flatten
 from capsjax.training.state import num_parameters, split
 
@@ -32,14 +32,24 @@ class Group(NamedTuple):
     """Runs of one config, which differ in their seeds alone.
 
     Attributes:
-      name: for people.
       names: of the runs, their directories.
       runs: what they answered, all on the same images.
     """
 
-    name: str
     names: list[str]
     runs: list[Results]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        first, *others = self.names
+        return f"{first} and {counted(len(others), 'more seed')}" if others else first
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Without the seed."""
+        values = flatten(self.runs[0].checkpoint.config)
+        return {key: value for key, value in values.items() if key != "seed"}
 
     @property
     def wrong(self) -> Bool[np.ndarray, "n"]:
@@ -50,8 +60,8 @@ class Group(NamedTuple):
     def mistaken_for(self) -> Int[np.ndarray, "n"]:
         """The wrong class that most runs give for each image."""
         dataset = self.runs[0].dataset
-        said = np.array([run.predicted for run in self.runs])
-        votes = (said[..., None] == np.arange(dataset.num_classes)).sum(0)
+        predicted = np.array([run.predicted for run in self.runs])
+        votes = (predicted[..., None] == np.arange(dataset.num_classes)).sum(0)
         np.put_along_axis(votes, dataset.labels[:, None].astype(int), -1, axis=1)
         return votes.argmax(-1)
 
@@ -70,88 +80,84 @@ def page(
     Raises:
       ValueError: they were evaluated on different images.
     """
+    for name, run in zip(names[1:], runs[1:], strict=True):
+        _check_same_images(names[0], runs[0], name, run)
     first = runs[0].dataset
-    for name, run in zip(names, runs, strict=True):
-        other = run.dataset
-        if other.class_names != first.class_names or not (
-            np.array_equal(other.images, first.images)
-            and np.array_equal(other.labels, first.labels)
-        ):
-            what = "classes" if other.class_names != first.class_names else "images"
-            raise ValueError(
-                f"{names[0]} and {name} were evaluated on different {what} ({first.name} and "
-                f"{other.name}): name one data set that fits all runs with --dataset=NAME"
-            )
     groups = grouped(names, runs)
     # Seeds of a single config are compared with each other.
-    columns = (
-        groups
-        if len(groups) > 1
-        else [Group(n, [n], [r]) for n, r in zip(names, runs, strict=True)]
-    )
+    one_config = len(groups) == 1
+    columns = [Group([n], [r]) for n, r in zip(names, runs, strict=True)] if one_config else groups
     written = ", ".join(f"{name} {number}" for name, number in versions.items())
     title = f"{len(runs)} runs on {first.name}"
-    body = "\n".join(
-        [
-            f"<header><h1>{escape(title)}</h1><p>{len(first.labels):,} images of the "
-            f"{escape(first.split)} split. Page written with {escape(written)}.</p></header>",
-            contents(SECTIONS),
-            "<main>",
+    images = f"{len(first.labels):,} images of the {first.split} split."
+    body = [
+        tag("header", tag("h1", title), tag("p", f"{images} Page written with {written}.")),
+        contents(SECTIONS),
+        tag(
+            "main",
             _configs(groups),
             _accuracy(groups),
             _learning(groups),
             _mistakes(columns),
             commands(lines, "The runs are only evaluated."),
-            "</main>",
-        ]
-    )
-    return document(escape(title), body, ("elements.js", "curves.js"))
+        ),
+    ]
+    return document(escape(title), join(body), ("elements.js", "curves.js"))
+
+
+def _check_same_images(first_name: str, first: Results, name: str, other: Results) -> None:
+    """Raises ValueError unless the two were evaluated on the same images.
+
+    Files of a folder are the same images, at whatever size and cut each network sees them.
+    """
+    a, b = first.dataset, other.dataset
+    what = "classes" if a.class_names != b.class_names else "images"
+    same = what == "images" and np.array_equal(a.labels, b.labels)
+    files = a.name == b.name and a.name.startswith("folder:")
+    if not (same and (files or np.array_equal(a.images, b.images))):
+        pair = f"{a.name} and {b.name}" if a.name != b.name else f"{a.name}, made in two ways"
+        raise ValueError(
+            f"{first_name} and {name} were evaluated on different {what} ({pair}): name one data "
+            "set that fits all runs with --dataset=NAME"
+        )
 
 
 def grouped(names: Sequence[str], runs: Sequence[Results]) -> list[Group]:
     """The runs by config, in the order of the first of each."""
-    keys = [_values(run) for run in runs]
-    order = {str(key): place for place, key in reversed(list(enumerate(keys)))}
-    places = sorted(range(len(runs)), key=lambda i: (order[str(keys[i])], i))
-    found = []
-    for _, group in groupby(places, key=lambda i: order[str(keys[i])]):
-        chosen = list(group)
-        own = [names[i] for i in chosen]
-        more = f" and {counted(len(own) - 1, 'more seed')}" if len(own) > 1 else ""
-        name = f"{own[0]}{more}"
-        found.append(Group(name, own, [runs[i] for i in chosen]))
-    return found
+    groups: list[Group] = []
+    for name, run in zip(names, runs, strict=True):
+        alone = Group([name], [run])
+        same = next((group for group in groups if group.config == alone.config), None)
+        if same is None:
+            groups.append(alone)
+        else:
+            same.names.append(name)
+            same.runs.append(run)
+    return groups
 
 
-def _values(run: Results) -> dict[str, Any]:
-    """The config without the seed."""
-    return {k: v for k, v in flatten(run.checkpoint.config).items() if k != "seed"}
-
-
-def _configs(groups: Sequence[Group]) -> str:
+def _configs(groups: Sequence[Group]) -> Html:
     title = SECTIONS["configs"]
-    found = [_values(group.runs[0]) for group in groups]
     if len(groups) == 1:
         return section("configs", title, "These runs have one config and differ in their seed.")
-    keys = dict.fromkeys(key for values in found for key in values)
-    differing = [k for k in keys if len({str(values.get(k, NONE)) for values in found}) > 1]
-    rows = [[escape(key), *(str(values.get(key, NONE)) for values in found)] for key in differing]
-    return section(
-        "configs",
-        title,
-        "The values of the configs that are not the same, apart from the seed.",
-        table(["", *(group.name for group in groups)], rows),
-    )
+    configs = [group.config for group in groups]
+    rows = []
+    for key in dict.fromkeys(key for config in configs for key in config):
+        values = [str(config.get(key, NONE)) for config in configs]
+        if len(set(values)) > 1:
+            rows.append([escape(key), *values])
+    text = "The values of the configs that are not the same, apart from the seed."
+    heads = ["", *(group.name for group in groups)]
+    return section("configs", title, text, table(heads, rows))
 
 
-def _accuracy(groups: Sequence[Group]) -> str:
+def _accuracy(groups: Sequence[Group]) -> Html:
     rows = []
     for group in groups:
         if len(group.runs) > 1:
             shares = [100 * run.summary.accuracy for run in group.runs]
-            seeds = f"{len(shares)} seeds"
             spread = f"{np.mean(shares):.2f} ± {np.std(shares, ddof=1):.2f} %"
-            rows.append([escape(group.name), spread, "", "", "", seeds])
+            rows.append([escape(group.name), spread, "", "", "", f"{len(shares)} seeds"])
         for name, run in zip(group.names, group.runs, strict=True):
             low, high = run.summary.interval
             _, params, _ = split(run.checkpoint.model)
@@ -167,70 +173,61 @@ def _accuracy(groups: Sequence[Group]) -> str:
             )
     text = "Each accuracy with its 95 % interval (Wilson's), for other images of the same kind."
     if any(len(group.runs) > 1 for group in groups):
-        text += (
-            " Several seeds have their mean and standard deviation (over n − 1), which is how much "
-            "the seed alone changes."
-        )
+        text += " Several seeds: the mean and the standard deviation (over n − 1)."
     heads = ["", "accuracy", "95 % interval", "parameters", "step", "seed"]
     return section("accuracy", SECTIONS["accuracy"], text, table(heads, rows))
 
 
-def _learning(groups: Sequence[Group]) -> str:
-    losses = [
-        _line(group, i, [curves.series(run.history, "loss") for run in group.runs])
-        for i, group in enumerate(groups)
-    ]
+def _learning(groups: Sequence[Group]) -> Html:
     held_out = all(run.history.validation_accuracy() for group in groups for run in group.runs)
-    accuracies = [
-        _line(
-            group,
-            i,
-            [
-                run.history.validation_accuracy()
-                if held_out
-                else curves.series(run.history, "accuracy")
-                for run in group.runs
-            ],
-            marked=held_out,
-        )
-        for i, group in enumerate(groups)
-    ]
     kind = "validation" if held_out else "training"
+
+    def loss(history: History) -> dict[int, float]:
+        return curves.series(history, "loss")
+
+    def accuracy(history: History) -> dict[int, float]:
+        return history.validation_accuracy() if held_out else curves.series(history, "accuracy")
+
     listed = ", ".join(group.name for group in groups)
-    plots = curves.losses_plot(losses, f"Training loss of {listed}") + curves.accuracies_plot(
-        accuracies, f"{kind.capitalize()} accuracy of {listed}"
+    losses = [_line(group, i, loss) for i, group in enumerate(groups)]
+    shares = [_line(group, i, accuracy, marked=held_out) for i, group in enumerate(groups)]
+    plots = tag(
+        "div",
+        curves.losses(losses, f"Training loss of {listed}"),
+        curves.accuracies(shares, f"{kind.capitalize()} accuracy of {listed}"),
+        class_="plots",
     )
     text = f"Training loss and {kind} accuracy."
     if any(len(group.runs) > 1 for group in groups):
         text += " Several seeds are shown by their mean, in a band of one standard deviation."
-    return section("learning", SECTIONS["learning"], text, f'<div class="plots">{plots}</div>')
+    return section("learning", SECTIONS["learning"], text, plots)
 
 
 def _line(
-    group: Group, colour: int, found: list[dict[int, float]], *, marked: bool = False
+    group: Group, colour: int, values: Callable[[History], dict[int, float]], marked: bool = False
 ) -> curves.Line:
     """The mean over the runs, at the steps that all of them have."""
-    steps = sorted(set.intersection(*map(set, found)))
-    values = np.array([[one[step] for one in found] for step in steps])
+    by_run = [values(run.history) for run in group.runs]
+    steps = sorted(set.intersection(*map(set, by_run)))
+    table = np.array([[of_run[step] for of_run in by_run] for step in steps])
     deviations = None
-    if len(found) > 1:
-        deviations = dict(zip(steps, values.std(1, ddof=1).tolist(), strict=True))
-    means = dict(zip(steps, values.mean(1).tolist(), strict=True))
+    if len(by_run) > 1:
+        deviations = dict(zip(steps, table.std(1, ddof=1).tolist(), strict=True))
+    means = dict(zip(steps, table.mean(1).tolist(), strict=True))
     return curves.Line(group.name, means, deviations, colour, marked)
 
 
-def _mistakes(columns: Sequence[Group]) -> str:
+def _mistakes(columns: Sequence[Group]) -> Html:
     """Each against the first."""
     base, *others = columns
     text = "What one gets wrong and the other does not: where they differ, for better or worse."
     if any(len(column.runs) > 1 for column in columns):
         text += " Several seeds get an image wrong when more than half of them do."
-    return section(
-        "mistakes", SECTIONS["mistakes"], text, "".join(_versus(base, other) for other in others)
-    )
+    body = join(_versus(base, other) for other in others)
+    return section("mistakes", SECTIONS["mistakes"], text, body)
 
 
-def _versus(base: Group, other: Group) -> str:
+def _versus(base: Group, other: Group) -> Html:
     ours, theirs = base.wrong & ~other.wrong, other.wrong & ~base.wrong
     both = int((base.wrong & other.wrong).sum())
     num = int(ours.sum()), int(theirs.sum())
@@ -238,32 +235,27 @@ def _versus(base: Group, other: Group) -> str:
     if sum(num):
         p = scipy.stats.binomtest(num[0], sum(num)).pvalue
         said += f" McNemar's exact test of {num[0]:,} against {num[1]:,}: p = {p:.2g}."
-    sides = _side(base, other, ours) + _side(other, base, theirs)
-    return (
-        f"<h3>{escape(base.name)} and {escape(other.name)}</h3><p>{escape(said)}</p>"
-        f'<div class="versus">{sides}</div>'
-    )
+    sides = _side(base, ours), _side(other, theirs)
+    heading = tag("h3", f"{base.name} and {other.name}")
+    return join([heading, tag("p", said), tag("div", *sides, class_="versus")])
 
 
-def _side(one: Group, other: Group, places: Bool[np.ndarray, "n"]) -> str:
-    """The images that `one` gets wrong and `other` does not, the surest first."""
-    lead = np.mean([run.lead for run in one.runs], axis=0)
-    found = np.flatnonzero(places)
-    shown = found[np.argsort(-lead[found], kind="stable")][:MAX_IMAGES]
-    figures = "".join(_figure(one, int(i)) for i in shown) or "<p>None.</p>"
-    part = f"{len(shown)} of {len(found):,}" if len(shown) < len(found) else str(len(found))
-    return (
-        f"<div><h4>Wrong in {escape(one.name)} alone: {part}</h4>"
-        f'<div class="gallery">{figures}</div></div>'
-    )
+def _side(group: Group, places: Bool[np.ndarray, "n"]) -> Html:
+    """The images that `group` alone gets wrong, the surest first."""
+    lead = np.mean([run.lead for run in group.runs], axis=0)
+    wrong = np.flatnonzero(places)
+    shown = wrong[np.argsort(-lead[wrong], kind="stable")][:MAX_IMAGES]
+    figures = [_figure(group, int(i)) for i in shown] or [tag("p", "None.")]
+    part = f"{len(shown)} of {len(wrong):,}" if len(shown) < len(wrong) else str(len(wrong))
+    heading = tag("h4", f"Wrong in {group.name} alone: {part}")
+    return tag("div", heading, tag("div", *figures, class_="gallery"))
 
 
-def _figure(one: Group, place: int) -> str:
-    dataset = one.runs[0].dataset
-    true, said = (dataset.class_names[k] for k in (dataset.labels[place], one.mistaken_for[place]))
-    alt = escape(f"Image {place}, class {true}, taken for {said}")
-    return (
-        f'<figure><img src="{picture(dataset.images[place])}" alt="{alt}"><figcaption>'
-        f"<b>{escape(true)}</b> taken for <b>{escape(said)}</b> <small>image {place}</small>"
-        "</figcaption></figure>"
-    )
+def _figure(group: Group, place: int) -> Html:
+    data = group.runs[0].dataset
+    true, wrong = (data.class_names[k] for k in (data.labels[place], group.mistaken_for[place]))
+    alt = f"Image {place}, class {true}, taken for {wrong}"
+    number = tag("small", f"image {place}")
+    caption = tag("b", true), " taken for ", tag("b", wrong), " ", number
+    image = tag("img", src=picture(data.images[place]), alt=alt)
+    return tag("figure", image, tag("figcaption", *caption))

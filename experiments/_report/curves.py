@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -12,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
+from _report.html import Html, tag
 from _report.pictures import data_uri
 from capsjax.runs.history import History
 
@@ -46,76 +46,50 @@ class Line(NamedTuple):
     marked: bool = False
 
 
-def loss(history: History, step: int) -> str:
-    """The training loss as HTML; `step` is the checkpoint's."""
-    losses = series(history, "loss")
-    first, *_, last = losses.values() if len(losses) > 1 else [*losses.values()] * 2
-    alt = f"Training loss, from {first:.3g} to {last:.3g} in {max(losses):,} steps"
-    return losses_plot([Line("train", losses)], alt, step)
-
-
-def accuracy(history: History, step: int) -> str:
-    """Training and, where images were held out, validation accuracy, as HTML."""
-    shares, validation = series(history, "accuracy"), history.validation_accuracy()
-    alt = f"Training accuracy, {[*shares.values()][-1]:.1%} at the end"
-    lines = [Line("train", shares)]
-    if validation:
-        alt += f", and validation accuracy, {max(validation.values()):.1%} at best"
-        lines.append(Line("validation", validation, colour=1, marked=True))
-    return accuracies_plot(lines, alt, step)
-
-
 def series(history: History, name: str) -> dict[int, float]:
     """A training metric by step."""
     return {r["step"]: r[name] for r in history.records if r["split"] == "train"}
 
 
-def losses_plot(lines: Sequence[Line], alt: str, step: int | None = None) -> str:
-    """Lines on a logarithmic axis."""
+def losses(lines: Sequence[Line], alt: str, step: int | None = None) -> Html:
+    """Lines on a logarithmic axis; `step` is that of a checkpoint."""
 
     def scale(axes: Axes) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylabel("loss")
 
     return _html(lines, scale, alt, "loss", step)
 
 
-def accuracies_plot(lines: Sequence[Line], alt: str, step: int | None = None) -> str:
-    """Lines of shares."""
+def accuracies(lines: Sequence[Line], alt: str, step: int | None = None) -> Html:
+    """Lines of shares; `step` is that of a checkpoint."""
+    # Where it ends is what matters: the first steps may fall below the frame.
+    lowest = min(float(np.quantile([*line.values.values()], 0.1)) for line in lines)
 
     def scale(axes: Axes) -> None:
-        # Where it ends is what matters: the first steps may fall below the frame.
-        axes.set_ylim(*_accuracy_range(lines))
+        top = 1.0 + 0.05 * (1 - lowest) + 0.0005
+        axes.set_ylim(max(0.0, lowest - 0.15 * (1 - lowest) - 0.005), top)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.set_ylabel("accuracy")
 
     return _html(lines, scale, alt, "accuracy", step)
 
 
-def _accuracy_range(lines: Sequence[Line]) -> tuple[float, float]:
-    lowest = min(float(np.quantile([*line.values.values()], 0.1)) for line in lines)
-    return max(0.0, lowest - 0.15 * (1 - lowest) - 0.005), 1.0 + 0.05 * (1 - lowest) + 0.0005
-
-
 def _html(
     lines: Sequence[Line], scale: Callable[[Axes], None], alt: str, what: str, step: int | None
-) -> str:
+) -> Html:
     """Both pictures, and the values of the lines with their places in it for curves.js."""
-    light, _ = _svg(lines, scale, step, dark=False)
-    dark, drawn = _svg(lines, scale, step, dark=True)
-    data = escape(json.dumps({"what": what, "lines": drawn}, separators=(",", ":")))
-    return (
-        f'<div class="plot" data-plot="{data}"><picture>'
-        f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img src="{light}" alt="{escape(alt)}"></picture></div>'
-    )
+    light, _ = _svg(lines, scale, what, step, dark=False)
+    dark, drawn = _svg(lines, scale, what, step, dark=True)
+    data = json.dumps({"what": what, "lines": drawn}, separators=(",", ":"))
+    source = tag("source", media="(prefers-color-scheme: dark)", srcset=dark)
+    picture = tag("picture", source, tag("img", src=light, alt=alt))
+    return tag("div", picture, class_="plot", data_plot=data)
 
 
 def _svg(
-    lines: Sequence[Line], scale: Callable[[Axes], None], step: int | None, *, dark: bool
+    lines: Sequence[Line], scale: Callable[[Axes], None], what: str, step: int | None, *, dark: bool
 ) -> tuple[str, list[dict[str, Any]]]:
     text, grid = TEXT[dark], GRID[dark]
     # Equal runs are to give equal pages: no random ids, no date.
@@ -128,6 +102,7 @@ def _svg(
         if step is not None:
             axes.axvline(step, color=text, linewidth=0.8, linestyle=":", label="checkpoint")
         axes.set_xlabel("step")
+        axes.set_ylabel(what)
         axes.grid(color=grid, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(grid)

@@ -1,21 +1,23 @@
-"""The sections of pictures that the decoder makes."""
+"""Pictures that the decoder makes: reconstructions, and poses moved."""
 
-from html import escape
+from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
+from PIL import Image, ImageOps
 
-from _report.decoder import Drawing
-from _report.html import counted, section
-from _report.pictures import picture, strip
+from _report.decoder import LIMIT, Drawing, effects, moved, spread
+from _report.html import Html, counted, section, tag
+from _report.pictures import as_image, picture, sheet
 from _report.results import Examples, Results
-from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
 
-PERTURBED_IMAGES = 4
+ROWS = 5  # of poses moved
+STEPS = 11
+HEIGHT, GAP = 48, 2  # pixels of an image in the picture for README.md, and between two
+LACKS = "This network has no decoder of class poses."
 
 
-def reconstructions(results: Results, examples: Examples) -> str:
+def reconstructions(results: Results, examples: Examples) -> Html:
     """Inputs beside what the decoder makes of their class capsule."""
     title, dataset = "Reconstructions", results.dataset
     if examples.reconstruction is None:
@@ -23,92 +25,122 @@ def reconstructions(results: Results, examples: Examples) -> str:
     rows = []
     for label, places in examples.by_class.items():
         decoded = examples.reconstruction[examples.rows(places)]
-        pairs = "".join(_pair(results, *pair) for pair in zip(places, decoded, strict=True))
-        name = escape(dataset.class_names[label])
-        rows.append(f'<tr><th scope="row">{name}</th><td>{pairs}</td></tr>')
+        pairs = [_pair(results, *pair) for pair in zip(places, decoded, strict=True)]
+        head = tag("th", dataset.class_names[label], scope="row")
+        rows.append(tag("tr", head, tag("td", *pairs)))
     drawing = Drawing.of(results.checkpoint.model)
     alone = drawing is None or drawing.conditional
     source = "the class capsule with the highest score alone" if alone else "all class capsules"
     text = (
-        f"The first images of each class in the {dataset.split} split, and to the right of each "
-        f"what the decoder makes of {source}. An arrow names the predicted class where it is wrong."
+        f"The first images of each class in the {dataset.split} split. To the right of each is "
+        f"what the decoder draws from {source}. An arrow names the predicted class if it is wrong."
     )
     left_out = len(np.unique(dataset.labels)) - len(examples.by_class)
     if left_out:
         text += f" {counted(left_out, 'more class is', 'more classes are')} not shown."
-    body = f'<table class="pairs"><tbody>{"".join(rows)}</tbody></table>'
+    body = tag("table", tag("tbody", *rows), class_="pairs")
     return section("reconstructions", title, text, body)
 
 
-def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c"]) -> str:
+def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c"]) -> Html:
     names, image = results.dataset.class_names, results.dataset.images[index]
     true, predicted = (names[k] for k in (results.dataset.labels[index], results.predicted[index]))
-    arrow = "" if results.correct[index] else f"<figcaption>→ {escape(predicted)}</figcaption>"
-    return (
-        '<figure class="pair">'
-        f'<img src="{picture(image)}" alt="{escape(f"Image {index}, class {true}")}">'
-        f'<img src="{picture(reconstruction)}" '
-        f'alt="{escape(f"Its reconstruction; predicted class {predicted}")}">'
-        f"{arrow}</figure>"
+    arrow = [] if results.correct[index] else [tag("figcaption", f"→ {predicted}")]
+    alt = f"Its reconstruction; predicted class {predicted}"
+    return tag(
+        "figure",
+        tag("img", src=picture(image), alt=f"Image {index}, class {true}"),
+        tag("img", src=picture(reconstruction), alt=alt),
+        *arrow,
+        class_="pair",
     )
 
 
-def poses(results: Results, examples: Examples) -> str:
-    """Each element of the class capsule's pose moved (Sabour et al. 2017, figure 4)."""
-    title, dataset = "What the pose elements mean", results.dataset
+class Row(NamedTuple):
+    """An image, and what is drawn while one element of its class capsule's pose moves.
+
+    Attributes:
+      index: of the image in the data set.
+      label: its class.
+      element: of the pose.
+      images: at −3, …, +3 standard deviations from the mean of the class.
+    """
+
+    index: int
+    label: int
+    element: int
+    images: Float[np.ndarray, "steps h w c"]
+
+
+def rows(results: Results, examples: Examples) -> list[Row] | str:
+    """The classes and elements that change pictures most, none of them twice, by class.
+
+    The image of a class is its first that is classified correctly. A sentence instead: there is no
+    decoder, or no such image.
+    """
     drawing = Drawing.of(results.checkpoint.model)
     if examples.poses is None or examples.reconstruction is None or drawing is None:
-        lacks = "class poses" if examples.poses is None else "decoder"
-        return section("poses", title, f"This network has no {lacks}.")
-    # The first image of each class that is classified correctly.
-    firsts = [next((i for i in p if results.correct[i]), None) for p in examples.by_class.values()]
-    known = [i for i in firsts if i is not None]
-    if not known:
-        return section("poses", title, "None of the images above is classified correctly.")
-    spread = np.linspace(0, len(known) - 1, min(PERTURBED_IMAGES, len(known))).round().astype(int)
-    offsets = symmetric_offsets()
-    figures = []
-    for index in (known[k] for k in spread):
-        label = int(dataset.labels[index])
+        return LACKS
+    own = spread(results, examples)
+    strength = effects(results, examples, drawing, own)
+    shown = list(examples.by_class)
+    first = [
+        next((i for i in places if results.correct[i]), None)
+        for places in examples.by_class.values()
+    ]
+    strength[[k for k, index in enumerate(first) if index is None]] = -1
+    chosen = []
+    while len(chosen) < ROWS and strength.max() >= 0:
+        k, element = (int(i) for i in np.unravel_index(strength.argmax(), strength.shape))
+        strength[k], strength[:, element] = -1, -1
+        index = first[k]
+        assert index is not None
+        steps = own.deviations[k][:, None] * np.linspace(-LIMIT, LIMIT, STEPS)
         pose = examples.poses[examples.rows([index])[0]]
-        moved = reconstruct_perturbed(
-            drawing.compiled, jnp.asarray(pose), label, offsets, conditional=drawing.conditional
-        )
-        figures.append(
-            _perturbed(dataset.images[index], dataset.class_names[label], moved, offsets)
-        )
-    return section(
-        "poses",
-        title,
-        "Each row moves one element of the class capsule's pose from "
-        f"{_signed(offsets[0])} to {_signed(offsets[-1])} in steps of "
-        f"{offsets[1] - offsets[0]:.2f} and decodes the result; the middle column is the "
-        "unchanged reconstruction.",
-        f'<div class="perturbed">{"".join(figures)}</div>',
+        images = moved(drawing, pose, shown[k], own.means[k][:, None] + steps)
+        chosen.append(Row(index, shown[k], element, images[element]))
+    if not chosen:
+        return "None of the images above is classified correctly."
+    return sorted(chosen, key=lambda row: row.label)
+
+
+def poses(results: Results, examples: Examples) -> Html:
+    """Elements of class capsules' poses moved (Sabour et al. 2017, figure 4)."""
+    title, found = "What the pose elements mean", rows(results, examples)
+    if isinstance(found, str):
+        return section("poses", title, found)
+    ends = [tag("span", end) for end in (f"−{LIMIT} σ", "0", f"+{LIMIT} σ")]
+    lines = [tag("tr", tag("td"), tag("td", tag("div", *ends, class_="ends")))]
+    for index, label, element, images in found:
+        name = results.dataset.class_names[label]
+        image = tag("img", src=picture(results.dataset.images[index]), alt=f"Image {index}")
+        strip = sheet(images[None], gap=2)
+        alt = f"Class {name}, element {element} moved from −{LIMIT} to +{LIMIT} σ"
+        words = tag("span", f"class {name}, element {element}")
+        head = tag("th", tag("div", image, words), scope="row")
+        lines.append(tag("tr", head, tag("td", tag("img", src=strip, alt=alt))))
+    text = (
+        "In each row one element of a class capsule's pose moves, from three standard deviations "
+        "below the mean of its class to three above, and the decoder draws the result. These are "
+        f"the {len(found)} classes and elements that change the picture most."
     )
+    return section("poses", title, text, tag("table", tag("tbody", *lines), class_="moved"))
 
 
-def _perturbed(
-    image: UInt8[np.ndarray, "h w c"],
-    name: str,
-    moved: Float[np.ndarray, "d k h w c"],
-    offsets: Float[np.ndarray, "k"],
-) -> str:
-    ends = f"{_signed(offsets[0])} to {_signed(offsets[-1])}"
-    rows = "".join(
-        f'<tr><th scope="row">{e}</th><td><img src="{strip(row)}" '
-        f'alt="{escape(f"Class {name}, element {e} moved from {ends}")}"></td></tr>'
-        for e, row in enumerate(moved)
-    )
-    return (
-        f'<figure><figcaption><img src="{picture(image)}" '
-        f'alt="{escape(f"An image of class {name}")}">'
-        f'Class {escape(name)}</figcaption><table><thead><tr><td></td><th><div class="ends">'
-        f"<span>{_signed(offsets[0])}</span><span>0</span><span>{_signed(offsets[-1])}</span></div>"
-        f"</th></tr></thead><tbody>{rows}</tbody></table></figure>"
-    )
+def poses_picture(results: Results, examples: Examples) -> Image.Image:
+    """The same rows as one picture, for pages that cannot hold a report.
 
-
-def _signed(offset: float) -> str:
-    # A true minus sign; and no sign on what rounds to zero.
-    return f"{offset:+.2f}".replace("-", "−") if round(offset, 2) else "0"
+    Raises:
+      ValueError: the network has no decoder of class poses, or no image is classified correctly.
+    """
+    found = rows(results, examples)
+    if isinstance(found, str):
+        raise ValueError(f"{results.checkpoint.config.model.name}: {found}")
+    cell = HEIGHT + GAP
+    page = Image.new("RGB", ((STEPS + 1) * cell + 4 * GAP, len(found) * cell + GAP), "white")
+    for i, row in enumerate(found):
+        for k, pixels in enumerate([results.dataset.images[row.index], *row.images]):
+            image = ImageOps.pad(as_image(pixels).convert("RGB"), (HEIGHT, HEIGHT))
+            # A wider gap after the image.
+            page.paste(image, (GAP + k * cell + 4 * GAP * (k > 0), GAP + i * cell))
+    return page

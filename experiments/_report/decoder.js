@@ -3,10 +3,7 @@
 
 /** The bytes that base64 stands for. */
 function bytes(text) {
-  const characters = atob(text);
-  const found = new Uint8Array(characters.length);
-  for (let i = 0; i < found.length; i++) found[i] = characters.charCodeAt(i);
-  return found;
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
 function floats(text) {
@@ -15,39 +12,26 @@ function floats(text) {
 
 /** 16-bit floats (IEEE 754) as 32-bit ones. */
 function halves(text) {
-  const bits = new Uint16Array(bytes(text).buffer);
-  const values = new Float32Array(1 << 16);
-  for (let i = 0; i < values.length; i++) {
-    const exponent = (i >> 10) & 31, fraction = i & 1023;
+  const values = Float32Array.from({ length: 1 << 16 }, (_, bits) => {
+    const exponent = (bits >> 10) & 31, fraction = bits & 1023;
     const size = exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25);
-    values[i] = i & 0x8000 ? -size : size;
-  }
-  return Float32Array.from(bits, (half) => values[half]);
+    return bits & 0x8000 ? -size : size;
+  });
+  return Float32Array.from(new Uint16Array(bytes(text).buffer), (half) => values[half]);
 }
 
-const ACTIVATIONS = {
-  relu: (x) => Math.max(x, 0),
-  sigmoid: (x) => 1 / (1 + Math.exp(-x)),
-};
-
-/** From a list of {kernel, bias, activation} to a function from poses to pixels. */
+/** From a list of {kernel, bias} to a function from poses to pixels. */
 function makeDecoder(layers) {
-  const ready = layers.map(({ kernel, bias, activation }) => ({
-    kernel: halves(kernel), bias: floats(bias), activation: ACTIVATIONS[activation],
-  }));
-  return (poses) => {
-    let x = poses;
-    for (const { kernel, bias, activation } of ready) {
-      const sums = Float32Array.from(bias), size = sums.length;
-      for (let i = 0; i < x.length; i++) {
-        const value = x[i];
-        if (value === 0) continue; // the poses of other classes, and units that are off
-        for (let j = 0, k = i * size; j < size; j++, k++) sums[j] += value * kernel[k];
-      }
-      x = sums.map(activation);
-    }
-    return x;
-  };
+  const ready = layers.map(({ kernel, bias }) => ({ kernel: halves(kernel), bias: floats(bias) }));
+  return (poses) => ready.reduce((x, { kernel, bias }, depth) => {
+    const sums = Float32Array.from(bias), size = sums.length;
+    x.forEach((value, i) => {
+      if (value === 0) return; // the poses of other classes, and units that are off
+      for (let j = 0, k = i * size; j < size; j++, k++) sums[j] += value * kernel[k];
+    });
+    const last = depth === ready.length - 1;
+    return sums.map((sum) => (last ? 1 / (1 + Math.exp(-sum)) : Math.max(sum, 0)));
+  }, poses);
 }
 
 /** Draws pixels in [0, 1] of shape [h, w, c]: grey, colour, or channels side by side. */
@@ -57,14 +41,11 @@ function paint(canvas, pixels, [height, width, channels]) {
   canvas.height = height;
   const context = canvas.getContext("2d", { willReadFrequently: true }); // in memory, not on a GPU
   const image = context.createImageData(canvas.width, height);
-  for (let row = 0; row < height; row++) {
-    for (let column = 0; column < canvas.width; column++) {
-      const channel = colour ? 0 : Math.floor(column / width);
-      const from = (row * width + (column % width)) * channels + channel;
-      const to = 4 * (row * canvas.width + column);
-      for (let k = 0; k < 3; k++) image.data[to + k] = Math.round(255 * pixels[from + (colour ? k : 0)]);
-      image.data[to + 3] = 255;
-    }
-  }
+  image.data.forEach((_, at) => {
+    const k = at % 4, column = (at >> 2) % canvas.width, row = Math.floor((at >> 2) / canvas.width);
+    const channel = colour ? k : Math.floor(column / width);
+    const value = pixels[(row * width + (column % width)) * channels + channel];
+    image.data[at] = k === 3 ? 255 : Math.round(255 * value);
+  });
   context.putImageData(image, 0, 0);
 }

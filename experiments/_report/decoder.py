@@ -1,4 +1,4 @@
-"""The decoder as the page has it: its layers, or pictures made here where these are too large."""
+"""The decoder: what it draws from poses, how good that is, and its weights for the page."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -7,29 +7,13 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from _report.results import Examples, Results
 from capsjax.layers import Decoder
 
 LARGEST = 3_000_000  # bytes of 16-bit weights: four millions in the page's base64
 CLOSE = 1 / 255
-SAMPLES = np.arange(-3, 4)  # standard deviations from the class's mean
-
-
-class Layer(NamedTuple):
-    """activation(x kernel + bias)."""
-
-    kernel: Float[np.ndarray, "n m"]
-    bias: Float[np.ndarray, "m"]
-    activation: str
-
-    def __call__(self, x: Float[np.ndarray, "b n"]) -> Float[np.ndarray, "b m"]:
-        return ACTIVATIONS[self.activation](x @ self.kernel.astype(np.float32) + self.bias)
-
-
-# The same as ACTIVATIONS in decoder.js.
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "relu": lambda x: np.maximum(x, 0),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-}
+FEWEST = 5  # images of a class whose own standard deviations are used
+LIMIT = 3  # standard deviations by which elements are moved
 
 
 class Drawing(NamedTuple):
@@ -65,12 +49,101 @@ class Drawing(NamedTuple):
         return np.asarray(self.compiled(poses, masks))
 
 
-def layers(
+class Spread(NamedTuple):
+    """How the poses of each class shown are spread over its images in `Examples`.
+
+    Attributes:
+      means: of the poses.
+      deviations: their standard deviations, over the images of all classes where a class has few.
+    """
+
+    means: Float[np.ndarray, "shown d"]
+    deviations: Float[np.ndarray, "shown d"]
+
+
+def spread(results: Results, examples: Examples) -> Spread:
+    """The spread of the poses of true classes; `examples` must have poses."""
+    assert examples.poses is not None
+    labels = results.dataset.labels[examples.places]
+    own = examples.poses[np.arange(len(labels)), labels]
+    by_class = [own[labels == label] for label in examples.by_class]
+    deviations = [(poses if len(poses) >= FEWEST else own).std(0) for poses in by_class]
+    # An element that never changes still has a slider.
+    return Spread(
+        np.stack([poses.mean(0) for poses in by_class]), np.maximum(np.stack(deviations), 1e-6)
+    )
+
+
+class Errors(NamedTuple):
+    """Squared errors, the means over images and pixels.
+
+    Attributes:
+      decoder: what the decoder draws, given the pose of the true class.
+      typical: the mean image of the true class, over the whole split.
+    """
+
+    decoder: float
+    typical: float
+
+    @property
+    def undertrained(self) -> bool:
+        """Whether the mean image of its class would do as well as what the decoder draws."""
+        return self.decoder >= self.typical
+
+
+def errors(results: Results, examples: Examples, drawing: Drawing) -> Errors:
+    """The errors on the images in `examples`, which must have poses."""
+    assert examples.poses is not None
+    dataset = results.dataset
+    images, labels = dataset.images[examples.places], dataset.labels[examples.places]
+    means = {label: dataset.images[dataset.labels == label].mean(0) for label in examples.by_class}
+    typical = np.stack([means[label] for label in labels])
+    drawn = 255 * drawing(examples.poses, labels)
+    return Errors(*(float(np.mean(((made - images) / 255) ** 2)) for made in (drawn, typical)))
+
+
+def moved(
     drawing: Drawing,
-    shown: Sequence[int],
-    means: Float[np.ndarray, "shown d"],
-    deviations: Float[np.ndarray, "shown d"],
-    num_classes: int,
+    poses: Float[np.ndarray, "classes d"],
+    label: int,
+    values: Float[np.ndarray, "d k"],
+) -> Float[np.ndarray, "d k h w c"]:
+    """One image drawn with each element of the pose of class `label` at each of its `values`."""
+    size, count = values.shape
+    changed = np.repeat(poses[None], size * count, axis=0).reshape(size, count, *poses.shape)
+    for element in range(size):
+        changed[element, :, label, element] = values[element]
+    images = drawing(changed.reshape(-1, *poses.shape), label)
+    return images.reshape(size, count, *images.shape[1:])
+
+
+def effects(
+    results: Results, examples: Examples, drawing: Drawing, own: Spread
+) -> Float[np.ndarray, "shown d"]:
+    """How much a pixel changes, on average, when an element goes from −3 to +3 deviations.
+
+    The average is over pixels and over the first images of each class.
+    """
+    assert examples.poses is not None
+    found = []
+    for k, (label, places) in enumerate(examples.by_class.items()):
+        ends = own.means[k][:, None] + own.deviations[k][:, None] * np.array([-LIMIT, LIMIT])
+        images = [
+            moved(drawing, poses, label, ends) for poses in examples.poses[examples.rows(places)]
+        ]
+        found.append(np.mean([np.abs(i[:, 1] - i[:, 0]).mean((1, 2, 3)) for i in images], axis=0))
+    return np.stack(found)
+
+
+class Layer(NamedTuple):
+    """x kernel + bias, then ReLU or, in the last layer, a sigmoid."""
+
+    kernel: Float[np.ndarray, "n m"]
+    bias: Float[np.ndarray, "m"]
+
+
+def layers(
+    drawing: Drawing, shown: Sequence[int], own: Spread, num_classes: int
 ) -> list[Layer] | None:
     """The decoder's layers with weights in 16 bits, for the poses of the classes shown alone.
 
@@ -81,62 +154,23 @@ def layers(
     decoder = drawing.decoder
     if not isinstance(decoder, Decoder):
         return None
-    kernels = [np.asarray(layer.kernel[...]) for layer in decoder.layers]
-    biases = [np.asarray(layer.bias[...]) for layer in decoder.layers]
-    size = means.shape[-1]
+    size = own.means.shape[-1]
     seen = list(shown) if drawing.conditional else list(range(num_classes))
+    kernels = [np.asarray(layer.kernel[...]) for layer in decoder.layers]
     kernels[0] = kernels[0].reshape(num_classes, size, -1)[seen].reshape(len(seen) * size, -1)
     if sum(kernel.size for kernel in kernels) * 2 > LARGEST:
         return None
-    names = ["relu"] * (len(kernels) - 1) + ["sigmoid"]
     with np.errstate(over="ignore"):
         rounded = [kernel.astype(np.float16) for kernel in kernels]
-    found = [Layer(*parts) for parts in zip(rounded, biases, names, strict=True)]
+    biases = [np.asarray(layer.bias[...]) for layer in decoder.layers]
     labels = np.repeat(shown, 3)
     poses = np.zeros((len(labels), num_classes, size), np.float32)
-    ends = means[:, None] + np.array([[-3], [0], [3]]) * deviations[:, None]
+    ends = own.means[:, None] + np.array([[-LIMIT], [0], [LIMIT]]) * own.deviations[:, None]
     poses[np.arange(len(labels)), labels] = ends.reshape(-1, size)
     x = poses[:, seen].reshape(len(labels), -1)
-    for layer in found:
-        x = layer(x)
-    far = np.abs(x.reshape(len(labels), *decoder.image_shape) - drawing(poses, labels)).max()
-    return found if far <= CLOSE else None
-
-
-def effects(
-    drawing: Drawing,
-    poses: Float[np.ndarray, "n classes d"],
-    label: int,
-    deviation: Float[np.ndarray, "d"],
-) -> Float[np.ndarray, "d"]:
-    """How much a pixel changes, on average, when an element goes from −1 to +1 deviation.
-
-    The elements are those of the pose of class `label`; the average is over pixels and images.
-    """
-    num, classes, size = poses.shape
-    moved = np.repeat(poses, 2 * size, axis=0).reshape(num, size, 2, classes, size)
-    moved[:, :, 0, label] -= deviation * np.eye(size)
-    moved[:, :, 1, label] += deviation * np.eye(size)
-    images = drawing(moved.reshape(-1, classes, size), label).reshape(num, size, 2, -1)
-    return np.abs(images[:, :, 1] - images[:, :, 0]).mean((0, 2))
-
-
-def samples(
-    drawing: Drawing,
-    poses: Float[np.ndarray, "classes d"],
-    label: int,
-    mean: Float[np.ndarray, "d"],
-    deviation: Float[np.ndarray, "d"],
-) -> Float[np.ndarray, "rows columns h w c"]:
-    """Pictures of one image's poses with an element at each of `SAMPLES`, a row for each element.
-
-    The first of the row after them is the image's own reconstruction, the second that of the mean.
-    """
-    size = poses.shape[-1]
-    moved = np.repeat(poses[None], (size + 1) * len(SAMPLES), axis=0)
-    grid = moved.reshape(size + 1, len(SAMPLES), *poses.shape)
-    for element in range(size):
-        grid[element, :, label, element] = mean[element] + SAMPLES * deviation[element]
-    grid[size, 1, label] = mean
-    images = drawing(moved, label)
-    return images.reshape(size + 1, len(SAMPLES), *images.shape[1:])
+    for kernel, bias in zip(rounded, biases, strict=True):
+        x = np.maximum(sums := x @ kernel.astype(np.float32) + bias, 0)
+    drawn = 1 / (1 + np.exp(-sums)).reshape(len(labels), *decoder.image_shape)
+    if np.abs(drawn - drawing(poses, labels)).max() > CLOSE:
+        return None
+    return [Layer(*parts) for parts in zip(rounded, biases, strict=True)]

@@ -1,4 +1,4 @@
-"""Small pieces of HTML."""
+"""HTML: elements, the few shapes that pages are made of, and the document around them."""
 
 import base64
 import hashlib
@@ -15,6 +15,65 @@ POLICY = (
     "form-action 'none'"
 )
 STYLE = Path(__file__).with_name("page.css")
+_WITHOUT_END = ("img", "source")
+
+
+class Html(str):
+    """A string of HTML. Every other string is plain text, which `tag` escapes."""
+
+
+def tag(name: str, *content: str, **attributes: object) -> Html:
+    """An element: tag("td", "7 < 8", class_="right", data_true=7).
+
+    Args:
+      name: of the element.
+      *content: elements and plain text.
+      **attributes: with _ for -, and one at the end where the name is a keyword of Python. True
+        gives an attribute without value; None and False leave it out.
+    """
+    words = name
+    for key, value in attributes.items():
+        if value is not None and value is not False:
+            words += f" {key.rstrip('_').replace('_', '-')}"
+            words += "" if value is True else f'="{escape(str(value))}"'
+    return Html(f"<{words}>" if name in _WITHOUT_END else f"<{words}>{join(content)}</{name}>")
+
+
+def join(parts: Iterable[str]) -> Html:
+    """Elements and plain text, one after the other."""
+    return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
+
+
+def section(name: str, title: str, text: str, body: str = "") -> Html:
+    """A part of the page: `title` and `text` are plain, `body` is HTML."""
+    return tag("section", tag("h2", title), tag("p", text), Html(body), id=name)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
+    """A table that scrolls; the first cell of each row is its head, in HTML."""
+    head = [tag("th", text, scope="col") if text else tag("td") for text in heads]
+    body = [
+        tag("tr", tag("th", Html(name), scope="row"), *(tag("td", cell) for cell in cells))
+        for name, *cells in rows
+    ]
+    parts = tag("thead", tag("tr", *head)), tag("tbody", *body)
+    return tag("div", tag("table", *parts, class_="results"), class_="scroll", tabindex=0)
+
+
+def contents(titles: dict[str, str]) -> Html:
+    """Links to the sections, by name; the titles are plain."""
+    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in titles.items()]
+    return tag("nav", tag("ul", *links), aria_label="Contents")
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Like "1 image" and "1,200 images"."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
+def percent(share: float) -> str:
+    """Like 98.9 %."""
+    return f"{100 * share:.1f} %"
 
 
 def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = None) -> str:
@@ -53,44 +112,6 @@ def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = Non
 """
     # A file's name need not be text: what cannot be written is shown by its number.
     return page.encode("utf-8", "backslashreplace").decode()
-
-
-def section(name: str, title: str, text: str, body: str = "") -> str:
-    """A part of the page: `title` and `text` are plain, `body` is HTML."""
-    return f'<section id="{name}"><h2>{escape(title)}</h2><p>{escape(text)}</p>{body}</section>'
-
-
-def counted(number: int, one: str, several: str = "") -> str:
-    """Like "1 image" and "1,200 images"."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the first cell of each row is its head, in HTML, and the others are plain."""
-    head = "".join(
-        f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in heads
-    )
-    body = "".join(
-        f'<tr><th scope="row">{name}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for name, *cells in rows
-    )
-    return (
-        f'<div class="scroll" tabindex="0"><table class="results"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def contents(titles: dict[str, str]) -> str:
-    """Links to the sections, by name; the titles are plain."""
-    links = "".join(f'<li><a href="#{k}">{escape(v)}</a></li>' for k, v in titles.items())
-    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
-
-
-def percent(share: float) -> str:
-    """Like 98.9 %."""
-    return f"{100 * share:.1f} %"
 
 
 def _hash(source: str) -> str:

@@ -1,13 +1,11 @@
 """The sections of numbers: what was trained, how it went, how good it is."""
 
 from collections.abc import Iterable
-from html import escape
 
 import ml_collections
-import numpy as np
 
 from _report import curves
-from _report.html import counted, percent, section
+from _report.html import Html, counted, percent, section, tag
 from _report.results import Results
 from capsjax.training.config import flatten
 from capsjax.training.state import num_parameters, split
@@ -15,7 +13,7 @@ from capsjax.training.state import num_parameters, split
 LONG_NAME = 4
 
 
-def header(results: Results, versions: dict[str, str]) -> str:
+def header(results: Results, versions: dict[str, str]) -> Html:
     """What was trained, and how good it is."""
     checkpoint, dataset, summary = results.checkpoint, results.dataset, results.summary
     config = checkpoint.config
@@ -36,96 +34,98 @@ def header(results: Results, versions: dict[str, str]) -> str:
         "Seed": str(config.seed),
         "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
     }
-    listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    listed = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items()]
     right, num = int(results.correct.sum()), len(dataset.labels)
-    share = f"<strong>{percent(summary.accuracy)}</strong> {escape(dataset.split)} accuracy"
-    interval = f"{100 * low:.1f} to {percent(high)}"
-    return f"""<header>
-<h1>{escape(config.model.name)} on {escape(dataset.name)}</h1>
-<p class="accuracy">{share}</p>
-<p>{right:,} of {num:,} images right; 95 % interval {interval}.</p>
-<dl class="facts">{listed}</dl>
-</header>"""
-
-
-def learning(results: Results) -> str:
-    """Loss and accuracy over the run."""
-    step = results.checkpoint.step
-    plots = curves.loss(results.history, step) + curves.accuracy(results.history, step)
-    every = results.checkpoint.config.training.log_every_steps
-    text = (
-        f"Training values are means over {counted(every, 'step')}, on images as training "
-        "draws them and while the network changes. "
+    interval = f"95 % interval {100 * low:.1f} to {percent(high)}"
+    share = tag("strong", percent(summary.accuracy)), f" {dataset.split} accuracy"
+    return tag(
+        "header",
+        tag("h1", f"{config.model.name} on {dataset.name}"),
+        tag("p", *share, class_="accuracy"),
+        tag("p", f"{right:,} of {num:,} images right; {interval}."),
+        tag("dl", *listed, class_="facts"),
     )
-    if results.history.validation_accuracy():
+
+
+def learning(results: Results) -> Html:
+    """Loss and accuracy over the run."""
+    step, history = results.checkpoint.step, results.history
+    losses, shares = (curves.series(history, name) for name in ("loss", "accuracy"))
+    validation = history.validation_accuracy()
+    first, *_, last = losses.values() if len(losses) > 1 else [*losses.values()] * 2
+    alt = f"Training loss, from {first:.3g} to {last:.3g} in {max(losses):,} steps"
+    plots = curves.losses([curves.Line("train", losses)], alt, step)
+    alt = f"Training accuracy, {[*shares.values()][-1]:.1%} at the end"
+    lines = [curves.Line("train", shares)]
+    if validation:
+        alt += f", and validation accuracy, {max(validation.values()):.1%} at best"
+        lines.append(curves.Line("validation", validation, colour=1, marked=True))
+    plots += curves.accuracies(lines, alt, step)
+    # Of the last steps of an epoch there may be fewer.
+    steps = {record["steps"] for record in history.records if record["split"] == "train"}
+    at_most = "" if len(steps) == 1 else "at most "
+    text = (
+        f"Training values are means over {at_most}{counted(max(steps), 'step')}, on images as "
+        "training draws them and while the network changes. "
+    )
+    if validation:
         text += "Validation is measured after each epoch on images held out of the training split. "
     text += "The dotted line is the checkpoint shown on this page."
-    return section(
-        "learning",
-        "Learning",
-        text,
-        f'<div class="plots">{plots}</div>',
-    )
+    return section("learning", "Learning", text, tag("div", Html(plots), class_="plots"))
 
 
-def confusion(results: Results) -> str:
+def confusion(results: Results) -> Html:
     """Counts, true class by predicted."""
     names, counts = results.dataset.class_names, results.summary.confusion
-    totals = np.maximum(counts.sum(-1, keepdims=True), 1)
     # Long names stand upright, so that the columns stay narrow.
-    kind = ' class="long"' if max(map(len, names)) > LONG_NAME else ""
-    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name in names)
+    kind = "long" if max(map(len, names)) > LONG_NAME else None
+    head = [tag("th", name, scope="col", class_=kind) for name in names]
     rows = []
     for i, name in enumerate(names):
-        cells = "".join(
-            _confusion_cell(int(n), float(n / totals[i, 0]), i, j) for j, n in enumerate(counts[i])
-        )
+        total = max(int(counts[i].sum()), 1)
+        cells = [_cell(int(n), n / total, i, j) for j, n in enumerate(counts[i])]
         share = percent(results.summary.per_class[i]) if counts[i].any() else "–"
-        rows.append(
-            f'<tr><th scope="row">{escape(name)}</th>{cells}<td class="share">{share}</td></tr>'
-        )
-    return section(
-        "confusion",
-        "Confusion matrix",
-        "Number of images by true class (rows) and predicted class (columns); on the right the "
-        "fraction of each class that is correct.",
-        f'<div class="scroll"><table class="confusion"><thead><tr><td></td>{head}'
-        f'<th scope="col">right</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-        '<div id="cell" hidden></div>',
+        right = tag("td", share, class_="share")
+        rows.append(tag("tr", tag("th", name, scope="row"), *cells, right))
+    parts = tag("thead", tag("tr", tag("td"), *head, tag("th", "right", scope="col")))
+    shown = tag("table", parts, tag("tbody", *rows), class_="confusion")
+    text = (
+        "Number of images by true class (rows) and predicted class (columns). On the right: the "
+        "fraction of each class that is correct."
     )
+    body = tag("div", shown, class_="scroll") + tag("div", id="cell", hidden=True)
+    return section("confusion", "Confusion matrix", text, body)
 
 
-def _confusion_cell(count: int, share: float, true: int, predicted: int) -> str:
+def _cell(count: int, share: float, true: int, predicted: int) -> Html:
     right = true == predicted
     if not count:
-        return '<td class="none">0</td>' if right else "<td></td>"
-    # By the square root, so that one mistake in a hundred is seen.
-    return (
-        f'<td class="{"right" if right else "wrong"}" style="--heat:{share**0.5:.2f}" '
-        f'data-true="{true}" data-predicted="{predicted}">{count}</td>'
+        return tag("td", "0", class_="none") if right else tag("td")
+    return tag(
+        "td",
+        str(count),
+        class_="right" if right else "wrong",
+        # By the square root, so that one mistake in a hundred is seen.
+        style=f"--heat:{share**0.5:.2f}",
+        data_true=true,
+        data_predicted=predicted,
     )
 
 
-def settings(config: ml_collections.ConfigDict) -> str:
+def settings(config: ml_collections.ConfigDict) -> Html:
     """The whole config."""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(key)}</th><td>{escape(str(value))}</td></tr>'
+    rows = [
+        tag("tr", tag("th", key, scope="row"), tag("td", str(value)))
         for key, value in flatten(config).items()
-    )
-    return section(
-        "config",
-        "Config",
-        "Everything that the run depends on, as the checkpoint holds it.",
-        '<details><summary>Show</summary><div class="scroll" tabindex="0"><table class="config">'
-        f"<tbody>{rows}</tbody></table></div></details>",
-    )
+    ]
+    shown = tag("table", tag("tbody", *rows), class_="config")
+    body = tag("details", tag("summary", "Show"), tag("div", shown, class_="scroll", tabindex=0))
+    text = "Everything that the run depends on, as the checkpoint holds it."
+    return section("config", "Config", text, body)
 
 
-def commands(lines: Iterable[str], note: str) -> str:
+def commands(lines: Iterable[str], note: str) -> Html:
     """How to get all this again; `note` is the last sentence above it."""
-    return section(
-        "commands",
-        "Reproduce",
-        f"In a clone of capsjax, with this page's versions. {note}",
-        f'<pre class="scroll" tabindex="0">{escape(chr(10).join(lines))}</pre>',
-    )
+    text = f"In a clone of capsjax, with this page's versions. {note}"
+    body = tag("pre", "\n".join(lines), class_="scroll", tabindex=0)
+    return section("commands", "Reproduce", text, body)

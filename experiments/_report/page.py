@@ -1,9 +1,10 @@
-"""The whole page."""
+"""The page of one run."""
 
 from collections.abc import Sequence
 from html import escape
 
-from _report import decoded, explorer, numbers
+from _report import decoded, numbers
+from _report.explorer import chosen, explorer
 from _report.html import contents, document
 from _report.mistakes import mistakes
 from _report.results import Results, examples
@@ -24,26 +25,21 @@ SECTIONS = {
 
 def page(results: Results, versions: dict[str, str], commands: Sequence[str]) -> str:
     """One HTML document that refers to nothing outside itself."""
-    config, dataset = results.checkpoint.config, results.dataset
-    shown = examples(results)
-    places = explorer.chosen(results, shown)
-    explored, data = explorer.explorer(results, shown, places)
-    data["images"] = explorer.pictures(results, places)
-    body = "\n".join(
-        [
-            numbers.header(results, versions),
-            contents(SECTIONS),
-            "<main>",
-            numbers.learning(results),
-            numbers.confusion(results),
-            explored,
-            decoded.reconstructions(results, shown),
-            decoded.poses(results, shown),
-            mistakes(results),
-            numbers.settings(config),
-            numbers.commands(commands, AGAIN),
-            "</main>",
-        ]
-    )
-    title = escape(f"{config.model.name} on {dataset.name}")
-    return document(title, body, SCRIPTS, data)
+    config, shown = results.checkpoint.config, examples(results)
+    explored, data = explorer(results, shown, chosen(results, shown))
+    body = [
+        numbers.header(results, versions),
+        contents(SECTIONS),
+        "<main>",
+        numbers.learning(results),
+        numbers.confusion(results),
+        explored,
+        decoded.reconstructions(results, shown),
+        decoded.poses(results, shown),
+        mistakes(results),
+        numbers.settings(config),
+        numbers.commands(commands, AGAIN),
+        "</main>",
+    ]
+    title = escape(f"{config.model.name} on {results.dataset.name}")
+    return document(title, "\n".join(body), SCRIPTS, data)

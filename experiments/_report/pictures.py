@@ -2,14 +2,13 @@
 
 import base64
 import io
-from itertools import chain
 
 import numpy as np
 from jaxtyping import Num
 from PIL import Image
 
 LARGEST = 128  # pixels, the longer side of a picture
-IN_STRIPS = 64  # the same in rows and sheets of them
+IN_ROWS = 64  # the same where there are many
 PHOTOGRAPH = 48
 
 
@@ -23,35 +22,19 @@ def picture(image: Num[np.ndarray, "h w c"]) -> str:
 
     One channel is shown grey, three in colour; other numbers of channels side by side in grey.
     """
-    made = as_image(image)
-    made.thumbnail((LARGEST, LARGEST))
-    return _encode(made)
+    return _encode(_shrunk(image, LARGEST))
 
 
-def strip(images: Num[np.ndarray, "k h w c"], gap: int = 2) -> str:
-    """Images of one kind in a row, the page showing through between them, as one data URI."""
-    pictures = [as_image(image) for image in images]
-    for picture in pictures:
-        picture.thumbnail((IN_STRIPS, IN_STRIPS))
-    width, height = pictures[0].size
-    row = Image.new(
-        "LA" if pictures[0].mode == "L" else "RGBA", ((width + gap) * len(images), height)
-    )
-    for i, picture in enumerate(pictures):
-        row.paste(picture.convert(row.mode), (i * (width + gap), 0))
-    return _encode(row.crop((0, 0, row.width - gap, height)))
-
-
-def sheet(images: Num[np.ndarray, "rows columns h w c"]) -> str:
-    """Images of one kind in rows and columns without gaps, as one data URI."""
+def sheet(images: Num[np.ndarray, "rows columns h w c"], gap: int = 0) -> str:
+    """Images in rows and columns, the page showing through between them, as one data URI."""
     rows, columns = images.shape[:2]
-    pictures = [[as_image(image) for image in row] for row in images]
-    for picture in chain.from_iterable(pictures):
-        picture.thumbnail((IN_STRIPS, IN_STRIPS))
-    width, height = pictures[0][0].size
-    page = Image.new(pictures[0][0].mode, (width * columns, height * rows))
+    width, height = _shrunk(images[0, 0], IN_ROWS).size
+    size = (columns * (width + gap) - gap, rows * (height + gap) - gap)
+    mode = ("RGB" if images.shape[-1] == 3 else "L") if not gap else "RGBA"
+    page = Image.new(mode, size)
     for row, column in np.ndindex(rows, columns):
-        page.paste(pictures[row][column], (column * width, row * height))
+        made = _shrunk(images[row, column], IN_ROWS).convert(mode)
+        page.paste(made, (column * (width + gap), row * (height + gap)))
     return _encode(page)
 
 
@@ -62,6 +45,12 @@ def as_image(image: Num[np.ndarray, "h w c"]) -> Image.Image:
     if image.shape[-1] != 3:
         image = np.concatenate(np.moveaxis(image, -1, 0), axis=1)
     return Image.fromarray(image)
+
+
+def _shrunk(image: Num[np.ndarray, "h w c"], largest: int) -> Image.Image:
+    made = as_image(image)
+    made.thumbnail((largest, largest))
+    return made
 
 
 def _encode(picture: Image.Image) -> str:

@@ -8,7 +8,7 @@ import evaluate
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from _report import codes, comparison, couplings, decoder, explorer
+from _report import comparison, couplings, decoder, explorer
 from _report.page import page
 from _report.results import examples
 from flax import nnx
@@ -37,43 +37,42 @@ def shown(results):
 
 
 def test_spread_and_effects(results, shown):
-    found = codes.spread(results, shown)
+    found = decoder.spread(results, shown)
     labels = results.dataset.labels[shown.places]
     own = shown.poses[labels == 4][:, 4]
     np.testing.assert_allclose(found.means[4], own.mean(0), rtol=1e-5)
     np.testing.assert_allclose(found.deviations[4], own.std(0), rtol=1e-5)
     drawing = decoder.Drawing.of(results.checkpoint.model)
-    poses = shown.poses[:2]
-    effect = decoder.effects(drawing, poses, 4, found.deviations[4])
-    moved = np.repeat(poses, 2, axis=0)
-    moved[::2, 4, 3] -= found.deviations[4][3]
-    moved[1::2, 4, 3] += found.deviations[4][3]
-    images = drawing(moved, 4)
-    np.testing.assert_allclose(effect[3], np.abs(images[::2] - images[1::2]).mean(), rtol=1e-4)
+    effects = decoder.effects(results, shown, drawing, found)
+    ends = np.repeat(shown.poses[shown.rows(shown.by_class[4])], 2, axis=0)
+    ends[::2, 4, 3] = found.means[4][3] - 3 * found.deviations[4][3]
+    ends[1::2, 4, 3] = found.means[4][3] + 3 * found.deviations[4][3]
+    images = drawing(ends, 4)
+    np.testing.assert_allclose(effects[4, 3], np.abs(images[::2] - images[1::2]).mean(), rtol=1e-4)
 
 
 def test_the_rule_for_an_undertrained_decoder(results, shown):
-    assert codes.Errors(0.2, 0.1).undertrained
-    assert codes.Errors(0.1, 0.1).undertrained
-    assert not codes.Errors(0.1, 0.2).undertrained
+    assert decoder.Errors(0.2, 0.1).undertrained
+    assert decoder.Errors(0.1, 0.1).undertrained
+    assert not decoder.Errors(0.1, 0.2).undertrained
 
     def perfect(poses, labels):
         return results.dataset.images[shown.places] / 255
 
-    assert not codes.errors(results, shown, perfect).undertrained
-    assert codes.errors(results, shown, perfect).decoder == 0
+    assert not decoder.errors(results, shown, perfect).undertrained
+    assert decoder.errors(results, shown, perfect).decoder == 0
 
     def of_mean_images(poses, labels):
         images = results.dataset.images
         return np.stack([images[results.dataset.labels == k].mean(0) / 255 for k in labels])
 
-    mean = codes.errors(results, shown, of_mean_images)
+    mean = decoder.errors(results, shown, of_mean_images)
     assert mean.decoder == pytest.approx(mean.typical, rel=1e-5)
 
 
 def test_layers_too_large_or_too_coarse_are_sampled(results, shown, monkeypatch):
-    drawing, spread = decoder.Drawing.of(results.checkpoint.model), codes.spread(results, shown)
-    arguments = (drawing, list(shown.by_class), *spread, 10)
+    drawing, spread = decoder.Drawing.of(results.checkpoint.model), decoder.spread(results, shown)
+    arguments = (drawing, list(shown.by_class), spread, 10)
     assert decoder.layers(*arguments) is not None
     with monkeypatch.context() as patch:
         patch.setattr(decoder, "CLOSE", 0.0)
@@ -89,12 +88,11 @@ def test_layers_too_large_or_too_coarse_are_sampled(results, shown, monkeypatch)
         patch.setattr(explorer, "SHEETS", 1)
         fewer, _ = explorer.explorer(results, shown, explorer.chosen(results, shown))
     assert f"no room for {len(explorer.chosen(results, shown))} more images." in fewer
-    pose = shown.poses[0]
-    grid = decoder.samples(drawing, pose, 2, spread.means[2], spread.deviations[2])
-    expected = pose.copy()
+    pose, expected = shown.poses[0], shown.poses[0].copy()
+    values = spread.means[2][:, None] + explorer.SAMPLES * spread.deviations[2][:, None]
+    grid = decoder.moved(drawing, pose, 2, values)
     expected[2, 5] = spread.means[2][5] - 2 * spread.deviations[2][5]
     np.testing.assert_allclose(grid[5, 1], drawing(expected[None], 2)[0], atol=1e-6)
-    np.testing.assert_allclose(grid[16, 0], drawing(pose[None], 2)[0], atol=1e-6)
 
 
 def test_couplings_of_every_iteration(results, shown):
@@ -188,6 +186,17 @@ def test_several_runs(results):
     )
     with pytest.raises(ValueError, match="different images"):
         comparison.page(names[:2], [results, elsewhere], {}, [])
+    # Networks of two sizes see the same files of a folder.
+    larger = np.repeat(results.dataset.images, 2, axis=1)
+    ours, theirs = (
+        run._replace(dataset=run.dataset._replace(name="folder:x", images=images))
+        for run, images in ((results, results.dataset.images), (perfect, larger))
+    )
+    assert "Wrong in b alone: 0" in comparison.page(["a", "b"], [ours, theirs], {}, [])
+    labels = np.roll(theirs.dataset.labels, 1)
+    changed = theirs._replace(dataset=theirs.dataset._replace(labels=labels))
+    with pytest.raises(ValueError, match=r"different images \(folder:x, made in two ways\)"):
+        comparison.page(["a", "b"], [ours, changed], {}, [])
 
 
 # In a browser
@@ -199,6 +208,14 @@ def browser(tmp_path_factory):
         pytest.skip("needs Chromium")
     with Browser(tmp_path_factory.mktemp("browser")) as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def opened(results, shown):
+    """The first images of the two classes that the explorer opens on: those that move most."""
+    drawing, spread = decoder.Drawing.of(results.checkpoint.model), decoder.spread(results, shown)
+    most = decoder.effects(results, shown, drawing, spread).max(1)
+    return [shown.by_class[label][0] for label in np.argsort(-most)[:2].tolist()]
 
 
 @pytest.fixture(scope="module")
@@ -232,12 +249,12 @@ PIXELS = """(canvas) => {
 }"""
 
 
-def test_sliders_draw_what_the_network_decodes(browser, address, results, shown):
+def test_sliders_draw_what_the_network_decodes(browser, address, results, shown, opened):
     browser.open(address)
-    place = shown.by_class[0][0]
+    place = opened[0]
     predicted = int(results.predicted[place])
     pose = shown.poses[shown.rows([place])[0]].copy()
-    drawing, spread = decoder.Drawing.of(results.checkpoint.model), codes.spread(results, shown)
+    drawing, spread = decoder.Drawing.of(results.checkpoint.model), decoder.spread(results, shown)
     first = f"({PIXELS})(document.querySelector('.live'))"
 
     def assert_drawn():
@@ -266,12 +283,11 @@ def test_sliders_draw_what_the_network_decodes(browser, address, results, shown)
     assert browser.errors == []
 
 
-def test_the_way_from_one_pose_to_another(browser, address, results, shown):
+def test_the_way_from_one_pose_to_another(browser, address, results, shown, opened):
     browser.open(address)
     drawing = decoder.Drawing.of(results.checkpoint.model)
     ends = []
-    for label in (0, 1):
-        place = shown.by_class[label][0]
+    for place in opened:
         row, predicted = shown.rows([place])[0], int(results.predicted[place])
         seen = np.zeros((10, 16), np.float32)
         seen[predicted] = shown.poses[row, predicted]
