@@ -102,11 +102,6 @@ def of_results(args: argparse.Namespace) -> None:
 def of_runs(args: argparse.Namespace) -> None:
     """Evaluates one network and writes its page, or several and writes how they compare."""
     import evaluate
-    from _report import comparison
-    from _report.again import train_command
-    from _report.decoded import poses_picture
-    from _report.page import page
-    from _report.results import examples
 
     from capsjax.runs import release
     from capsjax.runs.display import console
@@ -120,6 +115,9 @@ def of_runs(args: argparse.Namespace) -> None:
     names = [str(run) for run in args.runs]
     results, *others = runs
     if args.poses is not None:
+        from _report.decoded import poses_picture
+        from _report.results import examples
+
         args.poses.parent.mkdir(parents=True, exist_ok=True)
         poses_picture(results, examples(results)).save(args.poses, optimize=True)
         terminal.print(f"Written to {args.poses}.", markup=False)
@@ -130,9 +128,14 @@ def of_runs(args: argparse.Namespace) -> None:
     words = ["python", "experiments/report.py", *imports, *names, f"--which={which}", *images]
     command = shlex.join(words)
     if others:
+        from _report import comparison  # it takes seconds to import SciPy's statistics
+
         text = comparison.page(names, runs, evaluate.versions(), [command])
         file_name = "comparison.html"
     else:
+        from _report.again import train_command
+        from _report.page import page
+
         (run,) = args.runs
         workdir = f"runs/{Path(run).stem}" if release.is_one(run) else run
         train = train_command(results.checkpoint.config, workdir, imports)

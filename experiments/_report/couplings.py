@@ -16,7 +16,7 @@ from capsjax.evaluation.batches import in_batches
 from capsjax.functional import safe_norm
 from capsjax.training.build import build_model
 
-MAX_ITERATIONS = 5
+MAX_ITERATIONS = 3  # that have maps: each takes a program of its own
 AT_ONCE = 32  # images
 
 
@@ -96,7 +96,7 @@ def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
     if config.model.get("routing") == "uniform":
         return {1: model}
     found: dict[int, Any] = {}
-    for number in range(max(1, last - MAX_ITERATIONS + 1), last):
+    for number in np.linspace(1, last, min(last, MAX_ITERATIONS)).round().astype(int).tolist()[:-1]:
         changed = copy.deepcopy(config)
         with changed.unlocked():
             changed.model.num_iterations = number

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image, ImageOps
 
-from _report.decoder import LIMIT, Drawing, effects, moved, spread
+from _report.decoder import LIMIT, Drawing, effects, errors, moved, spread
 from _report.html import Html, counted, section, tag
 from _report.pictures import as_image, picture, sheet
 from _report.results import Examples, Results
@@ -35,6 +35,13 @@ def reconstructions(results: Results, examples: Examples) -> Html:
         f"The first images of each class in the {dataset.split} split. To the right of each is "
         f"what the decoder draws from {source}. An arrow names the predicted class if it is wrong."
     )
+    if drawing is not None and examples.poses is not None:
+        error = errors(results, examples, drawing)
+        text += (
+            f" Drawn from their true classes, images have a mean squared error of "
+            f"{error.decoder:.4f} (pixels lie between 0 and 1); the mean image of each class would "
+            f"have {error.typical:.4f}."
+        )
     left_out = len(np.unique(dataset.labels)) - len(examples.by_class)
     if left_out:
         text += f" {counted(left_out, 'more class is', 'more classes are')} not shown."

@@ -166,7 +166,7 @@
     const rows = order.map((e) => slider(e, effect[order[0]], ofClass));
     const rest = rows.splice(FIRST);
     const folded = element("details", {}, element("summary", {}, `${rest.length} elements that change less`),
-      element("div", { class: "sliders" }, ...rest));
+      element("div", { class: "sliders two" }, ...rest));
     sliders.replaceChildren(element("div", { class: "sliders" }, ...rows), ...(rest.length ? [folded] : []));
     change.textContent = "";
     draw(live, A, A.pose);
@@ -238,11 +238,11 @@
   /** The coupling at each position, a row of the grid after the other. */
   function mapOf(side, iteration) {
     const { low, high } = couplings[measure];
-    steps[measure] ??= bytes(couplings[measure].steps);
+    steps[measure] ??= new Uint16Array(bytes(couplings[measure].steps).buffer);
     const positions = couplings.rows.centres.length * couplings.columns.centres.length;
     const start = (iteration * couplings.images + side.image.index) * positions;
     return Array.from({ length: positions }, (_, p) =>
-      low + ((high - low) * steps[measure][(start + p) * shown.length + shown.indexOf(target(side))]) / 255);
+      low + ((high - low) * steps[measure][(start + p) * shown.length + shown.indexOf(target(side))]) / 65535);
   }
 
   /** The edges of the cells around `centres`, as shares of `side`. */

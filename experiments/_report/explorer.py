@@ -15,7 +15,7 @@ from _report.pictures import picture, sheet
 from _report.results import MAX_MISTAKES, Examples, Results
 
 SHEETS = 2_500_000  # characters of pictures made in advance
-MAPS = 600_000  # bytes of coupling maps
+MAPS = 1_200_000  # bytes of coupling maps
 SAMPLES = np.arange(-LIMIT, LIMIT + 1)  # standard deviations in pictures made in advance
 TITLE = "Explorer"
 IN_ADVANCE = (
@@ -155,15 +155,15 @@ def _poses(
 
 
 def _maps(maps: Couplings, shown: list[int], num_classes: int) -> dict[str, Any]:
-    """Couplings in 256 steps between the least and the greatest."""
-    per_image = maps.means[:, 0][..., shown].size
+    """Couplings in 2¹⁶ steps between the least and the greatest."""
+    per_image = 2 * maps.means[:, 0][..., shown].size
     room = max(1, MAPS // (per_image * (1 if maps.weighted is None else 2)))
 
     def steps(values: np.ndarray) -> dict[str, Any]:
         values = values[:, :room][..., shown]
         low, high = float(values.min()), float(values.max())
-        scaled = np.round(255 * (values - low) / max(high - low, 1e-9))
-        return {"low": low, "high": high, "steps": _encoded(scaled, np.uint8)}
+        scaled = np.round(65535 * (values - low) / max(high - low, 1e-9))
+        return {"low": low, "high": high, "steps": _encoded(scaled, np.uint16)}
 
     return {
         "images": min(room, maps.means.shape[1]),
