@@ -158,7 +158,7 @@ def test_a_network_without_decoder(results):
     checkpoint = results.checkpoint._replace(model=model, config=config)
     changed = results._replace(checkpoint=checkpoint)
     html = Page(page(changed, {}, []))
-    assert html.text.count("This network has no decoder") == 2
+    assert html.text.count("This network has no decoder") == 3
     assert "no decoder, so there are no poses to move. Its couplings are shown alone." in html.text
     data = json.loads(html.scripts[0])
     assert "poses" not in data
