@@ -179,8 +179,8 @@ def test_several_runs(results):
     said = [np.full_like(labels, k) for k in (labels[0], labels[0], 9, 9, 8)]
     five = [seed._replace(scores=np.eye(10, dtype=np.float32)[k]) for k in said]
     assert labels[0] not in (8, 9)
-    assert comparison.Group("", [], five).wrong[0]
-    assert comparison.Group("", [], five).mistaken_for[0] == 9
+    assert comparison.Group([], five).wrong[0]
+    assert comparison.Group([], five).mistaken_for[0] == 9
     elsewhere = perfect._replace(
         dataset=perfect.dataset._replace(images=255 - perfect.dataset.images)
     )
