@@ -12,8 +12,9 @@ const nameParts = () => {
     caption.setAttribute("aria-level", "2");
   document.querySelector(".sidebar-drawer")?.setAttribute("aria-label", "All pages");
   document.querySelector(".toc-drawer")?.setAttribute("aria-label", "On this page");
-  // The arguments of a signature, a list of descriptions without terms.
-  for (const list of document.querySelectorAll("dt.sig dl, dt.sig dd")) list.role = "none";
+  // The arguments of a signature are a list of descriptions without terms.
+  for (const list of document.querySelectorAll("dt.sig dl"))
+    list.outerHTML = list.outerHTML.replaceAll(/<(\/?)d[ld]\b/g, "<$1div");
   if (!document.querySelector("h1"))
     document.querySelector("article")?.insertAdjacentHTML("afterbegin", `<h1>${document.title.split(" - ")[0]}</h1>`);
 };
