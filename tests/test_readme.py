@@ -107,7 +107,7 @@ def test_other_commands():
             assert editable in ([], ["--editable"])
             extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", what)[1]
             assert set(extras.split(",") if extras else ()) <= set(config["options.extras_require"])
-    assert seen == {"make", "pip", "python", "export"}
+    assert seen == {"make", "pip", "python"}
 
 
 def test_the_picture_is_what_the_command_draws(tmp_path):
