@@ -93,6 +93,8 @@ def main(args: argparse.Namespace) -> None:
         **chosen,
     )
     chosen_set = args.set or ("test" if "test" in task.tests else "validation")
+    if chosen_set != (args.set or "test"):
+        print(f"{args.name} has no test set: this is its validation set.")
     examples = task.evaluation_set(chosen_set)
     if not len(examples):
         raise ValueError(f"{args.name}: the set {chosen_set!r} is empty")

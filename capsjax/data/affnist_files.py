@@ -39,8 +39,8 @@ class AffNISTFiles:
                 f"name: no directory {path}; expected affnist:PATH, the unpacked affNIST archive"
             )
         self.where = str(path.resolve())
-        found = {split: _files(path, parts) for split, parts in _PARTS.items()}
-        self._files = {split: files for split, files in found.items() if files}
+        listed = {split: _files(path, parts) for split, parts in _PARTS.items()}
+        self._files = {split: files for split, files in listed.items() if files}
         self.splits = tuple(self._files)
         if not self.splits:
             raise FileNotFoundError(

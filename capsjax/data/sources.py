@@ -140,10 +140,10 @@ def _open(name: str, data_dir: str | os.PathLike[str] | None, fitting: Fitting) 
     if kind == "affnist":
         return AffNISTFiles(Path(path).expanduser())
     directories = tfds.search_path(data_dir)
-    found = tfds.find(name, directories)
-    if found is None:
+    prepared = tfds.find(name, directories)
+    if prepared is None:
         download(name, directories, known=BUILT_IN)
-        found = tfds.find(name, directories)
-    if found is None:
+        prepared = tfds.find(name, directories)
+    if prepared is None:
         raise FileNotFoundError(f"name: TFDS prepared {name!r}, but not in {directories[0]}")
-    return found
+    return prepared

@@ -66,17 +66,17 @@ class ConvNet(Model):
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "pool", "dense1" …."""
-        made = {}
+        captured = {}
         x = images
         for i, conv in enumerate(self.convs, 1):
-            x = made[f"conv{i}"] = nnx.relu(conv(x))
+            x = captured[f"conv{i}"] = nnx.relu(conv(x))
         if self.average_pool:
-            x = made["pool"] = jnp.mean(x, axis=(1, 2))
+            x = captured["pool"] = jnp.mean(x, axis=(1, 2))
         x = lax.collapse(x, 1)
         for i, layer in enumerate(self.dense, 1):
-            x = made[f"dense{i}"] = nnx.relu(layer(x))
+            x = captured[f"dense{i}"] = nnx.relu(layer(x))
         logits = self.classes(x)
-        return Output(logits, features=made, score_kind=ScoreKind.LOGITS)
+        return Output(logits, features=captured, score_kind=ScoreKind.LOGITS)
 
 
 _AVG = ConvNetConfig()

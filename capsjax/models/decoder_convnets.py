@@ -92,8 +92,8 @@ class ReconstructingConvNet(ReconstructingModel):
             poses = squash(poses)
         scores, kind = self._classify(poses)
         reconstruction = self.reconstruct(poses, scores, mask)
-        made = {"conv1": first, "conv2": second, "classes": poses}
-        return Output(scores, poses, reconstruction, features=made, score_kind=kind)
+        captured = {"conv1": first, "conv2": second, "classes": poses}
+        return Output(scores, poses, reconstruction, features=captured, score_kind=kind)
 
     def _classify(
         self, poses: Float[Array, "n classes d"]

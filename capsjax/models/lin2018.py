@@ -93,9 +93,9 @@ class DeepCapsNet(Model):
             poses = routed[f"capsules{i}"].poses
         routed["classes"] = self.classes(poses)
         poses = routed["classes"].poses
-        made = {"conv": features, "primary": primary}
-        made |= {name: result.poses for name, result in routed.items()}
-        return Output(safe_norm(poses), poses, routed=routed, features=made)
+        captured = {"conv": features, "primary": primary}
+        captured |= {name: result.poses for name, result in routed.items()}
+        return Output(safe_norm(poses), poses, routed=routed, features=captured)
 
 
 _DEEP = DeepCapsNetConfig()

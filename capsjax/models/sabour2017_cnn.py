@@ -59,13 +59,13 @@ class PooledCNN(Model):
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "dense"."""
-        made = {}
+        captured = {}
         x = images
         for i, conv in enumerate(self.convs, 1):
-            x = made[f"conv{i}"] = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
-        x = made["dense"] = nnx.relu(self.dense(lax.collapse(x, 1)))
+            x = captured[f"conv{i}"] = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
+        x = captured["dense"] = nnx.relu(self.dense(lax.collapse(x, 1)))
         logits = self.classes(x)
-        return Output(logits, features=made, score_kind=ScoreKind.LOGITS)
+        return Output(logits, features=captured, score_kind=ScoreKind.LOGITS)
 
 
 NETWORKS = {

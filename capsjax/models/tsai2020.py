@@ -160,9 +160,9 @@ class InvertedAttentionCapsNet(Model):
             # The classifier sees a capsule as a layer above would: weighted by its activation.
             seen = seen * top.activations[..., None]
         scores = self.classifier(seen)[..., 0]
-        made = {"backbone": features, "primary": poses}
-        made |= {name: layer.poses for name, layer in routed.items()}
-        return Output(scores, top.poses, None, routed, made, ScoreKind.LOGITS)
+        captured = {"backbone": features, "primary": poses}
+        captured |= {name: layer.poses for name, layer in routed.items()}
+        return Output(scores, top.poses, None, routed, captured, ScoreKind.LOGITS)
 
 
 def build_backbone(

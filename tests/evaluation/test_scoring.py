@@ -2,6 +2,7 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
+from PIL import Image
 
 from capsjax.evaluation.scoring import check_fits, evaluation_data, lower_score, score
 from capsjax.runs import checkpoints
@@ -43,6 +44,18 @@ def test_the_program_can_be_lowered_without_parameters(
     compiled = lowered.compile()
     assert compiled.as_text().count(" all-gather(") == gathers
     assert compiled.output_shardings.device_set == set(devices)
+
+
+def test_without_a_test_split_the_validation_split_is_evaluated(checkpoint, tmp_path):
+    for split, count in (("train", 3), ("val", 2)):
+        for label in range(10):
+            for number in range(count):
+                path = tmp_path / split / str(label) / f"{number}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.new("L", (12, 9), 20 * label).save(path)
+    data = evaluation_data(checkpoint.config, f"folder:{tmp_path}")
+    assert (data.split, len(data.examples)) == ("val", 20)
+    check_fits(checkpoint.config, data)  # made to fit
 
 
 def test_other_image_sizes_are_refused(checkpoint):
