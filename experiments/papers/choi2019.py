@@ -8,9 +8,9 @@ from _reproduce.experiment import Claim, Column, Experiment, Floor, Row, Scale
 from capsjax.evaluation.alignment import TRANSFORMATIONS
 
 FINDING = (
-    "the alignment of poses under transformations, its main evidence for equivariance, is what "
-    "an untrained network and raw pixels show as well; that opposite shifts move a pose along one "
-    "line is learned. Accuracies on CIFAR-10 are not settled: networks were trained briefly."
+    "its main evidence for equivariance, poses that move along a line under transformations, is "
+    "what an untrained network and raw pixels show as well. Accuracies are not settled: networks "
+    "were trained for two epochs."
 )
 
 ENSEMBLE = 7
