@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # A second environment, for the newest versions of everything: the newest JAX needs a newer Python.
-LATEST_PYTHON ?= $(shell for p in python3.13 python3.12 \
-  ~/.pyenv/versions/3.13.*/bin/python3 ~/.pyenv/versions/3.12.*/bin/python3; do \
+LATEST_PYTHON ?= $(shell for p in python3.12 python3.13 \
+  ~/.pyenv/versions/3.12.*/bin/python3 ~/.pyenv/versions/3.13.*/bin/python3; do \
   $$p --version >/dev/null 2>&1 && echo $$p && break; done)
 LATEST := .venv-latest
 # What of the tests, and of those that compile for accelerators; CI takes a part.
