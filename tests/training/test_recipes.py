@@ -6,13 +6,11 @@ import shutil
 import signal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from capsjax.models import paths
 from capsjax.runs import checkpoints, loop, process, seeds
-from capsjax.training import step as step_module
 from capsjax.training.state import split
 from tests.tiny import quick_config, tiny_config
 
@@ -34,15 +32,6 @@ def quick_run(tmp_path_factory, npz):
     """The directory of a finished run of `quick_config` and its result."""
     directory = tmp_path_factory.mktemp("quick") / "run"
     return directory, loop.train(quick_config(npz), directory, devices=ONE)
-
-
-def test_moving_average():
-    """By hand: the decay is 1/10 in the first step, 2/11 in the second, then as it was given."""
-    state = jnp.zeros(2), jnp.int32(5)
-    for step, (new, expected) in enumerate([(10.0, 9.0), (20.0, 18.0), (0.0, 3.6)]):
-        state = step_module._moved(state, (jnp.full(2, new), jnp.int32(step)), step, 0.2)
-        np.testing.assert_allclose(state[0], expected, rtol=1e-6)
-    assert state[1] == 2  # a count is not averaged
 
 
 def variables(model):
