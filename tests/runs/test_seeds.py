@@ -68,7 +68,7 @@ def test_a_finished_call_is_not_repeated(trained, config, capsys):
 
 def test_bad_values(config, tmp_path):
     config.seeds = 0
-    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="seeds must be positive, got 0"):
         seeds.train_seeds(config, tmp_path / "run", devices=TWO)
     with pytest.raises(ValueError, match="stall_seconds must be"):
         loop.Monitoring(stall_seconds=-1)
