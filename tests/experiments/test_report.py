@@ -21,6 +21,7 @@ from sklearn.datasets import load_sample_image
 from capsjax.evaluation import summaries
 from capsjax.runs import checkpoints
 from capsjax.runs.history import History
+from capsjax.training import build
 from capsjax.training import config as configs
 
 SECTIONS = (
@@ -153,7 +154,7 @@ def test_worst_mistakes_first(results, text):
 def test_a_network_without_decoder(results):
     config = copy.deepcopy(results.checkpoint.config)
     config.model.reconstruction = "none"
-    model = checkpoints.build_model(config)
+    model = build.build_model(config)
     model.eval()
     checkpoint = results.checkpoint._replace(model=model, config=config)
     changed = results._replace(checkpoint=checkpoint)
