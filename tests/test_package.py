@@ -198,6 +198,6 @@ print("works")
     assert "usage: capsjax train" in command("train", "--help").stdout
     # A recipe of the wheel.
     wrong = command("train", "--config=digits", "--workdir=x", "--config.training.epoch=1").stderr
-    assert "config.training has no key 'epoch'" in wrong
+    assert "did you mean 'training.epochs'?" in wrong
     evaluated = command("evaluate", f"--checkpoint={tiny_run}", "--output=x.json")
     assert "test accuracy: " in evaluated.stdout, evaluated.stderr

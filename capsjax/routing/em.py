@@ -146,7 +146,7 @@ def _m_step(
     sums: Float[Array, "*batch J D"],
     squares: Float[Array, "*batch J D"],
     total: Float[Array, "*batch J"],
-    largest: Float[Array, "*batch J"],
+    largest: Float[Array, "*#batch #J"],
     inverse_temperature: Float[Array, ""],
     beta_use: Float[Array, "*#batch J"],
     beta_activate: Float[Array, "*#batch J"],

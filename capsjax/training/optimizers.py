@@ -102,7 +102,7 @@ class Constant(Options):
 
     warmup_steps: int = not_negative(0)
 
-    def make(self, rate: float, steps_per_epoch: float) -> Schedule:
+    def make(self, rate: float, steps_per_epoch: int) -> Schedule:
         """The learning rate by step, without the warm-up; `rate` is the optimizer's."""
         return optax.constant_schedule(rate)
 
@@ -121,7 +121,7 @@ class Exponential(Constant):
     decay_steps: int = positive(2000)
     minimum: float = not_negative(1e-6)
 
-    def make(self, rate: float, steps_per_epoch: float) -> Schedule:
+    def make(self, rate: float, steps_per_epoch: int) -> Schedule:
         """See `Constant`."""
         return optax.exponential_decay(
             rate, self.decay_steps, self.decay_rate, end_value=self.minimum
@@ -138,7 +138,7 @@ class InverseTime(Constant):
 
     decay: float = not_negative(1e-4)
 
-    def make(self, rate: float, steps_per_epoch: float) -> Schedule:
+    def make(self, rate: float, steps_per_epoch: int) -> Schedule:
         """See `Constant`."""
         return lambda step: rate / (1 + self.decay * jnp.asarray(step, jnp.float32))
 
@@ -161,7 +161,7 @@ class Steps(Constant):
     )
     factor: float = positive(0.1)
 
-    def make(self, rate: float, steps_per_epoch: float) -> Schedule:
+    def make(self, rate: float, steps_per_epoch: int) -> Schedule:
         """See `Constant`."""
         boundaries = {round(epoch * steps_per_epoch): self.factor for epoch in self.epochs}
         return optax.piecewise_constant_schedule(rate, boundaries)
