@@ -25,7 +25,6 @@ BATCH = 8
 SMALL = {
     "width": 1 / 16,
     "kernel_size": 3,
-    "primary_kernel": 0,
     "class_units": 4,
     "class_pose": 4,
     "pose_size": 4,
@@ -64,6 +63,8 @@ def kinds():
 def small(name):
     overrides = {key: value for key, value in SMALL.items() if key in models.options(name)}
     channels = models.lookup(name).input_shape[-1]
+    if name.startswith("efficient_capsnet"):
+        overrides["primary_kernel"] = 0  # one capsule a channel
     side = 24 if name == "efficient_capsnet_smallnorb" else 14  # for instance norm, 2×2 at least
     return build(name, (side, side, channels), NUM_CLASSES, **overrides)
 
