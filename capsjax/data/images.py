@@ -168,7 +168,8 @@ def _as_8_bits(
     image: Any, sixteen_bits: bool, stated: int | None, path: str | os.PathLike[str]
 ) -> tuple[Any, list[str]]:
     """A grey image of integers of more than 8 bits, or of floats, in 8 bits; see the module."""
-    from PIL import Image
+    with extra("data"):
+        from PIL import Image
 
     levels = np.asarray(image)
     low, high = levels.min(), levels.max()

@@ -153,9 +153,11 @@ class Model(nnx.Module):
         self.num_classes = num_classes
         self.build(config, rngs)
 
-    @abstractmethod
     def build(self, config: Any, rngs: nnx.Rngs) -> None:
-        """Makes the layers, for images of `input_shape` and `num_classes` classes."""
+        """Makes the layers, for images of `input_shape` and `num_classes` classes.
+
+        A subclass that has its own `__init__` does not need it.
+        """
 
     @property
     def input_shape(self) -> tuple[int, int, int]:

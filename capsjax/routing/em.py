@@ -148,8 +148,8 @@ def _m_step(
     total: Float[Array, "*batch J"],
     largest: Float[Array, "*#batch #J"],
     inverse_temperature: Float[Array, ""],
-    beta_use: Float[Array, "*#batch J"],
-    beta_activate: Float[Array, "*#batch J"],
+    beta_use: Float[Array, "*#batch #J"],
+    beta_activate: Float[Array, "*#batch #J"],
     variance_floor: Float[Array, ""],
 ) -> _Parents:
     """The M-step of procedure 1, from moments of the votes for weights w = R_ij a_i / `largest`.

@@ -101,7 +101,7 @@ def _check(
     missing = [name for name, value in options.items() if value is None]
     if missing and len(missing) < len(options):
         raise ValueError(
-            f"{', '.join(missing)} must be options too: coordinator_address, num_processes and "
+            f"{', '.join(missing)} must be given too: coordinator_address, num_processes and "
             "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
             "Open MPI, Kubernetes)"
         )

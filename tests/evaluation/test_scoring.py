@@ -6,6 +6,7 @@ from PIL import Image
 
 from capsjax.evaluation.scoring import check_fits, evaluation_data, lower_score, score
 from capsjax.runs import checkpoints
+from capsjax.training.build import build_model
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def test_scores_are_the_models_on_any_number_of_devices(checkpoint, data):
 def test_the_program_can_be_lowered_without_parameters(
     checkpoint, data, num_devices, gathers, padded
 ):
-    model = nnx.eval_shape(lambda: checkpoints.build_model(checkpoint.config))
+    model = nnx.eval_shape(lambda: build_model(checkpoint.config))
     devices = jax.devices()[:num_devices]
     lowered = lower_score(model, data.examples, batch_size=100, devices=devices)
     assert lowered.out_info.shape == (padded, 10)

@@ -78,10 +78,10 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path):
     [
         (
             ["--config.training.epoch=3"],
-            "error: config.training has no key 'epoch': did you mean 'epochs'?",
+            "error: the config has no option 'training.epoch': did you mean 'training.epochs'?",
         ),
-        (["--config.model.widht=3"], "config.model has no key 'widht': did you mean 'width'?"),
-        (["--config.optimizer.name=sgd", "--config.optimizer.b1=1"], "no key 'b1'"),
+        (["--config.model.widht=3"], "no option 'model.widht': did you mean 'model.width'?"),
+        (["--config.optimizer.name=sgd", "--config.optimizer.b1=1"], "no option 'optimizer.b1'"),
         (["--profile=3"], "must be START:STOP, two numbers of steps, got '3'"),
         (["surplus"], "unrecognized arguments: surplus"),
     ],
@@ -101,7 +101,7 @@ def test_a_wrong_command_line_ends_with_2(tmp_path, capsys, arguments, message):
     ("argument", "message"),
     [
         ("--config.data.name=mnits", "mnist"),
-        ("--config.training.batch_size=0", "batch_size must be a positive multiple"),
+        ("--config.training.batch_size=0", "training.batch_size must be positive, got 0"),
     ],
 )
 def test_values_that_do_not_fit_are_one_message(fails, tmp_path, argument, message):
