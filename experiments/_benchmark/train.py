@@ -40,6 +40,7 @@ from capsjax.runs.about import About
 from capsjax.runs.circumstances import current
 from capsjax.runs.display import Writer
 from capsjax.runs.history import History
+from capsjax.runs.saving import Checkpoints
 from capsjax.training.build import Training, build
 from capsjax.training.parallel import divide, on_devices, replicate
 from capsjax.training.step import DEVICES, DeviceSource, drawing

@@ -28,6 +28,7 @@ from capsjax.runs.display import console
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.loop import train
 from capsjax.training import config as configs
+from capsjax.training.build import build_model
 
 
 class Store(NamedTuple):
@@ -210,7 +211,7 @@ def _control(
     task = tasks.create(**config.data, data_dir=data_dir)
     config = configs.resolve(config, task.input_shape, task.class_names)
     pixels = row.network == "pixels"
-    model = measures.Pixels(len(task.class_names)) if pixels else checkpoints.build_model(config)
+    model = measures.Pixels(len(task.class_names)) if pixels else build_model(config)
     history = History()
     checkpoint = checkpoints.Checkpoint(model, config, history, 0)
     return FinishedRun(checkpoint, history, None, images, data_dir)

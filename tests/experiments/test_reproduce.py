@@ -23,8 +23,8 @@ from papers import EXPERIMENTS, PAPERS
 
 from capsjax import models
 from capsjax.runs import checkpoints
-from capsjax.runs.checkpoints import build_model
 from capsjax.training import config as configs
+from capsjax.training.build import build_model
 from tests.experiments.conftest import ROOT
 from tests.experiments.test_compare import an_experiment
 from tests.experiments.test_report import Page
