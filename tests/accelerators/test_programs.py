@@ -38,7 +38,7 @@ def program_of():
     return compile_program
 
 
-DIGITS_PARAMETERS = 960_848
+DIGITS_PARAMETERS = 663_984
 METRICS = 4  # the loss, its two parts, and the accuracy
 
 
