@@ -25,7 +25,7 @@ formulas, notebooks = module("_formulas"), module("_notebooks")
 
 
 def anchors(page: str) -> set[str]:
-    """Of a page's headings, as GitHub and MyST make them."""
+    """The anchors of a page's headings, as GitHub and MyST make them."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page, flags=re.S), re.M)
     return {re.sub(r"[^\w -]", "", text.lower()).strip().replace(" ", "-") for text in headings}
 

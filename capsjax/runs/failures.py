@@ -12,7 +12,7 @@ _CAUSES = {
     errno.EMFILE: "the process may not open enough files (ulimit -n)",
     errno.ENFILE: "the system cannot open more files",
 }
-# As the system and TensorStore, whose errors are no OSErrors, put it.
+# Messages of the operating system and of TensorStore, which raises its own exception types.
 _WORDS = {
     "No space left on device": errno.ENOSPC,
     "Disk quota exceeded": errno.EDQUOT,

@@ -5,6 +5,7 @@ that name: `optimizer_options("sgd", momentum=0.8)` is such a section.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 
 
 @dataclass(frozen=True)
-class Optimizer(Options):
+class Optimizer(Options, ABC):
     """What every optimizer has.
 
     Attributes:
@@ -36,9 +37,9 @@ class Optimizer(Options):
     weight_decay: float = not_negative(0.0)
     clip_norm: float = not_negative(0.0)
 
+    @abstractmethod
     def make(self, rate: Schedule) -> optax.GradientTransformation:
         """The optimizer at the learning rate `rate`, without weight decay and clipping."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

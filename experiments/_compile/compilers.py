@@ -27,7 +27,7 @@ _dumps: Path | None = None
 
 
 def folder() -> Path:
-    """Of the compilers: `CAPSJAX_COMPILERS`, or one for each JAX in ~/.cache/capsjax/compilers."""
+    """Where compilers lie: `CAPSJAX_COMPILERS`, or one for each JAX in ~/.cache/capsjax."""
     own = os.environ.get("CAPSJAX_COMPILERS")
     if own:
         return Path(own).expanduser()

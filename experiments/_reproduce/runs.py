@@ -191,7 +191,7 @@ def _trained(
                 _train(store, config, begun[-1], begun[-2] if config.init_from else "")
             directories.append(begun[-1])
     except Diverged as error:
-        # Where it was kept is no part of what happened.
+        # The record leaves out where the run was kept.
         failed = f"{begun[-1].name}: {str(error).partition(':')[0]}"
     measured = Measured({})
     if not failed:

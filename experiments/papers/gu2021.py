@@ -95,7 +95,7 @@ def _row(
 
 
 def _claims(metric: str, *claims: tuple[str, ...]) -> tuple[Claim, ...]:
-    """Of each its text, `more` and `less`, and the row that must have routed, if any."""
+    """Makes claims from (text, more, less) or (text, more, less, row that must have routed)."""
     return tuple(
         Claim(text, metric, more, less, routes="".join(routes))
         for text, more, less, *routes in claims

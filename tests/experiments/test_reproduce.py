@@ -236,6 +236,9 @@ def test_what_is_measured_on_a_run(tiny, store):
     metrics, series = record["metrics"], record["series"]
     assert len(series["test steps"]) == len(series["test"]) == 2
     assert metrics["accuracy"] in series["test"], "the best checkpoint is one of them"
+    assert 0 < metrics["train"] <= 100
+    assert metrics["perturbed images"] == 50, "all there are"
+    assert 0 < metrics["range of a pixel"] < 1
     # Two that are right, and one that is wrong as both of its classes.
     one, two, *wrong = zip(series["label"], series["prediction"], series["target"], strict=True)
     assert len({*one}) == len({*two}) == 1
@@ -243,6 +246,9 @@ def test_what_is_measured_on_a_run(tiny, store):
     assert metrics["inside the unit sphere"] == 100, "squashed"
     assert metrics["nearest is of the class"] == 100, "each class has its own dimensions"
     found = results.gather(store, "x/y", longer)
+    loaded = found.records["a"][0]["loaded"]
+    assert loaded["images"].shape == loaded["reconstructions"].shape == (4, 8, 8, 1)
+    assert loaded["features"].shape == (50, 2)
     titles = [axes.get_title() for axes in figures.pairs(found).axes]
     assert titles[:2] == [str(one), str(two)]
     plane = {"features": np.eye(3, 2), "reconstructions": np.eye(3, 2), "labels": np.arange(3)}

@@ -32,7 +32,7 @@ class Distortions(NamedTuple):
 
     @property
     def matrix(self) -> Float[Array, "2 2"]:
-        """Of the rotation and the squeeze."""
+        """The rotation and the squeeze in one."""
         return affine_matrix(self.rotation) * self._scale[:, None]
 
     @property

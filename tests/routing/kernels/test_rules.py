@@ -126,7 +126,7 @@ def test_a_batched_kernel_gradient_is_one_contraction(operands):
 
 
 def test_gradients_of_each_example(operands):
-    """Of the kernel, for each example and for all: what `custom_vjp` does not get right at once."""
+    """`grad(vmap(f))` and `vmap(grad(f))`: a `custom_vjp` gets only one of them right."""
 
     def loss(f, k, p, q):
         return jnp.sum(f(p, k, q)[0] ** 2)
