@@ -7,8 +7,8 @@ the docstring of its class documents it.
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, Self
 
 from capsjax._names import check_kind, nearest
 
@@ -118,11 +118,37 @@ def dotted(section: str, name: str) -> str:
     return f"{section}.{name}" if section else name
 
 
-def documentation(options: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say about each option."""
-    lines: dict[str, str] = {}
-    for owner in reversed(options.__mro__):
-        text = inspect.cleandoc(owner.__doc__ or "").partition("Attributes:\n")[2]
-        for name, words in re.findall(r"^  (\w+): (.*(?:\n    .*)*)", text, re.MULTILINE):
-            lines[name] = re.sub(r"\s+", " ", words)
-    return lines
+class Described(NamedTuple):
+    """An option as people read of it.
+
+    Attributes:
+      default: or the value that a config has.
+      allowed: "" if its default says it all.
+      text: one line, "" if there is none.
+    """
+
+    default: Any
+    allowed: str
+    text: str
+
+
+def describe(options: Any) -> dict[str, Described]:
+    """By name, what a dataclass and the docstrings of its class say about each field."""
+    texts: dict[str, str] = {}
+    for owner in reversed(type(options).__mro__):
+        found = re.search(r"^Attributes[^\n]*:\n(.*)", inspect.getdoc(owner) or "", re.M | re.S)
+        for name, words in re.findall(
+            r"^  (\w+): (.*(?:\n    .*)*)", found[1] if found else "", re.M
+        ):
+            texts[name] = re.sub(r"\s+", " ", words)
+    return {
+        option.name: Described(value, _allowed(option, value), texts.get(option.name, ""))
+        for option in fields(options)
+        for value in [getattr(options, option.name)]
+    }
+
+
+def _allowed(option: Field, value: Any) -> str:
+    usual = "True or False" if isinstance(value, bool) else ""
+    requirement = option.metadata.get("requirement", usual)
+    return re.sub(r"^must (not )?be ", r"\1", requirement)

@@ -12,6 +12,7 @@ import platform
 import re
 import signal
 import sys
+import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 WIDEST_TABLE = 200  # columns, where there is no terminal
 PROGRAM = ""  # what runs scripts by name and was typed, such as "capsjax" (capsjax/__main__.py)
-OVERRIDE = re.compile(r"--config\.([\w.]+)(?:=(.*))?", re.DOTALL)
 
 
 class UsageError(ValueError):
@@ -54,6 +54,7 @@ def parser(text: str) -> argparse.ArgumentParser:
         prog=command(Path(sys.argv[0]).stem) if PROGRAM else None,
         description=re.sub(r"python experiments/(\w+)\.py", lambda found: command(found[1]), text),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,  # it comes with what all scripts have
     )
 
 
@@ -176,8 +177,10 @@ def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
         required=required,
         metavar="FILE[:VARIANT]",
         help="a file of configs/; --config.SECTION.KEY=VALUE changes one of its values, and "
-        "--config.SECTION.name=NAME all options of a section to those of that name",
+        "--config.SECTION.name=NAME all options of a section to those of that name; "
+        "--config=FILE --help lists them",
     )
+    parser.set_defaults(trains=required)
 
 
 def config_of(args: argparse.Namespace) -> "ml_collections.ConfigDict":
@@ -196,18 +199,13 @@ def run(
     argv: Sequence[str] | None = None,
 ) -> None:
     """Parses the command line and calls `main`; what a user got wrong is a line on stderr."""
-    _add_common(parser)
-    words, overrides = _split(list(sys.argv[1:] if argv is None else argv))
-    args = parser.parse_args(words)
-    if overrides and not getattr(args, "config", None):
-        parser.error(f"--config.{next(iter(overrides))}: there is no --config=FILE to change")
-    args.overrides = overrides
     from absl import logging
 
     logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
     if isinstance(sys.stdout, io.TextIOWrapper):  # not every encoding has every class name
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        args = _parse(parser, list(sys.argv[1:] if argv is None else argv))
         with contextlib.ExitStack() as stack:
             stack.enter_context(_plain_warnings())
             if args.quiet:
@@ -318,7 +316,49 @@ def import_file(path: Path) -> None:
         spec.loader.exec_module(module)
 
 
+def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """The arguments, with the values of --config.KEY=VALUE in `overrides`."""
+    _add_common(parser)
+    # argparse reads --config.KEY=VALUE too; which keys there are, the config says later.
+    keys = {word.partition("=")[0] for word in words if word.startswith("--config.")}
+    for key in keys:
+        parser.add_argument(key, help=argparse.SUPPRESS)
+    args = parser.parse_args(words)
+    if keys and not getattr(args, "config", None):
+        parser.error(f"{min(keys)}: there is no --config=FILE to change")
+    args.overrides = {
+        key.removeprefix("--config."): getattr(args, key.removeprefix("--")) for key in keys
+    }
+    return args
+
+
+class _Help(argparse.Action):
+    """--help: lists the options of the config too, where one was given or must be."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, args: argparse.Namespace, *rest: object
+    ) -> None:
+        parser.print_help()
+        if getattr(args, "trains", False) or getattr(args, "config", None):
+            _print_options(args.config)
+        parser.exit()
+
+
+def _print_options(file: str | None) -> None:
+    import _configs
+
+    from capsjax.training import config as configs
+
+    with of_arguments():
+        config = _configs.read(file) if file else configs.default("sabour2017_capsnet", "mnist")
+    print(f"\noptions of {file or 'a config'}, which --config.OPTION=VALUE changes:")
+    for name, option in configs.describe(configs.complete(config)).items():
+        print(f"  {name}={option.default}{f' ({option.allowed})' if option.allowed else ''}")
+        print(textwrap.indent(textwrap.fill(option.text, 86), " " * 10))
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-h", "--help", nargs=0, action=_Help, help="show this")
     parser.add_argument(
         "--import",
         dest="imports",
@@ -333,20 +373,3 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--version", action="version", version=f"{versions}, Python {platform.python_version()}"
     )
-
-
-def _split(argv: list[str]) -> tuple[list[str], dict[str, str]]:
-    """The command line without --config.KEY=VALUE (or --config.KEY VALUE), and these by key."""
-    words, overrides = [], {}
-    rest = iter(argv)
-    for word in rest:
-        if found := OVERRIDE.fullmatch(word):
-            key, value = found.groups()
-            value = next(rest, None) if value is None else value
-            if value is None or OVERRIDE.fullmatch(value):
-                print(f"error: --config.{key} has no value", file=sys.stderr)
-                sys.exit(2)
-            overrides[key] = value
-        else:
-            words.append(word)
-    return words, overrides

@@ -21,7 +21,7 @@ def module(name: str):
     return loaded
 
 
-formulas, notebooks = module("_formulas"), module("_notebooks")
+formulas, notebooks, options = map(module, ("_formulas", "_notebooks", "_options"))
 
 
 def anchors(page: str) -> set[str]:
@@ -55,6 +55,13 @@ def test_notebooks():
         assert len(code) > 5
         for cell in code[1:]:
             compile("".join(cell["source"]), file.name, "exec")
+
+
+def test_the_table_of_options():
+    """`python docs/_options.py` writes it."""
+    page = options.PAGE.read_text(encoding="utf-8")
+    assert "| `training.epochs` | `50` | positive | passes over the training images. |" in page
+    assert page == options.page()
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,26 @@ comes in.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import ml_collections
 
 from capsjax import _ledger, _options, models
-from capsjax._names import check_kind
-from capsjax._options import Options, check_known, checked, dotted, names, one_of, positive
+from capsjax._names import check_kind, lookup
+from capsjax._options import (
+    Described,
+    Options,
+    check_known,
+    checked,
+    dotted,
+    names,
+    one_of,
+    positive,
+)
 from capsjax.data import tasks
-from capsjax.training import optimizers
 from capsjax.training.objective import LossOptions
+from capsjax.training.optimizers import OPTIMIZERS, SCHEDULES
 
 KEY_VERSION = 2
 MAX_SEED = 2**32 - 1  # JAX takes others for one of these
@@ -72,7 +81,8 @@ class TrainingOptions(Options):
       log_every_steps: steps that one record of the metrics is the mean of.
       compute_dtype: the network's arithmetic; parameters are float32.
       matmul_precision: of float32 matrix products on accelerators.
-      stop_at_accuracy: ends at the first epoch whose validation accuracy reaches this; 0: never.
+      stop_at_accuracy: ends at the first epoch whose validation accuracy reaches this (gu2021,
+        table 1; sabour2017, affNIST).
     """
 
     SECTION: ClassVar[str] = "training"
@@ -100,19 +110,28 @@ class CheckpointOptions(Options):
     keep: int = positive(2)
 
 
-# The sections whose options depend on the name in them.
-OPTIONS: dict[str, Callable[..., dict[str, Any]]] = {
-    "model": models.options,
-    "data": tasks.options,
-    "optimizer": optimizers.optimizer_options,
-    "schedule": optimizers.schedule_options,
+def _first_lines(table: Mapping[str, type]) -> str:
+    """What the docstrings of the classes begin with."""
+    return " ".join(f"{name}: {str(cls.__doc__).splitlines()[0]}" for name, cls in table.items())
+
+
+# The options of each section; those of the first four depend on the name that is in the section.
+SECTIONS: dict[str, Callable[[str], Any]] = {
+    "model": lambda name: models.lookup(name).config,
+    "data": tasks.family,
+    "optimizer": lambda name: lookup("optimizer.name", name, OPTIMIZERS)(),
+    "schedule": lambda name: lookup("schedule.name", name, SCHEDULES)(),
+    "loss": lambda _: LossOptions(),
+    "training": lambda _: TrainingOptions(),
+    "checkpoints": lambda _: CheckpointOptions(),
 }
-_FIXED: dict[str, type[Options]] = {
-    "loss": LossOptions,
-    "training": TrainingOptions,
-    "checkpoints": CheckpointOptions,
+NAMED = ("model", "data", "optimizer", "schedule")
+_NAMES = {
+    "model": ("of experiments/models.py, or registered", "the network."),
+    "data": ("of experiments/data.py, npz:FILE or folder:PATH", "the data set or task."),
+    "optimizer": (", ".join(OPTIMIZERS), _first_lines(OPTIMIZERS)),
+    "schedule": (", ".join(SCHEDULES), _first_lines(SCHEDULES)),
 }
-_SECTIONS = (*OPTIONS, *_FIXED)
 
 
 def default(model: str, data: str) -> ml_collections.ConfigDict:
@@ -122,41 +141,27 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
     there is an error). Apart from `init_from`, nothing in it refers to a path on a
     machine, so the same config is the same run anywhere.
     """
-    config = ml_collections.ConfigDict(
-        {
-            **asdict(RunOptions()),
-            "model": {"name": model, **models.options(model)},
-            "data": {"name": data, **tasks.options(data)},
-            "optimizer": optimizers.optimizer_options("adam"),
-            "schedule": optimizers.schedule_options("exponential"),
-            **{section: asdict(options()) for section, options in _FIXED.items()},
-        }
-    )
-    return config.lock()
+    names = {"model": model, "data": data, "optimizer": "adam", "schedule": "exponential"}
+    sections = {section: defaults(section, names.get(section, "")) for section in SECTIONS}
+    return ml_collections.ConfigDict(asdict(RunOptions()) | sections).lock()
 
 
-def _defaults(section: str, name: Any) -> dict[str, Any]:
+def defaults(section: str, name: str) -> dict[str, Any]:
     """The options of a section, where `name` is its name if it has one."""
-    if section in OPTIONS:
-        return {"name": name} | OPTIONS[section](name)
-    return asdict(_FIXED[section]())
+    named = {"name": name} if section in NAMED else {}
+    return named | asdict(SECTIONS[section](name))
 
 
-def documentation(config: ml_collections.ConfigDict) -> dict[str, str]:
-    """What each option of `config` does, by dotted key."""
-    named = {
-        "model": _options.documentation(type(models.lookup(config.model.name).config)),
-        "data": tasks.documentation(config.data.name),
-        "optimizer": _options.documentation(optimizers.OPTIMIZERS[config.optimizer.name]),
-        "schedule": _options.documentation(optimizers.SCHEDULES[config.schedule.name]),
-    }
-    sections = {"": _options.documentation(RunOptions)} | named
-    sections |= {section: _options.documentation(options) for section, options in _FIXED.items()}
-    return {
-        dotted(section, name): text
-        for section, lines in sections.items()
-        for name, text in lines.items()
-    }
+def describe(config: ml_collections.ConfigDict) -> dict[str, Described]:
+    """Every option of a complete `config`, by dotted key, with the value that it has there."""
+    options = _options.describe(RunOptions())
+    for section, declared in SECTIONS.items():
+        if section in NAMED:
+            options[f"{section}.name"] = Described("", *_NAMES[section])
+        of_section = _options.describe(declared(config[section].get("name")))
+        options |= {dotted(section, key): option for key, option in of_section.items()}
+    values = flatten(config)
+    return {key: option._replace(default=values[key]) for key, option in options.items()}
 
 
 def complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
@@ -170,31 +175,31 @@ def complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
         raise ValueError(
             f"a config must be an ml_collections.ConfigDict, got {type(config).__name__}: {_HOW}"
         )
-    flatten(config)  # raises if it is not sound
+    try:
+        flatten(config)
+    except RecursionError:
+        raise ValueError("a section of the config holds itself") from None
+    except TypeError:  # of sorting them
+        raise ValueError("keys of the config must be strings") from None
     values = config.to_dict()
-    for section in _SECTIONS:
-        if section not in values:
-            raise ValueError(f"the config has no section {section!r}: {_HOW}")
-        if not isinstance(values[section], dict):
-            raise ValueError(f"{section} must be a section, got {values[section]!r}: {_HOW}")
-        if section in OPTIONS and not isinstance(values[section].get("name"), str):
-            raise ValueError(f"the config has no {section}.name, a string: {_HOW}")
-    known = {section: asdict(options.of(values[section])) for section, options in _FIXED.items()}
-    for section in ("optimizer", "schedule"):
-        known[section] = OPTIONS[section](**values[section])
-    for section in ("model", "data"):
-        usual = _defaults(section, values[section]["name"])
-        check_known(section, values[section], list(usual))
-        for key, value in values[section].items():
-            check_kind(dotted(section, key), value, usual[key])
-        known[section] = usual | values[section]
-    network = {key: value for key, value in known["model"].items() if key != "name"}
-    replace(models.lookup(known["model"]["name"]).config, **network)  # it checks ranges
-    rest = {key: value for key, value in values.items() if key not in (*_SECTIONS, "task")}
-    known |= asdict(RunOptions.of(rest))
-    if "task" in values:
-        known["task"] = values["task"]
-    return ml_collections.ConfigDict(known).lock()
+    if missing := [section for section in SECTIONS if section not in values]:
+        raise ValueError(f"the config has no section {missing[0]!r}: {_HOW}")
+    known = {section: _checked(section, values.pop(section)) for section in SECTIONS}
+    known |= {"task": values.pop("task")} if "task" in values else {}
+    return ml_collections.ConfigDict(asdict(RunOptions.of(values)) | known).lock()
+
+
+def _checked(section: str, values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ValueError(f"{section} must be a section, got {values!r}: {_HOW}")
+    named = {"name": values.pop("name", None)} if section in NAMED else {}
+    if named and not isinstance(named["name"], str):
+        raise ValueError(f"the config has no {section}.name, a string: {_HOW}")
+    usual = SECTIONS[section](named.get("name", ""))
+    check_known(section, values, [option.name for option in fields(usual)])
+    for key, value in values.items():
+        check_kind(dotted(section, key), value, getattr(usual, key))
+    return named | asdict(replace(usual, **values))
 
 
 def resolve(
@@ -210,24 +215,11 @@ def resolve(
 
 
 def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """All values of `config` by dotted key.
-
-    Raises:
-      ValueError: a section holds itself, or has a key that is not a string.
-    """
-    try:
-        return _flatten(config)
-    except RecursionError:
-        raise ValueError("a section of the config holds itself") from None
-    except TypeError:  # of sorting them
-        raise ValueError("keys of the config must be strings") from None
-
-
-def _flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """All values of `config` by dotted key."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, ml_collections.ConfigDict):
-            flat |= {f"{key}.{k}": v for k, v in _flatten(value).items()}
+            flat |= {f"{key}.{k}": v for k, v in flatten(value).items()}
         else:
             flat[key] = value
     return flat
@@ -270,8 +262,7 @@ def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) ->
     extended.training.epochs = max(old.training.epochs, new.training.epochs)
     for config in (extended, new := new.copy_and_resolve_references()):
         with config.unlocked():
-            for section in _SECTIONS:
-                for key, value in _defaults(section, config[section].get("name")).items():
-                    if key not in config[section]:
-                        config[section][key] = value
+            for section in SECTIONS:
+                usual = defaults(section, config[section].get("name"))
+                config[section] = usual | config[section].to_dict()
     return differences(extended, new)

@@ -113,8 +113,8 @@ class Exponential(Constant):
     """rate · decay_rate^(step / decay_steps) (sabour2017's released code).
 
     Attributes:
-      decay_rate: factor of `decay_steps` steps.
-      decay_steps: see `decay_rate`.
+      decay_rate: what the rate is multiplied by in `decay_steps` steps.
+      decay_steps: in which the rate falls by `decay_rate`.
       minimum: below which the rate does not fall.
     """
 
@@ -153,8 +153,8 @@ class Steps(Constant):
     """rate, times `factor` after each of `epochs` (tsai2020).
 
     Attributes:
-      epochs: ascending.
-      factor: see `epochs`.
+      epochs: after which the rate falls.
+      factor: what the rate is multiplied by after each of `epochs`.
     """
 
     epochs: tuple[int, ...] = checked(

@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 
 from capsjax._names import nearest
-from capsjax.training.config import OPTIONS, complete, flatten
+from capsjax.training.config import NAMED, complete, defaults, flatten
 
 
 def override(
@@ -28,9 +28,11 @@ def override(
       ValueError: what `complete` raises, before or after the change.
     """
     values = complete(config).to_dict()
-    for section in OPTIONS:
+    for section in NAMED:
         if (name := texts.get(f"{section}.name")) is not None:
-            values[section] = renamed(section, values[section], name)
+            before, after = (defaults(section, n) for n in (values[section]["name"], name))
+            changed = {key for key, value in values[section].items() if value != before[key]}
+            values[section] = after | {key: values[section][key] for key in changed & after.keys()}
     known = flatten(ml_collections.ConfigDict(values))
     for key, text in texts.items():
         section, _, name = key.rpartition(".")
@@ -41,18 +43,6 @@ def override(
             raise ValueError(f"the config has no option {key!r}: {nearest(key, siblings or known)}")
         (values[section] if section else values)[name] = parse(text, known[key])
     return complete(ml_collections.ConfigDict(values))
-
-
-def renamed(section: str, old: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The options of `name`, with what `old` had changed from the defaults of its own name."""
-    options = OPTIONS[section]
-    before, after = options(old["name"]), options(name)
-    changed = {
-        key: value
-        for key, value in old.items()
-        if key != "name" and key in after and value != before.get(key)
-    }
-    return {"name": name} | after | changed | {"name": name}
 
 
 def parse(text: str, current: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 import _configs
 import ml_collections
 
-from capsjax.training.config import OPTIONS, flatten
+from capsjax.training.config import NAMED, flatten
 from capsjax.training.overrides import override
 
-NAMES = tuple(f"{section}.name" for section in OPTIONS)
+NAMES = tuple(f"{section}.name" for section in NAMED)
 
 
 def train_command(

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import _cli
+import _configs
 import evaluate
 import models as script_models
 import predict
@@ -19,6 +20,7 @@ from PIL import Image
 
 from capsjax import models
 from capsjax.data import load
+from capsjax.training import config as configs
 
 ROOT = Path(__file__).parents[2]
 TINY = ["--config.model.width=0.03125", "--config.training.epochs=2"]
@@ -243,8 +245,14 @@ def test_a_network_of_ones_own_works_in_every_script(npz, tmp_path, capsys, monk
 
 def test_help_says_how(capsys):
     with pytest.raises(SystemExit) as stop:
-        _cli.run(train.parser(), train.main, ["--help"])
+        _cli.run(train.parser(), train.main, ["--config=configs/digits.py", "--help"])
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert "--workdir" in text
     assert "configs/sabour2017_mnist.py" in text
+    described = configs.describe(_configs.load("digits"))
+    assert "training.epochs=24 (positive)\n          passes over the training images." in text
+    for name, option in described.items():
+        assert f"  {name}={option.default}" in text
+        assert option.allowed in text
+        assert option.text in " ".join(text.split())

@@ -42,11 +42,14 @@ def test_a_key_that_is_not_there_is_an_error(config):
 
 
 def test_every_option_is_documented(config):
-    documented = configs.documentation(config)
-    names = {f"{section}.name" for section in configs.OPTIONS}
-    assert documented.keys() == configs.flatten(config).keys() - names
-    assert documented["training.epochs"] == "passes over the training images."
-    assert "pixels, either way" in documented["data.max_shift"]
+    config.training.epochs = 3
+    described = configs.describe(config)
+    assert described.keys() == configs.flatten(config).keys()
+    assert all(option.text for option in described.values())
+    assert described["training.epochs"] == (3, "positive", "passes over the training images.")
+    assert described["optimizer.name"].allowed == "adam, rmsprop, sgd"
+    assert described["data.flip"].allowed == "True or False"
+    assert "pixels, either way" in described["data.max_shift"].text
 
 
 def test_a_complete_config_has_defaults_for_what_is_missing(config):

@@ -57,14 +57,10 @@ def test_another_name_comes_with_its_own_options(config):
         },
     )
     sgd = {"name": "sgd", "momentum": 0.8, "learning_rate": 0.5}  # which the config had changed
-    assert new.optimizer.to_dict() == configs.OPTIONS["optimizer"]("sgd") | sgd
-    assert new.schedule.to_dict() == configs.OPTIONS["schedule"]("constant")
+    assert new.optimizer.to_dict() == configs.defaults("optimizer", "sgd") | sgd
+    assert new.schedule.to_dict() == configs.defaults("schedule", "constant")
     assert new.data.to_dict() == {"name": "multimnist", **tasks.options("multimnist")}
-    assert new.model.to_dict() == {
-        "name": "lin2018_cnn",
-        **configs.OPTIONS["model"]("lin2018_cnn"),
-        "width": 0.25,
-    }
+    assert new.model.to_dict() == configs.defaults("model", "lin2018_cnn") | {"width": 0.25}
 
 
 def test_a_default_of_the_old_name_is_not_kept(config):

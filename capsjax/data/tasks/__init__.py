@@ -5,7 +5,6 @@ from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any
 
-from capsjax import _options
 from capsjax._names import check_options
 from capsjax.data.sources import load
 from capsjax.data.tasks.affnist import AffNIST, Translated
@@ -37,7 +36,7 @@ __all__ = [
     "Task",
     "as_it_is",
     "create",
-    "documentation",
+    "family",
     "fixed_set",
     "generated",
     "make_example",
@@ -67,12 +66,7 @@ def generated() -> tuple[str, ...]:
 
 def options(name: str) -> dict[str, Any]:
     """Every option of the task `name` with its default."""
-    return asdict(_family(name))
-
-
-def documentation(name: str) -> dict[str, str]:
-    """What every option of the task `name` does."""
-    return _options.documentation(type(_family(name)))
+    return asdict(family(name))
 
 
 def create(
@@ -97,11 +91,12 @@ def create(
       ValueError: unknown option (the nearest is named) or a value out of range; and what
         `capsjax.data.load` raises.
     """
-    family = _family(name)
-    check_options(name, overrides, [field.name for field in fields(family)])
+    own = family(name)
+    check_options(name, overrides, [field.name for field in fields(own)])
     read = read or partial(load, data_dir=data_dir, device_budget_mb=device_budget_mb)
-    return replace(family, **overrides).build(name, read)
+    return replace(own, **overrides).build(name, read)
 
 
-def _family(name: str) -> Family:
+def family(name: str) -> Family:
+    """The kind of the task `name`, with the defaults of its options."""
     return _GENERATED.get(name, OwnImages() if name.startswith("folder:") else Classification())
