@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxprs_in_params
 
 from capsjax.routing import slot_attention
 
@@ -37,7 +38,7 @@ def test_neither_keys_nor_values_nor_couplings_are_held():
     def shapes(jaxpr):
         for equation in jaxpr.eqns:
             yield from (v.aval.shape for v in equation.outvars)
-            for inner in jax.core.jaxprs_in_params(equation.params):
+            for inner in jaxprs_in_params(equation.params):
                 yield from shapes(inner)
 
     formed = set(shapes(jax.make_jaxpr(slot_attention)(*arrays()).jaxpr))
