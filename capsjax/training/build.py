@@ -14,9 +14,9 @@ from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from capsjax import models
 from capsjax.data.tasks import Example, Task
-from capsjax.models import paths
+from capsjax.models import Output, ScoreKind, paths
 from capsjax.training import config as configs
-from capsjax.training import divergence, own_network, step
+from capsjax.training import divergence, step
 from capsjax.training.feed import is_streamed
 from capsjax.training.objective import Metrics, Objective, make_objective
 from capsjax.training.optimizers import make_optimizer
@@ -41,6 +41,7 @@ class Training:
       objective: the loss to minimise.
       graphdef: of the network in training.
       eval_graphdef: of the network in evaluation.
+      score_kind: of the network.
       num_parameters: trainable numbers of the network.
       shapes: of the network's variables, by path.
     """
@@ -53,6 +54,7 @@ class Training:
     objective: Objective
     graphdef: nnx.GraphDef
     eval_graphdef: nnx.GraphDef
+    score_kind: ScoreKind
     num_parameters: int
     shapes: Mapping[str, jax.ShapeDtypeStruct]
 
@@ -101,30 +103,21 @@ class Training:
             capacity=MAX_STEPS_PER_DISPATCH,
         )
 
-    def examine(
-        self, state: TrainState, source: DeviceSource, key: PRNGKeyArray
-    ) -> divergence.Examined:
-        """See `divergence.examine`."""
-        return divergence.examine(
-            state, source, key, task=self.task, batches=self.batches, **self._forward
-        )
-
     def dispatch(self) -> partial:
         """`run_steps` on the devices; the state that it is given is consumed."""
         axes = (None, self._source_axes, None, None)
         return on_devices(self.run_steps, self.devices, axes, donate=(0,))
 
     def examination(self) -> partial:
-        """`examine` on the devices."""
-        return on_devices(self.examine, self.devices, (None, self._source_axes, None))
+        """`divergence.examine` on the devices."""
+        of_run = {"task": self.task, "batches": self.batches, **self._forward}
+        examine = partial(divergence.examine, **of_run)
+        return on_devices(examine, self.devices, (None, self._source_axes, None))
 
     @property
     def _forward(self) -> dict[str, Any]:
-        return {
-            "graphdef": self.graphdef,
-            "objective": self.objective,
-            "compute_dtype": self.config.training.compute_dtype,
-        }
+        dtype = self.config.training.compute_dtype
+        return {"graphdef": self.graphdef, "objective": self.objective, "compute_dtype": dtype}
 
     @property
     def _source_axes(self) -> Any:
@@ -141,13 +134,13 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
         of a topology that is only compiled for.
 
     Raises:
+      TypeError: the network does not return an `Output`.
       ValueError: the config does not fit the task or the devices.
     """
     config = configs.resolve(config, task.input_shape, task.class_names)
     batches = _batches(config, task, len(devices))
     model = abstract_model(config)
-    if models.is_registered(config.model.name):
-        own_network.check(config.model.name, model, task.input_shape, len(task.class_names))
+    score_kind = _score_kind(config, model)
     eval_graphdef, params, rest = split(model)
     set_training(model)
     graphdef = nnx.split(model)[0]
@@ -170,6 +163,7 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
         objective=make_objective(**config.loss, rule=task.rule),
         graphdef=graphdef,
         eval_graphdef=eval_graphdef,
+        score_kind=score_kind,
         num_parameters=num_parameters(params),
         shapes=paths.by_path(params) | paths.by_path(rest),
     )
@@ -190,6 +184,31 @@ def abstract_model(config: ml_collections.ConfigDict) -> nnx.Module:
     model = nnx.eval_shape(lambda: build_model(config))
     model.eval()
     return model
+
+
+def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKind:
+    """The kind of the scores; raises as `build` if a network of one's own cannot be trained."""
+    name, classes = config.model.name, len(config.task.class_names)
+    random = nnx.to_flat_state(nnx.state(model, nnx.RngState))
+    if random:
+        path = ".".join(map(str, random[0][0][:-1]))
+        raise ValueError(
+            f"the network {name!r} keeps a stream of random numbers, {path}, which a checkpoint "
+            "cannot hold and all devices would share: in place of nnx.Dropout use "
+            "capsjax.layers.dropout(x, keys, keep=…) with the keys that the network is called with"
+        )
+    images = jax.ShapeDtypeStruct((2, *config.task.input_shape), jnp.float32)
+    out = nnx.eval_shape(lambda model, images: model(images), model, images)
+    if not isinstance(out, Output):
+        raise TypeError(
+            f"the network {name!r} must return a capsjax.models.Output, got {type(out).__name__}"
+        )
+    if jnp.shape(out.scores) != (2, classes):
+        raise ValueError(
+            f"the network {name!r} must return scores [n, {classes}], one for each class, got "
+            f"{list(jnp.shape(out.scores))} for 2 images"
+        )
+    return out.score_kind
 
 
 def _batches(config: ml_collections.ConfigDict, task: Task, num_devices: int) -> Batches:

@@ -55,7 +55,6 @@ class Adam(Optimizer):
     b2: float = decay(0.999)
 
     def make(self, rate: Schedule) -> optax.GradientTransformation:
-        """See `Optimizer`."""
         return optax.adam(rate, b1=self.b1, b2=self.b2)
 
 
@@ -72,7 +71,6 @@ class RMSprop(Optimizer):
     eps: float = positive(1e-7)
 
     def make(self, rate: Schedule) -> optax.GradientTransformation:
-        """See `Optimizer`."""
         return optax.rmsprop(rate, decay=self.rho, eps=self.eps, eps_in_sqrt=False)
 
 
@@ -87,7 +85,6 @@ class SGD(Optimizer):
     momentum: float = decay(0.9)
 
     def make(self, rate: Schedule) -> optax.GradientTransformation:
-        """See `Optimizer`."""
         return optax.sgd(rate, momentum=self.momentum)
 
 
@@ -123,7 +120,6 @@ class Exponential(Constant):
     minimum: float = not_negative(1e-6)
 
     def make(self, rate: float, steps_per_epoch: int) -> Schedule:
-        """See `Constant`."""
         return optax.exponential_decay(
             rate, self.decay_steps, self.decay_rate, end_value=self.minimum
         )
@@ -140,7 +136,6 @@ class InverseTime(Constant):
     decay: float = not_negative(1e-4)
 
     def make(self, rate: float, steps_per_epoch: int) -> Schedule:
-        """See `Constant`."""
         return lambda step: rate / (1 + self.decay * jnp.asarray(step, jnp.float32))
 
 
@@ -163,7 +158,6 @@ class Steps(Constant):
     factor: float = positive(0.1)
 
     def make(self, rate: float, steps_per_epoch: int) -> Schedule:
-        """See `Constant`."""
         boundaries = {round(epoch * steps_per_epoch): self.factor for epoch in self.epochs}
         return optax.piecewise_constant_schedule(rate, boundaries)
 
@@ -183,12 +177,20 @@ def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
     Raises:
       ValueError: an unknown name, an option that the name does not have, a value out of range.
     """
-    return {"name": name} | asdict(lookup("optimizer.name", name, OPTIMIZERS).of(overrides))
+    return {"name": name} | asdict(_optimizer(name, **overrides))
 
 
 def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
     """The config section of a schedule; raises as `optimizer_options`."""
-    return {"name": name} | asdict(lookup("schedule.name", name, SCHEDULES).of(overrides))
+    return {"name": name} | asdict(_schedule(name, **overrides))
+
+
+def _optimizer(name: str, **overrides: Any) -> Optimizer:
+    return lookup("optimizer.name", name, OPTIMIZERS).of(overrides)
+
+
+def _schedule(name: str, **overrides: Any) -> Constant:
+    return lookup("schedule.name", name, SCHEDULES).of(overrides)
 
 
 def make_optimizer(
@@ -198,10 +200,7 @@ def make_optimizer(
     steps_per_epoch: int,
 ) -> optax.GradientTransformation:
     """The optimizer of these two config sections; raises as `optimizer_options`."""
-    options = dict(optimizer)
-    own = lookup("optimizer.name", options.pop("name"), OPTIMIZERS).of(options)
-    options = dict(schedule)
-    rates = lookup("schedule.name", options.pop("name"), SCHEDULES).of(options)
+    own, rates = _optimizer(**optimizer), _schedule(**schedule)
     rate = rates.make(own.learning_rate, steps_per_epoch)
     if rates.warmup_steps:
         rate = _after_warmup(rate, rates.warmup_steps)
