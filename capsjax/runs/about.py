@@ -54,34 +54,54 @@ class Checkpoint(NamedTuple):
     step: int
 
 
+# The kinds of what others rely on. Of a list: that of each element.
+_SCHEMA = {
+    "config": {
+        **{section: {} for section in ("optimizer", "schedule", "training")},
+        "model": {"name": str},
+        "data": {"name": str},
+        "task": {"input_shape": [int], "class_names": [str]},
+        "seed": int,
+    },
+    "history": {"records": [{"split": str, "step": Real, "epoch": Real}], "open_sums": {}},
+}
+_KINDS = {dict: "an object of JSON", list: "a list", str: "a string", int: "an integer"}
+
+
+def _check(name: str, value: Any, schema: Any) -> None:
+    """Raises ValueError unless `value` is of the kinds in `schema`."""
+    kind: Any = schema if isinstance(schema, type) else type(schema)
+    if not isinstance(value, kind):
+        expected = f"{name or 'its metadata'} must be {_KINDS.get(kind, 'a number')}"
+        raise ValueError(expected + f", got {value!r}"[:80])
+    for key in schema if kind is dict else ():
+        _check(f"{name}.{key}".lstrip("."), value.get(key), schema[key])
+    for element in value if kind is list else ():
+        _check(f"each of {name}", element, schema[0])
+
+
 def parse(tree: Any, source: object) -> About:
     """The inverse of `About.to_json`; raises ValueError that names `source` for anything else."""
     try:
-        values = _dict(tree, "its metadata")
-        config = _dict(values.get("config"), "config")
-        for section in ("model", "data", "optimizer", "schedule", "training"):
-            _dict(config.get(section), section)
-        for section in ("model", "data"):
-            _check(isinstance(config[section].get("name"), str), f"{section}.name", "a string")
-        task = _dict(config.get("task"), "task")
-        shape: Any = task.get("input_shape")
-        classes: Any = task.get("class_names")
-        is_shape = (
-            isinstance(shape, list)
-            and len(shape) == 3
-            and all(type(size) is int and size > 0 for size in shape)
-        )
-        _check(is_shape, "task.input_shape", "three positive integers")
-        is_classes = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
-        _check(is_classes and bool(classes), "task.class_names", "strings, one for each class")
-        _check(type(config.get("seed")) is int, "seed", "an integer")
-        version, latest = config.get("key_version", 1), configs.KEY_VERSION
-        known = type(version) is int and 1 <= version <= latest
-        _check(known, "key_version", f"from 1 to {latest}, or was it made by a later capsjax?")
+        _check("", tree, _SCHEMA)
+        config, history = tree["config"], tree["history"]
+        shape, version = config["task"]["input_shape"], config.get("key_version", 1)
+        if len(shape) != 3 or min(shape) < 1:
+            raise ValueError(f"task.input_shape must be three positive integers, got {shape}")
+        if not config["task"]["class_names"]:
+            raise ValueError("task.class_names must be strings, one for each class")
+        if version not in range(1, configs.KEY_VERSION + 1):
+            raise ValueError(
+                f"key_version must be from 1 to {configs.KEY_VERSION}, got {version!r}: was it "
+                "made by a later capsjax?"
+            )
+        for record in history["records"]:
+            if record["split"] == "validation":
+                _check("accuracy of each validation", record.get("accuracy"), Real)
         return About(
             configs.from_json(config),
-            _history(values.get("history")),
-            _dict(values.get("circumstances", {}), "circumstances"),
+            History(history["records"], history["open_sums"]),
+            tree.get("circumstances", {}),
         )
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{source}: {error}") from None
@@ -93,29 +113,3 @@ def check_finite(variables: Mapping[str, Any], source: object) -> None:
         # bfloat16 is not a floating type of NumPy's.
         if np.asarray(array).dtype.kind not in "biu" and not np.isfinite(array).all():
             raise ValueError(f"{source}: {path} holds numbers that are not finite")
-
-
-def _history(tree: Any) -> History:
-    values = _dict(tree, "history")
-    records: Any = values.get("records")
-    _check(isinstance(records, list), "history.records", "a list")
-    for record in records:
-        _dict(record, "each of history.records")
-        numbers = [record.get("step"), record.get("epoch")]
-        if record.get("split") == "validation":
-            numbers.append(record.get("accuracy"))
-        good = isinstance(record.get("split"), str) and all(isinstance(n, Real) for n in numbers)
-        _check(good, "each of history.records", "a split, a step, an epoch and metrics")
-    return History(records, _dict(values.get("open_sums"), "history.open_sums"))
-
-
-def _dict(value: Any, name: str) -> dict[str, Any]:
-    _check(isinstance(value, dict), name, "an object of JSON", value)
-    return value
-
-
-def _check(good: bool, name: str, expected: str, value: Any = None) -> None:
-    if not good:
-        raise ValueError(
-            f"{name} must be {expected}" + f", got {value!r}"[:80] * (value is not None)
-        )

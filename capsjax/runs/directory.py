@@ -50,8 +50,7 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
 
         def claim() -> int:
             nonlocal lock
-            _check_kinds(workdir)
-            _check_ours(workdir)
+            _check_place(workdir)
             if _files.is_local(workdir) and os.name == "posix":
                 lock = _take_lock(workdir, held)
             return _compare_or_write(workdir, config)
@@ -72,48 +71,45 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
         yield ClaimedDirectory(from_first_host(claim), lambda: from_first_host(check))
 
 
-def _check_kinds(workdir: epath.Path) -> None:
-    """Files and folders of a run are such themselves: nothing is written through a link."""
-    if not _files.is_local(workdir):
-        return
-    if set("*?[") & set(str(workdir)):
-        raise ValueError(
-            f"workdir {workdir}: Orbax takes *, ? and [ in a directory's name for patterns, and "
-            "could not read its checkpoints again: choose another. Nothing was changed"
-        )
-    for names, kind, right in ((FILES, "file", Path.is_file), (FOLDERS, "directory", Path.is_dir)):
-        for path in (Path(workdir) / name for name in names):
-            if path.is_symlink():
-                raise ValueError(
-                    f"{path} is a link to {os.readlink(path)}: runs are not written through links "
-                    "out of their directory. Put the real one there, or give another work "
-                    "directory. Nothing was changed"
-                )
-            if path.exists() and not right(path):
-                raise ValueError(
-                    f"{path} is not a {kind}: the run is damaged. Remove it, or choose another "
-                    "work directory. Nothing was changed"
-                )
-    check_names(workdir / "checkpoints")
-
-
-def _check_ours(workdir: epath.Path) -> None:
-    """Raises ValueError if there is something in `workdir`, but no run of capsjax."""
-    if _files.is_local(workdir) and workdir.exists() and not workdir.is_dir():
-        raise ValueError(f"workdir {workdir} is not a directory: choose another one")
+def _check_place(workdir: epath.Path) -> None:
+    """Raises ValueError unless `workdir` is new, empty, or a run no part of which is a link."""
+    if _files.is_local(workdir):
+        if set("*?[") & set(str(workdir)):
+            raise ValueError(
+                f"workdir {workdir}: Orbax takes *, ? and [ in a directory's name for patterns, "
+                "and could not read its checkpoints again: choose another. Nothing was changed"
+            )
+        if workdir.exists() and not workdir.is_dir():
+            raise ValueError(f"workdir {workdir} is not a directory: choose another one")
+        for name in (*FILES, *FOLDERS):
+            _check_kind(Path(workdir) / name, "file" if name in FILES else "directory")
+        check_names(workdir / "checkpoints")
     names = [path.name for path in workdir.iterdir()] if workdir.exists() else []
     # A start that was killed leaves at most the lock and a part of the config.
-    if all(n == LOCK or (CONFIG in n and n.endswith(_files.TEMPORARY)) for n in names):
-        return
-    if not (workdir / CONFIG).exists():
+    started = all(n == LOCK or (CONFIG in n and n.endswith(_files.TEMPORARY)) for n in names)
+    if not started and not (workdir / CONFIG).exists():
         raise ValueError(
             f"workdir {workdir} is not empty and not a run of capsjax (it has no "
             f"{CONFIG}): choose another directory. Nothing was changed"
         )
 
 
+def _check_kind(path: Path, kind: str) -> None:
+    if path.is_symlink():
+        raise ValueError(
+            f"{path} is a link to {os.readlink(path)}: runs are not written through links "
+            "out of their directory. Put the real one there, or give another work "
+            "directory. Nothing was changed"
+        )
+    if path.exists() and not (path.is_file() if kind == "file" else path.is_dir()):
+        raise ValueError(
+            f"{path} is not a {kind}: the run is damaged. Remove it, or choose another work "
+            "directory. Nothing was changed"
+        )
+
+
 def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> _files.Lock | None:
-    """The lock on `workdir`, until `held` is closed; None where there are no locks."""
+    """The lock, until `held` is closed; None on a file system without locks."""
     try:
         lock = held.enter_context(_files.lock(Path(workdir) / LOCK, wait=False))
     except _files.NoLocks as error:

@@ -36,6 +36,11 @@ def console() -> Console:
     return Console(file=out, soft_wrap=True, highlight=False, quiet=quiet)
 
 
+def say(text: str) -> None:
+    """Prints a line of plain text on the terminal of host 0."""
+    console().print(text, markup=False)
+
+
 class Display:
     """A line per epoch; below it a progress bar, or where there is no terminal a line a minute.
 
@@ -59,7 +64,7 @@ class Display:
     ):
         self._console, self._label = console, label
         self._total, self._batch_size, self._per_epoch = total, batch_size, steps_per_epoch
-        # Without compilation, which is part of nothing that is still to come.
+        # Of the steps done, compilation aside, and of each end of an epoch.
         self._steps, self._seconds, self._ends = 0, 0.0, list[float]()
         self._bar = rich.progress.Progress(
             # All of it fits 80 columns.
@@ -124,21 +129,17 @@ class Display:
 class Writer:
     """Keeps metrics.jsonl, TensorBoard's events and a tracker equal to a growing history.
 
-    Host 0 alone writes.
-
     A local `workdir` is written to directly. For an object store the files grow in a temporary
     directory and are uploaded every minute and at the end: what a crash loses of them is in the
-    checkpoint's history, from which they are rewritten.
+    checkpoint's history, from which they are rewritten. Hosts but the first write into a temporary
+    directory that nobody reads.
     """
 
     def __init__(self, workdir: epath.Path, history: History, tracking: Tracking | None = None):
-        self._active = is_first_host()
-        if not self._active:
-            return
-        self._tracking = tracking
         self._history, self._written = history, len(history.records)
-        self._workdir, self._closing = workdir, contextlib.ExitStack()
-        if _files.is_local(workdir):
+        self._tracking, self._closing = tracking, contextlib.ExitStack()
+        self._store = None if _files.is_local(workdir) or not is_first_host() else workdir
+        if _files.is_local(workdir) and is_first_host():
             self._local = Path(workdir)
         else:
             self._local = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
@@ -154,21 +155,17 @@ class Writer:
         last = history.records[-1]["step"] if history.records else 0
         self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
         self._closing.callback(self._events.close)
-        if tracking is not None:
-            self._closing.enter_context(tracking)
+        self._closing.enter_context(tracking or contextlib.nullcontext())
         self._uploaded = time.monotonic()
 
     def __enter__(self) -> "Writer":
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._active:
-            self._closing.close()
+        self._closing.close()
 
     def flush(self) -> None:
         """Writes the records that are new."""
-        if not self._active:
-            return
         for record in self._history.records[self._written :]:
             self._file.write(json.dumps(record) + "\n")
             names = record.keys() - {"step", "epoch", "split", "steps"}
@@ -185,20 +182,16 @@ class Writer:
 
     def add_speed(self, step: int, images_per_second: float) -> None:
         """Adds a rate for TensorBoard alone: times are not part of the history."""
-        if self._active:
-            self._events.add_scalar("train/images_per_second", images_per_second, step)
+        self._events.add_scalar("train/images_per_second", images_per_second, step)
 
     def add_snapshot(self, step: int, snapshot: Snapshot) -> None:
         """Adds a snapshot for TensorBoard alone: it is not part of the history."""
-        if not self._active:
-            return
         for tag, value in snapshot.scalars.items():
             self._events.add_scalar(tag, value, step)
         for tag, picture in snapshot.pictures.items():
             self._events.add_image(tag, picture, step, dataformats="HWC")
 
     def _upload(self) -> None:
-        if _files.is_local(self._workdir):
-            return
-        _files.copy(epath.Path(self._local), self._workdir)
         self._uploaded = time.monotonic()
+        if self._store is not None:
+            _files.copy(epath.Path(self._local), self._store)

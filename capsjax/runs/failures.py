@@ -1,22 +1,15 @@
 """What is said when a run cannot be written."""
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from etils import epath
 
+# By the system's own words, which TensorStore repeats in exceptions of its own.
 _CAUSES = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EMFILE: "the process may not open enough files (ulimit -n)",
-    errno.ENFILE: "the system cannot open more files",
-}
-# Messages of the operating system and of TensorStore, which raises its own exception types.
-_WORDS = {
-    "No space left on device": errno.ENOSPC,
-    "Disk quota exceeded": errno.EDQUOT,
-    "Too many open files": errno.EMFILE,
+    "No space left on device": "the disk is full",
+    "Disk quota exceeded": "the disk quota is used up",
+    "Too many open files": "the process may not open enough files (ulimit -n)",
 }
 
 
@@ -29,8 +22,9 @@ def explained(directory: epath.Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # Orbax and TensorStore raise all kinds
-        number = next(filter(None, map(_number, _chain(error))), None)
-        if number is None:
+        text = "\n".join(map(str, _chain(error)))
+        cause = next((cause for words, cause in _CAUSES.items() if words in text), None)
+        if cause is None:
             raise
         step = _newest(directory)
         kept = (
@@ -38,8 +32,8 @@ def explained(directory: epath.Path) -> Iterator[None]:
             if step is None
             else f"the checkpoint of step {step} stays: the same command resumes from there"
         )
-        cause = f"{_CAUSES[number]}: {directory} could not be written"
-        raise OSError(f"{cause}. Mend that first; {kept}") from error
+        told = f"{cause}: {directory} could not be written. Mend that first; {kept}"
+        raise OSError(told) from error
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -47,12 +41,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
-
-
-def _number(error: BaseException) -> int | None:
-    if isinstance(error, OSError) and error.errno in _CAUSES:
-        return error.errno
-    return next((number for words, number in _WORDS.items() if words in str(error)), None)
 
 
 def _newest(directory: epath.Path) -> int | None:

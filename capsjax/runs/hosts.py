@@ -36,6 +36,8 @@ def connect(
     """Connects the processes of a run; to be called before JAX touches a device.
 
     Without addresses JAX finds the others by itself on Cloud TPU, SLURM, Open MPI and Kubernetes.
+    If others do not come within `CONNECT_SECONDS`, this process is ended with a message: JAX's own
+    call cannot be interrupted.
 
     Args:
       coordinator_address: "HOST:PORT" of process 0, with a port that is free there.
@@ -44,37 +46,40 @@ def connect(
       heartbeat_seconds: JAX takes a host that is silent for this long for dead, and ends the
         others with a message that names it.
 
-    When others do not come within `CONNECT_SECONDS` this process is ended with a message: JAX's
-    own call cannot be interrupted.
-
     Raises:
       OSError: process 0 does not answer.
       ValueError: the arguments are incomplete or out of range, or nothing was detected.
     """
-    _check(coordinator_address, num_processes, process_id)
+    given: dict[str, Any] = {
+        "coordinator_address": coordinator_address,
+        "num_processes": num_processes,
+        "process_id": process_id,
+    }
+    missing = [name for name, value in given.items() if value is None]
+    if 0 < len(missing) < len(given):
+        raise ValueError(
+            f"{', '.join(missing)} must be given too: coordinator_address, num_processes and "
+            "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
+            "Open MPI, Kubernetes)"
+        )
     if heartbeat_seconds < 1:
         raise ValueError(f"heartbeat_seconds must be at least 1, got {heartbeat_seconds}")
-    if coordinator_address is not None and process_id:
-        _wait_for(coordinator_address)
+    if coordinator_address is not None and num_processes is not None and process_id is not None:
+        _check(coordinator_address, num_processes, process_id)
     # JAX's own handler of SIGTERM would swallow signals that arrive before the loop listens; the
     # loop itself agrees on where to stop, at the end of a dispatch.
     jax.config.update("jax_enable_preemption_service", False)
     expected = "processes" if num_processes is None else f"{num_processes} processes"
-    give_up = threading.Timer(
-        CONNECT_SECONDS,
-        process.fail,
-        (
-            f"not all {expected} of the run came within {CONNECT_SECONDS} s: start those that are "
-            "missing, each with a process_id of its own",
-        ),
+    message = (
+        f"not all {expected} of the run came within {CONNECT_SECONDS} s: start those that are "
+        "missing, each with a process_id of its own"
     )
+    give_up = threading.Timer(CONNECT_SECONDS, process.fail, (message,))
     give_up.daemon = True
     give_up.start()
     try:
         jax.distributed.initialize(
-            coordinator_address=coordinator_address,
-            num_processes=num_processes,
-            process_id=process_id,
+            **given,
             heartbeat_timeout_seconds=round(heartbeat_seconds),
             # Later than `give_up`: JAX would end the process with a stack of C++.
             initialization_timeout=CONNECT_SECONDS + 60,
@@ -89,40 +94,20 @@ def connect(
         give_up.cancel()
 
 
-def _check(
-    coordinator_address: str | None, num_processes: int | None, process_id: int | None
-) -> None:
-    """Raises ValueError unless the arguments of `connect` fit together."""
-    options = {
-        "coordinator_address": coordinator_address,
-        "num_processes": num_processes,
-        "process_id": process_id,
-    }
-    missing = [name for name, value in options.items() if value is None]
-    if missing and len(missing) < len(options):
+def _check(address: str, num_processes: int, process_id: int) -> None:
+    """Returns when process 0 listens; raises as `connect`."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
         raise ValueError(
-            f"{', '.join(missing)} must be given too: coordinator_address, num_processes and "
-            "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
-            "Open MPI, Kubernetes)"
+            "coordinator_address must be HOST:PORT of process 0, with a port from 1 to 65535, "
+            f"got {address!r}"
         )
-    if coordinator_address is not None:
-        host, _, port = coordinator_address.rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 2**16):
-            raise ValueError(
-                "coordinator_address must be HOST:PORT of process 0, with a port from 1 to 65535, "
-                f"got {coordinator_address!r}"
-            )
-    if num_processes is not None and process_id is not None and not 0 <= process_id < num_processes:
+    if not 0 <= process_id < num_processes:
         raise ValueError(
             f"process_id must be in [0, num_processes), got {process_id} of {num_processes}"
         )
-
-
-def _wait_for(address: str) -> None:
-    """Returns when process 0 listens; JAX itself would end in a stack of C++ if it did not."""
-    host, _, port = address.rpartition(":")
     began = time.monotonic()
-    while True:
+    while process_id:  # JAX itself would end in a stack of C++ if nobody answered
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
             return
@@ -142,8 +127,7 @@ def check_connected() -> None:
     if jax.process_count() > 1 and not jax.distributed.is_initialized():
         raise ValueError(
             f"this is one of {jax.process_count()} processes, which are not connected: start "
-            "experiments/train.py with --distributed, or call capsjax.runs.hosts.connect "
-            "first"
+            "experiments/train.py with --distributed, or call capsjax.runs.hosts.connect first"
         )
 
 
@@ -153,13 +137,9 @@ def is_first_host() -> bool:
 
 
 def from_first_host(function: Callable[[], T]) -> T:
-    """The result of `function`, which is called on host 0 alone, on all hosts.
+    """The result of `function`, which is called on host 0 alone, on all hosts; JSON must hold it.
 
-    Args:
-      function: its result must be something that JSON can hold.
-
-    Raises:
-      ValueError: it raised a ValueError or OSError on host 0 (which raises that error itself).
+    If it raises a ValueError or an OSError there, the other hosts raise a ValueError.
     """
     if jax.process_count() == 1:
         return function()
@@ -170,7 +150,10 @@ def from_first_host(function: Callable[[], T]) -> T:
             answer = {"result": function()}
         except (ValueError, OSError) as error:
             failure, answer = error, {"error": str(error)}
-    answer = json.loads(_broadcast(json.dumps(answer).encode()))
+    message = np.frombuffer(json.dumps(answer).encode(), np.uint8)
+    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(message))))
+    message = message if is_first_host() else np.zeros(size, np.uint8)
+    answer = json.loads(np.asarray(multihost_utils.broadcast_one_to_all(message)).tobytes())
     if failure is not None:
         raise failure
     if "error" in answer:
@@ -179,11 +162,7 @@ def from_first_host(function: Callable[[], T]) -> T:
 
 
 def check_same(values: Mapping[str, Any]) -> None:
-    """Raises ValueError on all hosts if one of them has other values than host 0.
-
-    Args:
-      values: what this host has, by name; something that JSON can hold.
-    """
+    """Raises ValueError on all hosts if one of them has other values, by name, than host 0."""
     if jax.process_count() == 1:
         return
     mine = json.loads(json.dumps(values))
@@ -195,15 +174,6 @@ def check_same(values: Mapping[str, Any]) -> None:
             f"process {', '.join(map(str, differing))} was not started with the config of process "
             f"0{what}"
         )
-
-
-def _broadcast(message: bytes) -> bytes:
-    """The message of host 0, on all hosts."""
-    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(message))))
-    buffer = np.zeros(size, np.uint8)
-    if is_first_host():
-        buffer[:] = np.frombuffer(message, np.uint8)
-    return np.asarray(multihost_utils.broadcast_one_to_all(buffer)).tobytes()
 
 
 def agree(signum: int, count: int) -> tuple[int, int]:

@@ -3,9 +3,9 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import ml_collections
@@ -18,13 +18,17 @@ from capsjax import _files
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
+from capsjax.models import ScoreKind
 from capsjax.runs import checkpoints, circumstances, finetuning, hosts, snapshots, tracking
-from capsjax.runs.display import Display, console
+from capsjax.runs.about import About
+from capsjax.runs.directory import claimed
+from capsjax.runs.display import Display, Writer, console, say
 from capsjax.runs.failures import explained
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.process import STALL_SECONDS, Deadline, Interrupted, catch_signals
 from capsjax.runs.profiling import Profiler
-from capsjax.runs.run import Run
+from capsjax.runs.saving import Checkpoints
+from capsjax.runs.tracking import Tracking
 from capsjax.training import config as configs
 from capsjax.training import divergence, feed
 from capsjax.training.build import MAX_STEPS_PER_DISPATCH, Training, build
@@ -119,20 +123,17 @@ def load(
             f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
             "several"
         )
-    values = configs.flatten(config)
-    hosts.check_same(values)
+    hosts.check_same(configs.flatten(config))
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
-    terminal = console()
-    terminal.print(
+    say(
         f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "
         f"{len(task.train.labels):,} images to train on, {len(task.validation):,} held out. "
-        f"{len(devices)} × {devices[0].device_kind}.",
-        markup=False,
+        f"{len(devices)} × {devices[0].device_kind}."
     )
     if feed.is_streamed(task):
-        terminal.print(
+        say(
             f"The images take {task.train.images.nbytes / 2**20:,.1f} MB, more than "
             "device_budget_mb: they are fed from the host."
         )
@@ -154,7 +155,7 @@ def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> di
     if hosts.from_first_host(all_begun):
         return {}
     variables, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
-    console().print(words, markup=False)
+    say(words)
     return variables
 
 
@@ -165,130 +166,152 @@ def train_seed(
     pretrained: Mapping[str, Array],
     monitoring: Monitoring,
 ) -> Result:
-    """Trains one seed to the end, from what `load` and `read_pretrained` returned.
-
-    Raises:
-      OSError: the run could not be written; the message says what is left of it.
-    """
-    config, fresh = training.config_of(seed), training.init_state(seed, pretrained)
-    profiler = Profiler(directory, monitoring.profile, training.num_steps)
-    now = circumstances.current(training.devices)
-    run = Run(config, directory, training.num_steps, now)
-    terminal = console()
-    with explained(directory), run, Deadline(monitoring.stall_seconds) as deadline:
+    """Trains one seed to the end, from what `load` and `read_pretrained` returned."""
+    run, fresh = Run(training, seed, directory, monitoring), training.init_state(seed, pretrained)
+    with explained(directory), run:
         state = run.restore(fresh)
         if run.finished:
-            terminal.print(f"{directory}: finished before, at step {run.step}.", markup=False)
+            say(f"{directory}: finished before, at step {run.step}.")
             return Result(state, run.history)
         if run.step:
-            terminal.print(f"{directory}: resuming at step {run.step}.", markup=False)
+            say(f"{directory}: resuming at step {run.step}.")
         if monitoring.profile and run.step >= monitoring.profile[1]:
-            terminal.print("The steps to profile were done before: there will be no trace.")
-        with (
-            jax.default_matmul_precision(run.config.training.matmul_precision),
-            contextlib.ExitStack() as resources,
-        ):
-            loop = _Loop(training, run, state, profiler, deadline, monitoring, resources)
-            signum = loop.run_to_the_end()
-            deadline.restart()
-            run.save(loop.state)
-            run.wait()
-            signum = signum or loop.signal()  # one that came in the last steps or while saving
+            say("The steps to profile were done before: there will be no trace.")
+        with jax.default_matmul_precision(run.config.training.matmul_precision), run.started(state):
+            signum = run.to_the_end()
         if signum:
             raise Interrupted(signum, run.step)
         if run.stopped_early:
-            terminal.print(
+            say(
                 f"{directory}: stopped early, at step {run.step} of {training.num_steps}: the "
                 "validation accuracy reached training.stop_at_accuracy, "
-                f"{run.config.training.stop_at_accuracy:.2%}.",
-                markup=False,
+                f"{run.config.training.stop_at_accuracy:.2%}."
             )
-        return Result(jax.tree.map(np.asarray, loop.state), run.history)
+        return Result(jax.tree.map(np.asarray, run.state), run.history)
 
 
-class _Loop:
-    """The dispatches of one run, from the step that it is at.
+class Run:
+    """The dispatches of one run, and what the host keeps of them.
 
-    Args:
-      state: at that step, on the host.
-      resources: closed when the loop is over.
+    A context manager in which no other process trains in the directory; leaving it waits for saves
+    under way.
 
     Attributes:
+      config: of this seed.
+      step: number of updates done.
+      history: of its metrics.
       state: after the last dispatch, on the devices.
     """
 
     def __init__(
-        self,
-        training: Training,
-        run: Run,
-        state: TrainState,
-        profiler: Profiler,
-        deadline: Deadline,
-        monitoring: Monitoring,
-        resources: contextlib.ExitStack,
+        self, training: Training, seed: int, directory: epath.Path, monitoring: Monitoring
     ):
-        self._training, self._run = training, run
-        self._profiler, self._deadline = profiler, deadline
-        task, batches, devices = training.task, training.batches, training.devices
-        first, last = run.step, training.num_steps
-        key = run_key(run.config.seed, run.config.key_version)
-        self._validate = _validator(training, deadline)
-        self._snapshot_every = monitoring.snapshot_every
-        self._take_snapshot: Callable[[TrainState], snapshots.Snapshot] | None = None
-        self._snapshot_is_compiled = False
-        if self._snapshot_every and hosts.is_first_host():
-            self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
-        self._dispatch = training.dispatch()
-        self.state = replicate(state, devices)
-        self._key = replicate(key, devices)
-        self._display = resources.enter_context(
-            Display(
-                console(),
-                first=first,
-                total=last,
-                batch_size=batches.batch_size,
-                steps_per_epoch=batches.per_epoch,
-                label=f"seed {run.config.seed}  " if training.config.seeds > 1 else "",
-            )
-        )
-        self._signals = resources.enter_context(catch_signals())
-        self._source_at = resources.enter_context(
-            feed.source_images(task, batches, key, devices, first, last)
-        )
-        resources.enter_context(profiler)
-        resources.enter_context(run.writer(monitoring.tracker))
+        self.config, self.step, self.history = training.config_of(seed), 0, History()
+        self._training, self._directory, self._monitoring = training, directory, monitoring
+        self._profiler = Profiler(directory, monitoring.profile, training.num_steps)
+        self._deadline = Deadline(monitoring.stall_seconds)
+        self._compiled: set[str] = set()
 
-    def run_to_the_end(self) -> int:
-        """Dispatches until the run is finished or a host is signalled; returns the signal, or 0."""
+    def __enter__(self) -> "Run":
+        with contextlib.ExitStack() as opening:
+            claim = opening.enter_context(claimed(self._directory, self.config))
+            self.config.key_version, self._check_claim = claim
+            saver = Checkpoints(self._directory, keep=self.config.checkpoints.keep)
+            self._saver = opening.enter_context(saver)
+            opening.enter_context(self._deadline)
+            self._closing = opening.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._closing.close()
+
+    def restore(self, fresh: TrainState) -> TrainState:
+        """The state of the newest intact checkpoint, or `fresh` if there is none."""
+        state, self._circumstances = fresh, circumstances.current(self._training.devices)
+        if self._saver.latest_step() is not None:
+            state, saved = self._saver.restore(fresh, self.config)
+            self.history = saved.history
+            if hosts.is_first_host():
+                circumstances.warn_of_changes(saved.circumstances, self._circumstances)
+        self.step = int(state.step)
+        return state
+
+    @contextlib.contextmanager
+    def started(self, state: TrainState) -> Iterator[None]:
+        """Puts `state` on the devices, and opens what feeds, shows and records the steps."""
+        training, task, batches = self._training, self._training.task, self._training.batches
+        first, last = self.step, training.num_steps
+        key = run_key(self.config.seed, self.config.key_version)
+        self.state, self._key = replicate((state, key), training.devices)
+        self._dispatch = training.dispatch()
+        self._labels = task.validation.labels() if len(task.validation) else None
+        if self._monitoring.snapshot_every and hosts.is_first_host():
+            self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
+        display = Display(
+            console(),
+            first=first,
+            total=last,
+            batch_size=batches.batch_size,
+            steps_per_epoch=batches.per_epoch,
+            label=f"seed {self.config.seed}  " if training.config.seeds > 1 else "",
+        )
+        tracker = self._monitoring.tracker
+        tracking = Tracking(tracker, self._directory, self.config) if tracker else None
+        with (
+            display as self._display,
+            catch_signals() as self._signals,
+            feed.source_images(
+                task, batches, key, training.devices, first, last
+            ) as self._source_at,
+            self._profiler,
+            Writer(self._directory, self.history, tracking) as self._writer,
+        ):
+            yield
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether `training.stop_at_accuracy` was reached at the end of an epoch."""
+        target = self.config.training.stop_at_accuracy
+        accuracies = self.history.validation_accuracy().values()
+        return target > 0 and any(accuracy >= target for accuracy in accuracies)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no step is left to do."""
+        return self.step == self._training.num_steps or self.stopped_early
+
+    def to_the_end(self) -> int:
+        """Dispatches until the run is finished or a host is signalled, and saves.
+
+        Returns the signal, which may also have come while saving, or 0.
+        """
         self._compile()
-        run, signum, count = self._run, 0, 1
-        while not run.finished:
+        signum, count = 0, 1
+        while not self.finished:
             self._deadline.restart()
-            self._profiler.at(run.step)
-            count = self._profiler.cut(run.step, count)
-            signum, count = self._agree(count)
+            self._profiler.at(self.step)
+            signum, count = self._agree(self._profiler.cut(self.step, count))
             if signum:
                 break
             began = time.monotonic()
             count = self._advance(count)
             seconds = time.monotonic() - began
-            if run.step % self._training.batches.per_epoch == 0:
-                self._end_epoch(run.step // self._training.batches.per_epoch)
-            run.flush()
+            if self.step % self._training.batches.per_epoch == 0:
+                self._end_epoch(self.step // self._training.batches.per_epoch)
+            self._writer.flush()
             count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
-        self._profiler.at(run.step)
-        return signum
-
-    def signal(self) -> int:
-        """The signal that a host was sent, or 0; all hosts ask at once."""
-        return self._agree(0)[0]
+        self._profiler.at(self.step)
+        self._deadline.restart()
+        self.save()
+        self._saver.wait()
+        return signum or self._agree(0)[0]
 
     def _agree(self, count: int) -> tuple[int, int]:
         return hosts.agree(self._signals[0] if self._signals else 0, count)
 
     def _compile(self) -> None:
         self._deadline.suspend()
-        source, _ = self._source_at(self._run.step)
+        source, _ = self._source_at(self.step)
         # No step at all.
         self.state, _ = jax.block_until_ready(
             self._dispatch(self.state, source, self._key, np.int32(0))
@@ -297,70 +320,81 @@ class _Loop:
 
     def _advance(self, count: int) -> int:
         """Does at most `count` steps, up to the end of the epoch or chunk; returns how many."""
-        run, batches = self._run, self._training.batches
-        epoch = run.step // batches.per_epoch + 1
-        began = time.monotonic()
-        source, end = self._source_at(run.step)
-        count = min(count, min(epoch * batches.per_epoch, end) - run.step)
+        batches, began = self._training.batches, time.monotonic()
+        epoch = self.step // batches.per_epoch + 1
+        source, end = self._source_at(self.step)
+        count = min(count, min(epoch * batches.per_epoch, end) - self.step)
         self.state, record = self._dispatch(self.state, source, self._key, np.int32(count))
         metrics = {name: np.asarray(values)[:count] for name, values in record.items()}
         seconds = time.monotonic() - began
-        speed = count * batches.batch_size / seconds
+        every = self.config.training.log_every_steps
         try:
-            run.add_steps(metrics, epoch=epoch, images_per_second=speed)
+            self.history.add_steps(self.step, metrics, every=every, epoch=epoch)
         except Diverged as error:
             raise self._explained(error, source) from None
+        self.step += count
+        self._writer.add_speed(self.step, count * batches.batch_size / seconds)
         last = {name: float(values[-1]) for name, values in metrics.items()}
-        self._display.update(run.step, count, seconds, last["loss"], last["accuracy"])
+        self._display.update(self.step, count, seconds, last["loss"], last["accuracy"])
         return count
 
     def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
-        """`error` with the first number that was not finite."""
+        """`error` with the first number that was not finite, and what is left of the run."""
         self._deadline.suspend()  # it compiles
         found = self._training.examination()(self.state, source, self._key)
-        return self._run.diverged(error, divergence.describe(found))
+        self._saver.wait()
+        good = self._saver.latest_step()
+        stays = (
+            "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
+        )
+        return Diverged(
+            f"{error}: {divergence.describe(found)}. Training stopped; {stays} in "
+            f"{self._directory}. A lower optimizer.learning_rate often helps"
+        )
 
     def _end_epoch(self, epoch: int) -> None:
-        run, began = self._run, time.monotonic()
-        accuracy = self._validate(self.state)
-        run.end_epoch(epoch, accuracy)
-        if self._take_snapshot is not None and epoch % self._snapshot_every == 0:
-            if self._snapshot_is_compiled:
-                self._deadline.restart()
-            else:
-                self._deadline.suspend()
-            run.add_snapshot(self._take_snapshot(self.state))
-            self._snapshot_is_compiled = True
-        means, seconds = run.history.epoch_means(epoch), time.monotonic() - began
-        self._display.epoch(run.step, epoch, means, accuracy, seconds)
+        began, accuracy = time.monotonic(), self._validation_accuracy()
+        self.history.close_interval(self.step, epoch)
+        if accuracy is not None:
+            self.history.add_validation(self.step, epoch, accuracy)
+        every = self._monitoring.snapshot_every
+        if every and epoch % every == 0 and hosts.is_first_host():
+            self._begin("snapshot")
+            self._writer.add_snapshot(self.step, self._take_snapshot(self.state))
+        means, seconds = self.history.epoch_means(epoch), time.monotonic() - began
+        self._display.epoch(self.step, epoch, means, accuracy, seconds)
         self._deadline.restart()
-        run.save(self.state)
+        self.save()
 
-
-def _validator(training: Training, deadline: Deadline) -> Callable[[TrainState], float | None]:
-    """A function from a state to its validation accuracy; to None where nothing is held out."""
-    task = training.task
-    if not len(task.validation):
-        return lambda state: None
-    labels = task.validation.labels()
-    logits: bool | None = None
-
-    def accuracy(state: TrainState) -> float:
-        nonlocal logits
-        if logits is None:
-            deadline.suspend()  # it compiles; the first batch starts the time again
-        else:
-            deadline.restart()
-        model: Any = nnx.merge(training.eval_graphdef, state.params, state.rest)
+    def _validation_accuracy(self) -> float | None:
+        """None if no images are held out."""
+        if self._labels is None:
+            return None
+        self._begin("validation")
+        training, task = self._training, self._training.task
         scores = scoring.score(
-            model,
+            nnx.merge(training.eval_graphdef, self.state.params, self.state.rest),
             task.validation,
             batch_size=training.batches.batch_size,
             devices=training.devices,
-            progress=lambda done: deadline.restart(),
+            progress=lambda done: self._deadline.restart(),
         )
-        if logits is None:
-            logits = scoring.gives_logits(model, task.input_shape)
-        return summaries.accuracy(task.rule, scores, labels, logits=logits).accuracy
+        logits = training.score_kind is ScoreKind.LOGITS
+        return summaries.accuracy(task.rule, scores, self._labels, logits=logits).accuracy
 
-    return accuracy
+    def _begin(self, work: str) -> None:
+        """Starts the time of a piece of work; the first one of its kind compiles, without limit."""
+        if work in self._compiled:
+            self._deadline.restart()
+        else:
+            self._deadline.suspend()
+        self._compiled.add(work)
+
+    def save(self) -> None:
+        """Begins to save, once a step; returns when the buffers of the state may be donated.
+
+        Raises:
+          OSError: the directory or its lock was removed; another process may be training here.
+        """
+        self._check_claim()
+        self._saver.save(self.state, About(self.config, self.history, self._circumstances))

@@ -18,10 +18,9 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
 from capsjax import _files, _ledger
-from capsjax.runs import about
 from capsjax.runs.about import About
 from capsjax.runs.hosts import from_first_host
-from capsjax.runs.verifying import best_step, first_good, reading
+from capsjax.runs.verifying import best_step, description, first_good, reading
 from capsjax.training import config as configs
 from capsjax.training.state import TrainState
 
@@ -51,8 +50,7 @@ class Checkpoints:
     """
 
     def __init__(self, workdir: epath.Path, *, keep: int):
-        self._workdir = workdir
-        self._directory = self._workdir / "checkpoints"
+        self._workdir, self._directory = workdir, workdir / "checkpoints"
         self._saving: int | None = None
         self._keep_best = _KeepBest()
         self._manager = ocp.CheckpointManager(
@@ -75,14 +73,14 @@ class Checkpoints:
         """The step of the newest checkpoint, None if there is none."""
         return self._manager.latest_step()
 
-    def save(self, state: TrainState, description: About) -> None:
+    def save(self, state: TrainState, about: About) -> None:
         """Begins to save, once a step; returns when the buffers of `state` may be donated."""
         step = int(state.step)
         if step == self.latest_step():
             return
         # Copied to the host: the device's memory is donated to the next dispatch.
         model, optimizer = _split(jax.tree.map(lambda x: np.array(x, copy=True), state))
-        self._keep_best.accuracy = description.history.validation_accuracy()
+        self._keep_best.accuracy = about.history.validation_accuracy()
         self._manager.wait_until_finished()
         self._saving = step
         self._manager.save(
@@ -90,7 +88,7 @@ class Checkpoints:
             args=ocp.args.Composite(
                 model=ocp.args.StandardSave(model),
                 optimizer=ocp.args.StandardSave(optimizer),
-                about=ocp.args.JsonSave(description.to_json()),
+                about=ocp.args.JsonSave(about.to_json()),
             ),
         )
 
@@ -99,23 +97,23 @@ class Checkpoints:
     ) -> tuple[TrainState, About]:
         """The newest good state, on the host, and what is known about it.
 
-        Args:
-          like: gives the shapes.
-          config: of the run.
-
-        Raises:
-          ValueError: no checkpoint can be read, or the newest is of another config.
+        `like` gives the shapes. Raises ValueError if no checkpoint can be read, or if the newest
+        was not trained with `config`.
         """
         model, optimizer = _split(jax.tree.map(np.asarray, like))
         step = from_first_host(self._newest_good)
         self._manager.reload()
         directory = self._directory / str(step)
-        with reading(directory):
-            tree = self._manager.restore(
-                step, args=ocp.args.Composite(about=ocp.args.JsonRestore())
+        saved = description(self._manager, directory)
+        # The folder of the run that it began with may have moved; it is not read again.
+        lines = configs.conflicts(saved.config, config)
+        if lines := [line for line in lines if not line.startswith("init_from:")]:
+            raise ValueError(
+                f"the checkpoint in {directory} was trained with another config than "
+                "config.json has; was that file changed? Trained with → config.json has:\n  "
+                + "\n  ".join(lines)
+                + "\nNothing was changed"
             )
-        description = about.parse(tree.about, directory)
-        _check_same(directory, description.config, config)
         with reading(directory):
             items = self._manager.restore(
                 step,
@@ -126,7 +124,7 @@ class Checkpoints:
             )
         variables, rest = items.model, items.optimizer
         state = TrainState(rest["step"], variables["params"], variables["rest"], rest["state"])
-        return state, description
+        return state, saved
 
     def wait(self) -> None:
         """Returns when no save is under way."""
@@ -159,18 +157,3 @@ def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
     """The items `model` and `optimizer`."""
     variables = {"params": state.params, "rest": state.rest}
     return variables, {"step": state.step, "state": state.opt_state}
-
-
-def _check_same(
-    directory: epath.Path, trained: ml_collections.ConfigDict, config: ml_collections.ConfigDict
-) -> None:
-    """Raises ValueError if a checkpoint was not trained with `config`."""
-    # The folder of the run that it began with may have moved; it is not read again.
-    lines = [x for x in configs.conflicts(trained, config) if not x.startswith("init_from:")]
-    if lines:
-        raise ValueError(
-            f"the checkpoint in {directory} was trained with another config than "
-            "config.json has; was that file changed? Trained with → config.json has:\n  "
-            + "\n  ".join(lines)
-            + "\nNothing was changed"
-        )

@@ -14,19 +14,14 @@ from capsjax import _files
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.runs import hosts
 from capsjax.runs.directory import claimed
-from capsjax.runs.display import console
+from capsjax.runs.display import say
 from capsjax.runs.history import History
 from capsjax.runs.loop import Monitoring, Result, load, read_pretrained, train_seed
 from capsjax.runs.profiling import Profiler
 
 
 class SeedResults(NamedTuple):
-    """The end of the runs of several seeds.
-
-    Attributes:
-      results: by seed.
-      summary: the contents of seeds.json.
-    """
+    """The results by seed, and the contents of seeds.json."""
 
     results: dict[int, Result]
     summary: dict[str, Any]
@@ -47,38 +42,34 @@ def train_seeds(
     that seed alone; the accuracies of all go to `directory`/seeds.json. A second call resumes.
 
     Args:
-      config: see `capsjax.training.config.default`.
-      directory, data_dir, device_budget_mb, devices, monitoring: as for `loop.train`.
+      config, directory, data_dir, device_budget_mb, devices, monitoring: as for `loop.train`.
 
     Raises:
-      ValueError: the same as for `loop.train`, and `config.seeds` < 1.
-      Diverged, Interrupted: as `loop.train`.
+      ValueError, Diverged, Interrupted: as `loop.train`.
     """
     workdir = _files.absolute(directory)
     training = load(config, data_dir, device_budget_mb, devices, several_seeds=True)
-    first, count = training.config.seed, training.config.seeds
-    seeds = range(first, first + count)
-    directories = {seed: workdir / f"seed_{seed}" for seed in seeds}
-    for path in directories.values():
+    seeds = range(training.config.seed, training.config.seed + training.config.seeds)
+    directories = [workdir / f"seed_{seed}" for seed in seeds]
+    for path in directories:
         if _files.is_local(path) and Path(path).is_symlink():
             raise ValueError(f"{path} is a link: remove it, or train that seed where it leads")
     Profiler(workdir, monitoring.profile, training.num_steps)  # raises before it is written
-    pretrained = read_pretrained(training, list(directories.values()))
+    pretrained = read_pretrained(training, directories)
     with claimed(workdir, training.config):
-        console().print(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
+        say(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
         results = {
             seed: train_seed(training, seed, path, pretrained, monitoring)
-            for seed, path in directories.items()
+            for seed, path in zip(seeds, directories, strict=True)
         }
         summary = summarize({seed: result.history for seed, result in results.items()})
         text = json.dumps(summary, indent=2) + "\n"
         hosts.from_first_host(lambda: _files.write_atomically(workdir / "seeds.json", text))
     if "best" in summary:
         best, last = (_in_words(summary[which]) for which in ("best", "last"))
-        console().print(
+        say(
             f"Validation accuracy of {len(seeds)} seeds: best {best}, last {last} (mean ± standard "
-            f"deviation). Written to {workdir / 'seeds.json'}.",
-            markup=False,
+            f"deviation). Written to {workdir / 'seeds.json'}."
         )
     return SeedResults(results, summary)
 

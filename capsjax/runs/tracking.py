@@ -45,12 +45,9 @@ class WandB:
     def start(self, project: str, name: str, config: Mapping[str, Any], run_id: str | None) -> str:
         import wandb
 
+        resume = "never" if run_id is None else "allow"
         self._run = wandb.init(
-            project=project,
-            name=name,
-            config=dict(config),
-            id=run_id,
-            resume="never" if run_id is None else "allow",
+            project=project, name=name, config=dict(config), id=run_id, resume=resume
         )
         return self._run.id
 
@@ -83,7 +80,7 @@ class MLflow:
         if run_id is not None:
             self._client.update_run(run_id, status="RUNNING")
             self._id = run_id
-            return run_id
+            return self._id
         experiment = self._client.get_experiment_by_name(project)
         number = experiment.experiment_id if experiment else self._client.create_experiment(project)
         self._id = self._client.create_run(number, run_name=name).info.run_id
@@ -99,15 +96,15 @@ class MLflow:
         self._client.set_terminated(self._id)
 
 
-TRACKERS: dict[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio, "mlflow": MLflow}
-_PACKAGES = ("wandb", "trackio", "mlflow")
+_SERVICES: dict[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio, "mlflow": MLflow}
+TRACKERS = dict(_SERVICES)
 
 
 def check(text: str) -> None:
     """Raises ValueError unless `text` is NAME or NAME:PROJECT of a tracker that is installed."""
     name = text.partition(":")[0]
     lookup("tracker", name, TRACKERS)
-    if name in _PACKAGES and importlib.util.find_spec(name) is None:
+    if name in _SERVICES and importlib.util.find_spec(name) is None:
         raise ValueError(f"tracker: {name} is not installed: pip install {name}")
 
 
@@ -124,9 +121,9 @@ class Tracking:
 
     def __init__(self, text: str, directory: epath.Path, config: ml_collections.ConfigDict):
         self._name, _, project = text.partition(":")
-        self._project, self._directory = project or PROJECT, directory
-        self._config = configs.flatten(config)
-        self._waiting: queue.SimpleQueue[tuple[int, dict[str, float]] | None] = queue.SimpleQueue()
+        self._project, self._directory, self._config = project or PROJECT, directory, config
+        self._waiting: queue.SimpleQueue[tuple[int, Mapping[str, float]] | None]
+        self._waiting = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._send, name="tracker", daemon=True)
 
     def __enter__(self) -> "Tracking":
@@ -141,26 +138,22 @@ class Tracking:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Sends the metrics of a step; returns at once."""
-        self._waiting.put((step, dict(values)))
+        self._waiting.put((step, values))
 
     def _send(self) -> None:
+        path, file = self._directory, self._directory / FILE
+        # One of several seeds is called by the directory above it too.
+        name = f"{path.parent.name}/{path.name}" if path.name.startswith("seed_") else path.name
         try:
-            tracker = TRACKERS[self._name]()
-            file = self._directory / FILE
+            tracker, config = TRACKERS[self._name](), configs.flatten(self._config)
             ids = json.loads(file.read_text()) if file.exists() else {}
-            run_id = ids.get(self._name)
-            ids[self._name] = tracker.start(self._project, self._run_name(), self._config, run_id)
+            ids[self._name] = tracker.start(self._project, name, config, ids.get(self._name))
             _files.write_atomically(file, json.dumps(ids, indent=2) + "\n")
             while (item := self._waiting.get()) is not None:
                 tracker.log(*item)
             tracker.finish()
         except BaseException as error:
             self._warn(f"{type(error).__name__}: {error}")
-
-    def _run_name(self) -> str:
-        """The directory's name, with that above it for one of several seeds."""
-        path = self._directory
-        return f"{path.parent.name}/{path.name}" if path.name.startswith("seed_") else path.name
 
     def _warn(self, what: str) -> None:
         warnings.warn(

@@ -50,14 +50,14 @@ def _train(npz, directory, epochs, doing):
         """`method`, which first says what it does."""
 
         def tell_and_call(self, *args, **options):
-            doing.value = text.format(step=getattr(self, "_run", self).step).encode()
+            doing.value = text.format(step=self.step).encode()
             return method(self, *args, **options)
 
         return tell_and_call
 
-    loop._Loop._compile = telling(loop._Loop._compile, "starting")
-    loop._Loop._advance = telling(loop._Loop._advance, "training at step {step}")
-    loop._Loop._end_epoch = telling(loop._Loop._end_epoch, "validating at step {step}")
+    loop.Run._compile = telling(loop.Run._compile, "starting")
+    loop.Run._advance = telling(loop.Run._advance, "training at step {step}")
+    loop.Run._end_epoch = telling(loop.Run._end_epoch, "validating at step {step}")
     loop.Run.save = telling(loop.Run.save, "saving the checkpoint of step {step}")
     config = tiny_config(npz)
     config.training.epochs = epochs

@@ -89,14 +89,14 @@ def test_a_signal_while_the_last_checkpoint_is_saved_is_not_lost(
     finished, config, tmp_path, monkeypatch
 ):
     """Else the next of several seeds would begin, and be killed."""
-    wait = loop.Run.wait
+    wait = loop.Checkpoints.wait
 
-    def wait_and_terminate(run):
-        wait(run)
+    def wait_and_terminate(saver):
+        wait(saver)
         os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Run, "wait", wait_and_terminate)
+        patch.setattr(loop.Checkpoints, "wait", wait_and_terminate)
         with pytest.raises(process.Interrupted):
             loop.train(config, tmp_path / "run", devices=ONE)
     same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
