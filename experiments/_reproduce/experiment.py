@@ -145,3 +145,16 @@ class Experiment:
             return {}
         only = self.scales[scale].only
         return {row.name: row for row in self.rows if not only or row.name in only}
+
+
+def claims(metric: str, *rows: tuple, **options: Any) -> tuple[Claim, ...]:
+    """Claims about one metric: (text, more, less), or with the row that must have routed."""
+    return tuple(
+        Claim(text, metric, more, less, routes="".join(routes), **options)
+        for text, more, less, *routes in rows
+    )
+
+
+def columns(title: str, heads: Mapping[str, str], **options: Any) -> tuple[Column, ...]:
+    """The columns of one table, with the head of each by its metric."""
+    return tuple(Column(metric, title, head, **options) for metric, head in heads.items())

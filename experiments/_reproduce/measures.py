@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from _reproduce.experiment import ENTROPY, SHARE, Column, Measured
+from _reproduce.experiment import ENTROPY, SHARE, Measured, columns
 from capsjax.data import tasks
 from capsjax.evaluation import scoring, summaries
 from capsjax.evaluation.alignment import (
@@ -259,14 +259,10 @@ def alignment() -> Measure:
 
 # For `perturbation`.
 PERTURBED_IMAGES = 100
-RANGE_OF_A_PIXEL = (
-    Column("range of a pixel", "How much pixels change (1: from black to white)", "mean", digits=4),
-    Column(
-        "its deviation over images",
-        "How much pixels change (1: from black to white)",
-        "deviation over images",
-        digits=4,
-    ),
+RANGE_OF_A_PIXEL = columns(
+    "How much pixels change (1: from black to white)",
+    {"range of a pixel": "mean", "its deviation over images": "deviation over images"},
+    digits=4,
 )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from _reproduce import figures, measures
-from _reproduce.experiment import Claim, Column, Experiment, Floor, Row, Scale
+from _reproduce.experiment import Claim, Column, Experiment, Floor, Row, Scale, claims, columns
 
 from capsjax.evaluation.alignment import TRANSFORMATIONS
 
@@ -23,6 +23,7 @@ FROM_DIGITS = {"data.source": "digits", "data.test_versions": 1, "training.epoch
 
 ABOUT_FULL = "The paper's recipe, with its validation set."
 ABOUT_SMOKE = "Networks of 1/8 of the width, one epoch on scikit-learn's 1,797 digits."
+ACCURACY = Column("accuracy", "MNIST, accuracy, %", best=100)
 CHOSEN = ("BatchNorm's ε is Flax's 10⁻⁵", "what a shift uncovers is black")
 # A linear classifier of CIFAR-10's pixels reaches about 40 %.
 FLOORS = {
@@ -61,23 +62,27 @@ def _capsnet(data: str, config: str, printed: float | None, width: float = 1 / 8
 
 
 SEVEN_CAPSNETS = 89.4  # of Sabour et al., as the paper quotes it
+ONE_NETWORK = (
+    _row("MNIST", "mnist", 99.45),
+    _row("MNIST+", "mnist_plus", 99.46),
+    _row("MNIST, decoder sees all", "mnist", None, {"model.reconstruction": "normal"}),
+    _capsnet("MNIST", "mnist", 99.45),
+    _capsnet("MNIST+", "mnist_plus", 99.52),
+    _row("affNIST", "affnist", 91.6),
+    _capsnet("affNIST", "affnist", None, 1 / 16),
+    _row("CIFAR-10", "cifar10", 87.19),
+    _row("CIFAR-10+", "cifar10_plus", 88.61),
+    _capsnet("CIFAR-10", "cifar10", 63.1),
+    _capsnet("CIFAR-10+", "cifar10_plus", 69.6),
+)
+SEVEN = "CIFAR-10+, 7 networks"
 
 TABLE_1 = Experiment(
     title="Test accuracy (table 1 and section 4.1)",
     rows=(
-        _row("MNIST", "mnist", 99.45),
-        _row("MNIST+", "mnist_plus", 99.46),
-        _row("MNIST, decoder sees all", "mnist", None, {"model.reconstruction": "normal"}),
-        _capsnet("MNIST", "mnist", 99.45),
-        _capsnet("MNIST+", "mnist_plus", 99.52),
-        _row("affNIST", "affnist", 91.6),
-        _capsnet("affNIST", "affnist", None, 1 / 16),
-        _row("CIFAR-10", "cifar10", 87.19),
-        _row("CIFAR-10+", "cifar10_plus", 88.61),
-        _capsnet("CIFAR-10", "cifar10", 63.1),
-        _capsnet("CIFAR-10+", "cifar10_plus", 69.6),
+        *ONE_NETWORK,
         _row("CIFAR-10, 7 networks", "cifar10", 88.94, members=ENSEMBLE),
-        _row("CIFAR-10+, 7 networks", "cifar10_plus", 90.11, members=ENSEMBLE),
+        _row(SEVEN, "cifar10_plus", 90.11, members=ENSEMBLE),
     ),
     measure=measures.accuracy(accuracy="test"),
     columns=(
@@ -96,31 +101,24 @@ TABLE_1 = Experiment(
         Column("training_seconds", "By data set", "training, seconds", digits=0),
     ),
     claims=(
-        Claim("AR CapsNet is more robust", "accuracy", "affNIST", "CapsNet, affNIST"),
-        Claim("augmentation helps on CIFAR-10", "accuracy", "CIFAR-10+", "CIFAR-10"),
-        *(
-            Claim(f"seven networks beat one on {data}", "accuracy", f"{data}, 7 networks", data)
-            for data in ("CIFAR-10", "CIFAR-10+")
-        ),
-        Claim(
-            "seven AR CapsNets beat seven CapsNets on CIFAR-10+ (89.4)",
+        *claims(
             "accuracy",
-            "CIFAR-10+, 7 networks",
-            SEVEN_CAPSNETS,
+            ("AR CapsNet is more robust", "affNIST", "CapsNet, affNIST"),
+            ("augmentation helps on CIFAR-10", "CIFAR-10+", "CIFAR-10"),
+            ("seven networks beat one on CIFAR-10", "CIFAR-10, 7 networks", "CIFAR-10"),
+            ("seven networks beat one on CIFAR-10+", SEVEN, "CIFAR-10+"),
+            ("seven AR CapsNets beat seven CapsNets on CIFAR-10+ (89.4)", SEVEN, SEVEN_CAPSNETS),
+            ("AR CapsNet beats CapsNet on CIFAR-10", "CIFAR-10", "CapsNet, CIFAR-10"),
+            ("AR CapsNet beats CapsNet on CIFAR-10+", "CIFAR-10+", "CapsNet, CIFAR-10+"),
         ),
-        *(
-            Claim(f"AR CapsNet beats CapsNet on {data}", "accuracy", data, f"CapsNet, {data}")
-            for data in ("CIFAR-10", "CIFAR-10+")
-        ),
-        *(
-            Claim(
-                f"AR CapsNet is as good as CapsNet on {data} (within 0.2)",
-                "accuracy",
-                data,
-                f"CapsNet, {data}",
-                slack=0.2,
-            )
-            for data in ("MNIST", "MNIST+")
+        *claims(
+            "accuracy",
+            ("AR CapsNet is as good as CapsNet on MNIST (within 0.2)", "MNIST", "CapsNet, MNIST"),
+            (
+                "AR CapsNet is as good as CapsNet on MNIST+ (within 0.2)",
+                *("MNIST+", "CapsNet, MNIST+"),
+            ),
+            slack=0.2,
         ),
     ),
     untested={
@@ -142,18 +140,7 @@ TABLE_1 = Experiment(
             "1/4 of the width (CapsNet 1/8, on affNIST 1/16); 2 epochs; one affine version "
             "of each test digit; no ensembles.",
             SMALL,
-            only=(
-                "MNIST",
-                "MNIST+",
-                "MNIST, decoder sees all",
-                "affNIST",
-                "CIFAR-10",
-                "CIFAR-10+",
-                *(
-                    f"CapsNet, {data}"
-                    for data in ("MNIST", "MNIST+", "affNIST", "CIFAR-10", "CIFAR-10+")
-                ),
-            ),
+            only=tuple(row.name for row in ONE_NETWORK),
         ),
         "smoke": Scale(
             ABOUT_SMOKE,
@@ -208,9 +195,10 @@ TABLE_2 = Experiment(
     measure=measures.accuracy(accuracy="test"),
     columns=(Column("accuracy", "CIFAR-10, accuracy, %", best=100),),
     floor=FLOORS["cifar10"],
-    claims=(
+    claims=claims(
+        "accuracy",
         *(
-            Claim(f"{text}{plus}", "accuracy", f"{more}{plus}", f"{less}{plus}")
+            (f"{text}{plus}", f"{more}{plus}", f"{less}{plus}")
             for plus in PRINTED_TABLE_2
             for text, more, less in (
                 ("one conv-caps helps", "1 conv-caps of 32", "0 conv-caps of 32"),
@@ -219,7 +207,7 @@ TABLE_2 = Experiment(
             )
         ),
         *(
-            Claim(f"{row}: augmentation helps", "accuracy", f"{row}, augmented", row)
+            (f"{row}: augmentation helps", f"{row}, augmented", row)
             for row in (f"{n} conv-caps of {d}" for n in range(5) for d in (16, 32))
         ),
     ),
@@ -307,21 +295,23 @@ TABLE_3 = Experiment(
     rows=EQUIVARIANCE,
     measure=MEASURE,
     columns=(
-        *(Column(name, "Alignment ratio", name, digits=3) for name in TRANSFORMATIONS),
+        *columns("Alignment ratio", {name: name for name in TRANSFORMATIONS}, digits=3),
+        *columns("Mean ratio by digit", {f"mean, digit {d}": str(d) for d in range(10)}, digits=3),
         *(
-            Column(f"mean, digit {digit}", "Mean ratio by digit", str(digit), digits=3)
-            for digit in range(10)
-        ),
-        *(
-            Column(f"{name}, digit {digit}", f"Alignment ratio, digit {digit}", name, digits=3)
+            column
             for digit in (8, 5)
-            for name in TRANSFORMATIONS
+            for column in columns(
+                f"Alignment ratio, digit {digit}",
+                {f"{name}, digit {digit}": name for name in TRANSFORMATIONS},
+                digits=3,
+            )
         ),
-        *(
-            Column(metric, "How far a digit is beyond all others", metric, digits=3)
-            for metric in ("digit 8 above all others", "digit 5 below all others")
+        *columns(
+            "How far a digit is beyond all others",
+            {far: far for far in ("digit 8 above all others", "digit 5 below all others")},
+            digits=3,
         ),
-        Column("accuracy", "MNIST, accuracy, %", best=100),
+        ACCURACY,
     ),
     claims=(
         *(
@@ -360,7 +350,7 @@ FIGURE_4 = Experiment(
                 ("< -0.8", f"{factor}, below −0.8"),
             )
         ),
-        Column("accuracy", "MNIST, accuracy, %", best=100),
+        ACCURACY,
     ),
     # A flat histogram has 10 % in either.
     claims=tuple(
@@ -388,14 +378,10 @@ FIGURE_3 = Experiment(
     measure=measures.all_of(
         measures.perturbation(0.25, 0.05, relative=True), measures.accuracy(accuracy="test")
     ),
-    columns=(*measures.RANGE_OF_A_PIXEL, Column("accuracy", "MNIST, accuracy, %", best=100)),
-    claims=(
-        Claim(
-            "elements of the pose change the picture (more than without training)",
-            "range of a pixel",
-            AR,
-            CONTROL,
-        ),
+    columns=(*measures.RANGE_OF_A_PIXEL, ACCURACY),
+    claims=claims(
+        "range of a pixel",
+        ("elements of the pose change the picture (more than without training)", AR, CONTROL),
     ),
     untested={
         "some elements are rotation, thickness, skew": "judged by eye; the range of a pixel tells "

@@ -1,9 +1,20 @@
 """Capsule network is not more robust than convolutional network (Gu et al. 2021)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from _reproduce import figures, measures
-from _reproduce.experiment import Claim, Column, Estimate, Experiment, Floor, Row, Scale
+from _reproduce.experiment import (
+    Claim,
+    Column,
+    Estimate,
+    Experiment,
+    Floor,
+    Row,
+    Scale,
+    claims,
+    columns,
+)
 
 FINDING = (
     "in part. In narrow networks stopped at 94 % a shared transform, squash and an average over "
@@ -70,7 +81,7 @@ def _smoke(*only: str) -> dict[str, Scale]:
     return {"smoke": replace(AFFNIST_SCALES["smoke"], only=only)}
 
 
-def _columns(**quoted: tuple[float, float]) -> tuple[Column, ...]:
+def _columns(quoted: Mapping[str, tuple[float, float]] = {}) -> tuple[Column, ...]:
     """MNIST and affNIST; `quoted` has both, from the papers of other networks."""
     mnist, affnist = ({name: pair[i] for name, pair in quoted.items()} for i in (0, 1))
     return (
@@ -94,12 +105,9 @@ def _row(
     return Row(name, f"gu2021_affnist:gu2021_{network}", changes or {}, printed, **where)  # type: ignore[arg-type]
 
 
-def _claims(metric: str, *claims: tuple[str, ...]) -> tuple[Claim, ...]:
-    """Makes claims from (text, more, less) or (text, more, less, row that must have routed)."""
-    return tuple(
-        Claim(text, metric, more, less, routes="".join(routes))
-        for text, more, less, *routes in claims
-    )
+def _options(changes: dict[str, object]) -> dict[str, object]:
+    """Options of the network, or `loss`."""
+    return {"loss.name" if key == "loss" else f"model.{key}": v for key, v in changes.items()}
 
 
 TABLE_1 = Experiment(
@@ -115,7 +123,7 @@ TABLE_1 = Experiment(
     ),
     measure=measures.accuracy(**ALL_TESTS),
     columns=_columns(
-        **{
+        {
             "GE-CapsNet": (98.42, 89.10),
             "SPARSECAPS": (99.0, 90.12),
             "SCAE": (98.5, 92.21),
@@ -123,7 +131,7 @@ TABLE_1 = Experiment(
         }
     ),
     floor=LEARNED,
-    claims=_claims(
+    claims=claims(
         "affnist",
         ("CapsNet is more robust than ConvNet-FC", "CapsNet", "ConvNet-FC"),
         ("dynamic routing harms CapsNet", "CapsNet-NoR", "CapsNet", "CapsNet"),
@@ -170,9 +178,8 @@ TABLE_1 = Experiment(
 
 def _changed(name: str, mnist: tuple, affnist: tuple, train: float, **changes: object) -> Row:
     """A row of table 2: Aff-CapsNet with one option changed."""
-    options = {key.replace("__", "."): value for key, value in changes.items()}
-    row = _row(name, "aff_capsnet", Estimate(*mnist, RUNS), Estimate(*affnist, RUNS), options)
-    return replace(row, printed={**row.printed, "train": train})
+    row = _row(name, "aff_capsnet", Estimate(*mnist, RUNS), Estimate(*affnist, RUNS))
+    return replace(row, changes=_options(changes), printed={**row.printed, "train": train})
 
 
 AFF = "Aff-CapsNet"
@@ -180,32 +187,22 @@ TABLE_2 = Experiment(
     title="Components of Aff-CapsNet changed one at a time (table 2)",
     rows=(
         _changed(AFF, (99.29, 0.13), (93.55, 1.47), 100.0),
-        _changed("dynamic routing", (99.21, 0.31), (90.07, 0.98), 100.0, model__routing="dynamic"),
+        _changed("dynamic routing", (99.21, 0.31), (90.07, 0.98), 100.0, routing="dynamic"),
         _changed(
-            "transforms not shared",
-            (98.98, 0.04),
-            (80.49, 0.34),
-            100.0,
-            model__shared_transform=False,
+            "transforms not shared", (98.98, 0.04), (80.49, 0.34), 100.0, shared_transform=False
         ),
-        _changed("no squash", (97.93, 0.13), (80.42, 0.39), 99.75, model__squash=False),
+        _changed("no squash", (97.93, 0.13), (80.42, 0.39), 99.75, squash=False),
         _changed(
-            "normal reconstruction",
-            (99.43, 0.28),
-            (95.09, 0.56),
-            100.0,
-            model__reconstruction="normal",
+            "normal reconstruction", (99.43, 0.28), (95.09, 0.56), 100.0, reconstruction="normal"
         ),
-        _changed(
-            "no reconstruction", (99.39, 0.26), (93.49, 0.46), 100.0, model__reconstruction="none"
-        ),
-        _changed("cross-entropy", (99.27, 0.05), (94.67, 0.43), 100.0, loss__name="cross_entropy"),
+        _changed("no reconstruction", (99.39, 0.26), (93.49, 0.46), 100.0, reconstruction="none"),
+        _changed("cross-entropy", (99.27, 0.05), (94.67, 0.43), 100.0, loss="cross_entropy"),
     ),
     measure=measures.accuracy(**ALL_TESTS, train="train"),
     columns=(*_columns(), Column("train", ACCURACIES, "training images", best=100)),
     floor=LEARNED,
     claims=(
-        *_claims(
+        *claims(
             "affnist",
             ("dynamic routing harms", AFF, "dynamic routing", "dynamic routing"),
             ("a shared transform helps", AFF, "transforms not shared"),
@@ -261,7 +258,7 @@ TABLE_3 = Experiment(
     measure=measures.accuracy(**ALL_TESTS),
     columns=_columns(),
     floor=LEARNED,
-    claims=_claims(
+    claims=claims(
         "affnist",
         ("CapsNet gains from larger kernels", "CapsNet, 9×9", "CapsNet, 3×3"),
         ("ConvNet-Avg does too", "ConvNet-Avg, 9×9", "ConvNet-Avg, 3×3"),
@@ -306,37 +303,32 @@ TABLE_3 = Experiment(
 )
 
 
-def _overlapping(
-    name: str, accuracy: tuple | None = None, train: float | None = None, **changes: object
-) -> Row:
+def _overlapping(name: str, accuracy: tuple, train: float, **changes: object) -> Row:
     """A row of table 4: CapsNet with one option changed."""
-    options = {key.replace("__", "."): value for key, value in changes.items()}
-    printed = {} if accuracy is None else {"accuracy": Estimate(*accuracy, RUNS), "train": train}
-    return Row(name, "gu2021_multimnist", options, printed)
+    printed = {"accuracy": Estimate(*accuracy, RUNS), "train": train}
+    return Row(name, "gu2021_multimnist", _options(changes), printed)
 
 
+MORE = "transforms contribute more than"
 TABLE_4 = Experiment(
     title="Components of CapsNet changed one at a time, on overlapping digits (table 4)",
     rows=(
         _overlapping("CapsNet", (93.26, 0.24), 94.03),
-        _overlapping("no routing", (90.07, 0.29), 90.28, model__routing="uniform"),
-        _overlapping("shared transform", (86.44, 0.37), 86.92, model__shared_transform=True),
-        _overlapping("no squash", (87.24, 0.53), 87.71, model__squash=False),
-        _overlapping("normal reconstruction", (93.19, 0.30), 93.83, model__reconstruction="normal"),
-        _overlapping("no reconstruction", (90.17, 0.26), 90.28, model__reconstruction="none"),
-        _overlapping("cross-entropy", (91.19, 0.35), 91.64, loss__name="sigmoid_cross_entropy"),
+        _overlapping("no routing", (90.07, 0.29), 90.28, routing="uniform"),
+        _overlapping("shared transform", (86.44, 0.37), 86.92, shared_transform=True),
+        _overlapping("no squash", (87.24, 0.53), 87.71, squash=False),
+        _overlapping("normal reconstruction", (93.19, 0.30), 93.83, reconstruction="normal"),
+        _overlapping("no reconstruction", (90.17, 0.26), 90.28, reconstruction="none"),
+        _overlapping("cross-entropy", (91.19, 0.35), 91.64, loss="sigmoid_cross_entropy"),
         # Not in the table: the text tells.
         Row("ConvNet-Avg", "gu2021_multimnist:gu2021_convnet_avg"),
         Row("ConvNet-FC", "gu2021_multimnist:gu2021_convnet_fc"),
     ),
     measure=measures.accuracy(accuracy="test", train="train"),
-    columns=(
-        Column("accuracy", ACCURACIES, "MultiMNIST", best=100),
-        Column("train", ACCURACIES, "training images", best=100),
-    ),
+    columns=columns(ACCURACIES, {"accuracy": "MultiMNIST", "train": "training images"}, best=100),
     floor=Floor("accuracy", 30.0),
     claims=(
-        *_claims(
+        *claims(
             "accuracy",
             ("dynamic routing helps", "CapsNet", "no routing", "CapsNet"),
             ("transforms of each capsule help", "CapsNet", "shared transform"),
@@ -345,23 +337,10 @@ TABLE_4 = Experiment(
             ("the margin loss helps", "CapsNet", "cross-entropy"),
             ("CapsNet beats ConvNet-Avg", "CapsNet", "ConvNet-Avg"),
             ("CapsNet beats ConvNet-FC", "CapsNet", "ConvNet-FC"),
-            (
-                "transforms contribute more than routing",
-                "no routing",
-                "shared transform",
-                "CapsNet",
-            ),
-            ("transforms contribute more than squash", "no squash", "shared transform"),
-            (
-                "transforms contribute more than reconstruction",
-                "no reconstruction",
-                "shared transform",
-            ),
-            (
-                "transforms contribute more than the margin loss",
-                "cross-entropy",
-                "shared transform",
-            ),
+            (f"{MORE} routing", "no routing", "shared transform", "CapsNet"),
+            (f"{MORE} squash", "no squash", "shared transform"),
+            (f"{MORE} reconstruction", "no reconstruction", "shared transform"),
+            (f"{MORE} the margin loss", "cross-entropy", "shared transform"),
         ),
         Claim("without squash fewer training images are learned", "train", "CapsNet", "no squash"),
         Claim(
@@ -458,18 +437,19 @@ NOT_RECTIFIED = (
     "sum could not be below one half"
 )
 
+COMPACT = "makes compact (also against no training)"
 TABLE_5 = Experiment(
     title="Semantic compactness of the class poses (table 5)",
     rows=WITH_CONTROLS,
     measure=measures.all_of(measures.compactness(), measures.accuracy(accuracy="test")),
     columns=(
-        *(
-            Column(f"{factor}{how}", title, factor, digits=4)
-            for how, title in (
-                (", averaged first", "Compactness of the averaged variances"),
-                ("", "Compactness, averaged over images"),
-            )
-            for factor in FACTORS
+        *columns(
+            "Compactness of the averaged variances",
+            {f"{factor}, averaged first": factor for factor in FACTORS},
+            digits=4,
+        ),
+        *columns(
+            "Compactness, averaged over images", {factor: factor for factor in FACTORS}, digits=4
         ),
         ACCURACY,
     ),
@@ -478,20 +458,11 @@ TABLE_5 = Experiment(
         claim
         for how in (", averaged first", "")
         for factor in (f"{factor}{how}" for factor in FACTORS)
-        for claim in (
-            Claim(
-                f"{factor}: conditional reconstruction makes compact (also against no training)",
-                factor,
-                CR,
-                (R, f"{CR}, untrained"),
-            ),
-            Claim(
-                f"{factor}: squash makes compact (also against no training)",
-                factor,
-                CR_SF,
-                (CR, f"{CR_SF}, untrained"),
-            ),
-            Claim(f"{factor}: dynamic routing reduces it", factor, CR_SF, CAPSNET, routes=CAPSNET),
+        for claim in claims(
+            factor,
+            (f"{factor}: conditional reconstruction {COMPACT}", CR, (R, f"{CR}, untrained")),
+            (f"{factor}: squash {COMPACT}", CR_SF, (CR, f"{CR_SF}, untrained")),
+            (f"{factor}: dynamic routing reduces it", CR_SF, CAPSNET, CAPSNET),
         )
     ),
     scales=SEMANTIC_SCALES,
@@ -543,20 +514,11 @@ FIGURE_4 = Experiment(
         ),
         "smoke": SEMANTIC_SCALES["smoke"],
     },
-    claims=(
-        Claim(
-            "reconstruction helps only when it is conditional",
-            "range of a pixel",
-            CR,
-            (R, f"{CR}, untrained"),
-        ),
+    claims=claims(
+        "range of a pixel",
+        ("reconstruction helps only when it is conditional", CR, (R, f"{CR}, untrained")),
         *(
-            Claim(
-                f"{name}: training makes units change the picture",
-                "range of a pixel",
-                name,
-                f"{name}, untrained",
-            )
+            (f"{name}: training makes units change the picture", name, f"{name}, untrained")
             for name in SEMANTIC
         ),
     ),
@@ -596,24 +558,19 @@ FIGURE_5 = Experiment(
     ),
     floor=Floor("accuracy", 90.0),
     claims=(
-        Claim("conditional masks separate the classes", "nearest is of the class", CR, R),
-        Claim(
-            "it is training that separates them",
+        *claims(
             "nearest is of the class",
-            CR,
-            f"{CR}, untrained",
+            ("conditional masks separate the classes", CR, R),
+            ("it is training that separates them", CR, f"{CR}, untrained"),
         ),
-        Claim(
-            "squash keeps features within a manifold (more of them in the unit sphere)",
+        *claims(
             "inside the unit sphere",
-            CR_SF,
-            CR,
-        ),
-        Claim(
-            "it is training that keeps them there",
-            "inside the unit sphere",
-            CR_SF,
-            f"{CR_SF}, untrained",
+            (
+                "squash keeps features within a manifold (more of them in the unit sphere)",
+                CR_SF,
+                CR,
+            ),
+            ("it is training that keeps them there", CR_SF, f"{CR_SF}, untrained"),
         ),
     ),
     scales={
@@ -663,7 +620,7 @@ FIGURE_3 = Experiment(
     measure=measures.accuracy(accuracy="test"),
     columns=(Column("accuracy", "MultiMNIST, accuracy, %", best=100),),
     floor=Floor("accuracy", 30.0),
-    claims=_claims(
+    claims=claims(
         "accuracy",
         *(
             (f"×{n}: ConvNet-FC(LK) beats CapsNet", f"ConvNet-FC(LK), ×{n}", f"CapsNet, ×{n}")

@@ -2,7 +2,7 @@
 
 from _reproduce import figures, measures
 from _reproduce.compare import drop
-from _reproduce.experiment import Claim, Column, Experiment, Floor, Row, Scale
+from _reproduce.experiment import Column, Experiment, Floor, Row, Scale, claims, columns
 
 from capsjax.evaluation.transfer import SCHEMES
 
@@ -67,15 +67,10 @@ FIGURE_2 = Experiment(
     measure=measures.all_of(measures.accuracy(accuracy="test"), measures.test_curve()),
     columns=(ACCURACY,),
     floor=LEARNED,
-    claims=(
-        Claim("too many iterations harm", "accuracy", "r = 3", "r = 7", routes="r = 7"),
-        Claim(
-            "a soft update helps",
-            "accuracy",
-            "r = 6, η = 0.01",
-            "r = 6, η = 1",
-            routes="r = 6, η = 1",
-        ),
+    claims=claims(
+        "accuracy",
+        ("too many iterations harm", "r = 3", "r = 7", "r = 7"),
+        ("a soft update helps", "r = 6, η = 0.01", "r = 6, η = 1", "r = 6, η = 1"),
     ),
     untested={
         "training saturates at a small number of iterations": "no threshold is given; seen in the "
@@ -113,42 +108,32 @@ FIGURE_3 = Experiment(
         measures.test_curve(),
     ),
     columns=(
-        Column("entropy at the end", "Mean entropy, nats", "at the end", digits=3),
-        Column("fall of the entropy", "Mean entropy, nats", "fall since the first epoch", digits=3),
+        *columns(
+            "Mean entropy, nats",
+            {
+                "entropy at the end": "at the end",
+                "fall of the entropy": "fall since the first epoch",
+            },
+            digits=3,
+        ),
         ACCURACY,
     ),
     # Entropy is not about accuracy: it is judged in networks that learned little, too.
     claims=(
-        Claim(
-            "a soft update keeps the entropy higher",
+        *claims(
             "entropy at the end",
-            "r = 6, η = 0.01",
-            "r = 6, η = 1",
+            ("a soft update keeps the entropy higher", "r = 6, η = 0.01", "r = 6, η = 1"),
+            ("more iterations lower the entropy", "r = 6, η = 1", R7),
+            ("training lowers the entropy", R7_UNTRAINED, R7),
             any_accuracy=True,
         ),
-        Claim(
-            "more iterations lower the entropy",
-            "entropy at the end",
-            "r = 6, η = 1",
-            R7,
+        *claims(
+            "fall of the entropy",
+            *(
+                (f"{row.name}: it falls as training completes", row.name, 0.0)
+                for row in (*RATES, ITERATIONS[-1])
+            ),
             any_accuracy=True,
-        ),
-        Claim(
-            "training lowers the entropy",
-            "entropy at the end",
-            R7_UNTRAINED,
-            R7,
-            any_accuracy=True,
-        ),
-        *(
-            Claim(
-                f"{name}: it falls as training completes",
-                "fall of the entropy",
-                name,
-                0.0,
-                any_accuracy=True,
-            )
-            for name in (*(row.name for row in RATES), R7)
         ),
     ),
     untested={
@@ -195,20 +180,19 @@ MANIFOLD = Experiment(
     ),
     measure=measures.all_of(measures.grid_distances(), measures.accuracy(accuracy="test")),
     columns=(
-        Column("Chamfer distance", "Chamfer distance, px", "mean over pairs", digits=3),
-        Column("variance", "Chamfer distance, px", "variance over pairs", digits=3),
+        *columns(
+            "Chamfer distance, px",
+            {"Chamfer distance": "mean over pairs", "variance": "variance over pairs"},
+            digits=3,
+        ),
         ACCURACY,
     ),
     floor=LEARNED,
-    claims=(
-        Claim("CapsNet is nearer to the grid than the CNN", "Chamfer distance", "CNN", "CapsNet"),
-        Claim(
-            "training brings CapsNet nearer to the grid",
-            "Chamfer distance",
-            "CapsNet, untrained",
-            "CapsNet",
-        ),
-        Claim("CapsNet is nearer than raw pixels", "Chamfer distance", "pixels", "CapsNet"),
+    claims=claims(
+        "Chamfer distance",
+        ("CapsNet is nearer to the grid than the CNN", "CNN", "CapsNet"),
+        ("training brings CapsNet nearer to the grid", "CapsNet, untrained", "CapsNet"),
+        ("CapsNet is nearer than raw pixels", "pixels", "CapsNet"),
     ),
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS, images=90 * 81),
@@ -265,17 +249,13 @@ FIGURE_7 = Experiment(
             derive=drop("accuracy"),
         ),
     ),
-    claims=(
+    claims=claims(
+        "drop",
         *(
-            Claim(
-                f"{test}: CapsNet drops less than the CNN",
-                "drop",
-                f"CNN, {test}",
-                f"CapsNet, {test}",
-            )
+            (f"{test}: CapsNet drops less than the CNN", f"CNN, {test}", f"CapsNet, {test}")
             for test in SCHEMES
         ),
-        *(Claim(f"{test} harms the CNN", "drop", f"CNN, {test}", 0.0) for test in SCHEMES),
+        *((f"{test} harms the CNN", f"CNN, {test}", 0.0) for test in SCHEMES),
     ),
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS),

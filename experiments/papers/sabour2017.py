@@ -3,7 +3,16 @@
 from dataclasses import replace
 
 from _reproduce import figures, measures
-from _reproduce.experiment import Claim, Column, Estimate, Experiment, Floor, Row, Scale
+from _reproduce.experiment import (
+    Column,
+    Estimate,
+    Experiment,
+    Floor,
+    Row,
+    Scale,
+    claims,
+    columns,
+)
 
 FINDING = (
     "not settled. Networks trained briefly do not tell CapsNet from a CNN on overlapping digits "
@@ -49,16 +58,14 @@ MNIST = Experiment(
     measure=measures.error(),
     columns=(Column("error", "Test error, %", digits=3),),
     floor=Floor("error", 2.0),
-    claims=(
-        Claim("reconstruction lowers the error (3 iterations)", "error", "3 iterations", CAPSNET),
-        Claim(
+    claims=claims(
+        "error",
+        ("reconstruction lowers the error (3 iterations)", "3 iterations", CAPSNET),
+        (
             "with reconstruction 3 iterations beat 1",
-            "error",
-            "1 iteration, reconstruction",
-            CAPSNET,
-            routes=CAPSNET,
+            *("1 iteration, reconstruction", CAPSNET, CAPSNET),
         ),
-        Claim("CapsNet beats the CNN", "error", "CNN", CAPSNET),
+        ("CapsNet beats the CNN", "CNN", CAPSNET),
     ),
     untested={
         "state of the art on MNIST": "a comparison with networks that are not in the paper",
@@ -91,7 +98,7 @@ MULTIMNIST = Experiment(
     measure=measures.error(),
     columns=(Column("error", "Test error, %"),),
     floor=Floor("error", 70.0),
-    claims=(Claim("CapsNet beats the CNN", "error", "CNN", "CapsNet"),),
+    claims=claims("error", ("CapsNet beats the CNN", "CNN", "CapsNet")),
     scales={
         "full": Scale(
             f"{ABOUT_FULL} 60M images, 1,000 of each first digit, one of each in an epoch, for "
@@ -120,12 +127,11 @@ AFFNIST = Experiment(
         Row("CapsNet", "sabour2017_affnist", printed={"affnist": 79.0, "mnist": 99.23}),
     ),
     measure=measures.accuracy(affnist="test", mnist="test_translated"),
-    columns=(
-        Column("affnist", "Accuracy, %", "affNIST (generated)", best=100),
-        Column("mnist", "Accuracy, %", "translated MNIST", best=100),
+    columns=columns(
+        "Accuracy, %", {"affnist": "affNIST (generated)", "mnist": "translated MNIST"}, best=100
     ),
     floor=Floor("mnist", 93.0),
-    claims=(Claim("CapsNet is more robust than the CNN", "affnist", "CapsNet", "CNN"),),
+    claims=claims("affnist", ("CapsNet is more robust than the CNN", "CapsNet", "CNN")),
     scales={
         "full": Scale(
             f"{ABOUT_FULL} Each network stops at the end of the first epoch with 99.23 % on "
@@ -174,19 +180,13 @@ RECONSTRUCTIONS = Experiment(
     title="Reconstructions with (label, prediction, target) (figure 3)",
     rows=PICTURED,
     measure=measures.reconstructions(),
-    columns=(
-        Column(
-            "squared error of a pixel",
-            "Squared error of a pixel, first 1,000 images",
-            "reconstruction",
-            digits=4,
-        ),
-        Column(
-            "of the class's mean image",
-            "Squared error of a pixel, first 1,000 images",
-            "mean image of the class instead",
-            digits=4,
-        ),
+    columns=columns(
+        "Squared error of a pixel, first 1,000 images",
+        {
+            "squared error of a pixel": "reconstruction",
+            "of the class's mean image": "mean image of the class instead",
+        },
+        digits=4,
     ),
     untested={
         "reconstructions keep the details and smooth the noise": "judged by eye",
@@ -203,10 +203,10 @@ PERTURBATION = Experiment(
     rows=PICTURED,
     measure=measures.perturbation(0.25, 0.05),
     columns=measures.RANGE_OF_A_PIXEL,
-    claims=(
-        Claim(
+    claims=claims(
+        "range of a pixel",
+        (
             "elements of the pose change the picture (more than without training)",
-            "range of a pixel",
             CAPSNET,
             "untrained",
         ),
