@@ -2,10 +2,12 @@
 
   python experiments/benchmark.py routing --rows b c --repeats 7 --output=routing.json
   python experiments/benchmark.py routing --explain
+  python experiments/benchmark.py routing --device   # on a GPU or TPU: are its kernels right?
   python experiments/benchmark.py models --names sabour2017_capsnet choi2019_mnist
   python experiments/benchmark.py train --names sabour2017_mnist --devices 1 2 4 --repeats 5
+  python experiments/benchmark.py data --step
 
-docs/benchmarks.md and docs/models.md show what they gave.
+docs/benchmarks.md, docs/models.md and docs/data.md show what they gave.
 """
 
 import argparse
@@ -29,6 +31,12 @@ def parser() -> argparse.ArgumentParser:
         help="the sizes, listed in docs/benchmarks.md; default: all",
     )
     routing.add_argument("--growth", type=Path, help="also measure growth; plot it to this file")
+    routing.add_argument(
+        "--device",
+        action="store_true",
+        help="for a GPU or TPU: check every kernel against plain products, time the rows as "
+        "textbook, products and kernels, and write device.json (or --output)",
+    )
     routing.add_argument(
         "--explain",
         action="store_true",
@@ -55,7 +63,14 @@ def parser() -> argparse.ArgumentParser:
     )
     train.add_argument("--here", choices=["measure", "count"], help=argparse.SUPPRESS)
 
-    for subject in (routing, models, train):
+    data = subjects.add_parser("data", help="how fast training examples are made")
+    data.add_argument("--batch_size", type=int, default=128, help="default: 128")
+    data.add_argument(
+        "--step", action="store_true", help="time CapsNet's step too: minutes on a CPU"
+    )
+    _cli.add_data_dir(data)
+
+    for subject in (routing, models, train, data):
         subject.add_argument(
             "--repeats", type=int, default=3, help="calls to take the median of; default: 3"
         )
@@ -65,8 +80,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Measures and prints."""
-    if args.repeats < 1:
-        raise ValueError(f"--repeats must be at least 1, got {args.repeats}")
+    for name in ("repeats", "batch_size", "block_size"):
+        if (value := getattr(args, name, None)) is not None and value < 1:
+            raise ValueError(f"--{name} must be at least 1, got {value}")
     import_module(f"_benchmark.{args.subject}").run(args)
 
 

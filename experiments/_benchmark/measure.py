@@ -29,6 +29,17 @@ def measure(f: Callable[..., Any], *arguments: Any, repeats: int) -> Measured:
     return measure_compiled(jax.jit(f).lower(*arguments).compile(), *arguments, repeats=repeats)
 
 
+def seconds_of(call: Callable[[], Any], repeats: int) -> float:
+    """The median of calls, after one that compiles."""
+    jax.block_until_ready(call())
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
 def measure_compiled(compiled: jax.stages.Compiled, *arguments: Any, repeats: int) -> Measured:
     """The same of a compiled program, after one call that does not count."""
     result = jax.block_until_ready(compiled(*arguments))
@@ -53,8 +64,10 @@ def with_gradient(f: Callable[..., jax.Array], num_arguments: int) -> Callable[.
 
 
 def relative_difference(ours: Any, theirs: Any) -> float:
+    """The largest difference of two trees, each array's by its largest number; NaN if one has."""
     pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
-    return max(float(jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y))) for x, y in pairs)
+    away = [jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y)) for x, y in pairs]
+    return float(jnp.max(jnp.stack(away)))
 
 
 def machine_rates(repeats: int) -> tuple[float, float]:

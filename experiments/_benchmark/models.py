@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import _markdown
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,10 +30,6 @@ from capsjax.training.step import DEVICES, update
 
 def run(options: argparse.Namespace) -> None:
     """Seconds and memory of one training step of each network."""
-    if options.batch_size < 1:
-        raise ValueError(f"--batch_size must be at least 1, got {options.batch_size}")
-    if options.block_size is not None and options.block_size < 1:
-        raise ValueError(f"--block_size must be at least 1, got {options.block_size}")
     names = options.names or models.names()
     overrides = {} if options.block_size is None else {"block_size": options.block_size}
     for name in names:  # raises at once, not after the first hour
@@ -49,19 +46,28 @@ def run(options: argparse.Namespace) -> None:
         jax.clear_caches()
         if options.output:
             options.output.write_text(json.dumps({"about": about, "networks": records}, indent=2))
-    # Markdown, for docs/models.md: not wrapped.
     console = Console(soft_wrap=True)
     console.print(escape(f"{about}\n"))
-    console.print(
-        "| network | parameters | ms per step | peak memory | of it temporary | compiling |"
+    heads = (
+        "network",
+        "parameters",
+        "ms per step",
+        "peak memory",
+        "of it temporary",
+        "compiling",
     )
-    console.print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for record in records:
-        console.print(
-            f"| `{record['name']}` | {record['parameters']:,} | {1e3 * record['seconds']:.0f} | "
-            f"{record['megabytes']:.0f} MB | {record['temporary_megabytes']:.0f} MB | "
-            f"{record['compile_seconds']:.0f} s |"
+    rows = (
+        (
+            f"`{r['name']}`",
+            f"{r['parameters']:,}",
+            f"{1e3 * r['seconds']:.0f}",
+            f"{r['megabytes']:.0f} MB",
+            f"{r['temporary_megabytes']:.0f} MB",
+            f"{r['compile_seconds']:.0f} s",
         )
+        for r in records
+    )
+    console.print("\n".join(_markdown.table(heads, rows)))
 
 
 def step_of(

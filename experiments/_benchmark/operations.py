@@ -1,7 +1,6 @@
-"""Operations of a function and bytes of its collectives, counted and not measured."""
+"""Operations of a function, counted and not measured."""
 
 import math
-import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,17 +17,11 @@ REDUCTIONS = """
 
 
 class Operations(NamedTuple):
-    """What one call does.
+    """What one call does."""
 
-    Attributes:
-      products: of matrix products and convolutions, two for each multiply-add.
-      others: one for each number that floating-point arithmetic makes or a reduction reads.
-      bytes: that products and reductions read and write; the rest is taken to be fused into them.
-    """
-
-    products: float = 0
-    others: float = 0
-    bytes: float = 0
+    products: float = 0  # of matrix products and convolutions, two for each multiply-add
+    others: float = 0  # one for each number that arithmetic makes or a reduction reads
+    bytes: float = 0  # of products and reductions; the rest is taken to be fused into them
 
     def plus(self, other: "Operations", times: int = 1) -> "Operations":
         return Operations(*(a + times * b for a, b in zip(self, other, strict=True)))
@@ -37,10 +30,7 @@ class Operations(NamedTuple):
 def operations(jaxpr: Jaxpr) -> Operations:
     """What a jaxpr does: the accelerators' branch of a choice, a loop's body times its length.
 
-    (XLA's own count takes the body of a loop once.)
-
-    Raises:
-      ValueError: there is a loop whose length is not known.
+    XLA's own count takes the body of a loop once.
     """
     total = Operations()
     for equation in jaxpr.eqns:
@@ -75,10 +65,8 @@ def _of(equation: Any) -> Operations:
         return Operations(0, out.size)
     inner = Operations()
     for value in parameters.values():
-        if isinstance(value, ClosedJaxpr):
-            inner = inner.plus(operations(value.jaxpr))
-        elif isinstance(value, Jaxpr):
-            inner = inner.plus(operations(value))
+        if isinstance(value, ClosedJaxpr | Jaxpr):
+            inner = inner.plus(operations(getattr(value, "jaxpr", value)))
     return inner
 
 
@@ -102,32 +90,3 @@ def _multiply_adds(convolution: Any) -> int:
 def _bytes(equation: Any) -> int:
     variables = (*equation.invars, *equation.outvars)
     return sum(v.aval.size * v.aval.dtype.itemsize for v in variables)
-
-
-KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
-COLLECTIVE = re.compile(rf"= (?P<shapes>.*?) (?P<kind>{KINDS})(?:-start)?\(")
-SHAPE = re.compile(r"\b(?:f|bf|s|u|pred)(?P<bits>\d*)\[(?P<sizes>[\d,]*)\]")
-
-
-class Collectives(NamedTuple):
-    """How many operations there are, and the bytes of their results."""
-
-    number: int
-    bytes: int
-
-
-def collectives(hlo: str) -> dict[str, Collectives]:
-    """By kind, in the text of a compiled module."""
-    found: dict[str, Collectives] = {}
-    for line in hlo.splitlines():
-        match = COLLECTIVE.search(line)
-        if match:
-            number, size = found.get(match["kind"], (0, 0))
-            size += sum(_array_bytes(shape) for shape in SHAPE.finditer(match["shapes"]))
-            found[match["kind"]] = Collectives(number + 1, size)
-    return found
-
-
-def _array_bytes(shape: re.Match[str]) -> int:
-    sizes = [int(size) for size in shape["sizes"].split(",") if size]
-    return int(shape["bits"] or 8) // 8 * math.prod(sizes)

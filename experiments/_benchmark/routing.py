@@ -1,6 +1,7 @@
 """Routing against the textbook: the whole vote tensor, one plain einsum for each formula."""
 
 import argparse
+import contextlib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 from rich.console import Console
 from rich.table import Table
 
+from _benchmark import device
 from _benchmark.measure import (
     Measured,
     machine_rates,
@@ -35,7 +37,7 @@ from capsjax.routing import (
     inverted_attention_routing,
     pose_patches,
 )
-from capsjax.routing.kernels import forms
+from capsjax.routing.kernels import forms, without_kernels
 from capsjax.routing.kernels.adapter import PLATFORMS, Target
 from capsjax.routing.kernels.terms import Sizes
 
@@ -125,23 +127,20 @@ def dynamic_row(budget: int, children: int, wanted: str, batch: int = 128) -> Ro
     )
 
 
-def convolutional_inputs(batch: int) -> tuple[jax.Array, jax.Array]:
+def convolutional_inputs(batch: int, budget: int) -> tuple[jax.Array, jax.Array, int]:
+    """Poses, kernel, and the examples of a block."""
     fan_in = 9 * 32
-    return normal(0, batch, 16, 16, 32, 4, 4), normal(1, fan_in, 4, 32, 4) / math.sqrt(4 * fan_in)
+    poses = normal(0, batch, 16, 16, 32, 4, 4)
+    kernel = normal(1, fan_in, 4, 32, 4) / math.sqrt(4 * fan_in)
+    return poses, kernel, choose_block_size(4 * 7 * 7 * 288 * 32, budget=budget)
 
 
-def convolutional_block(budget: int) -> int:
-    return choose_block_size(4 * 7 * 7 * 288 * 32, budget=budget)
-
-
-def patches(poses: jax.Array) -> jax.Array:
-    return pose_patches(poses, 3, stride=2)
+def patch_votes(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+    return dense_votes(pose_patches(poses, 3, stride=2), kernel)
 
 
 def inverted_attention_row(budget: int, batch: int = 32) -> Row:
-    poses, kernel = convolutional_inputs(batch)
-
-    block = convolutional_block(budget)
+    poses, kernel, block = convolutional_inputs(batch, budget)
 
     def ours(poses: jax.Array, kernel: jax.Array) -> jax.Array:
         def route(poses: jax.Array) -> jax.Array:
@@ -155,7 +154,7 @@ def inverted_attention_row(budget: int, batch: int = 32) -> Row:
         f"inverted attention, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}, "
         f"blocks of {block}",
         (poses, kernel),
-        lambda poses, kernel: textbook_inverted_attention(dense_votes(patches(poses), kernel), 2),
+        lambda poses, kernel: textbook_inverted_attention(patch_votes(poses, kernel), 2),
         ours,
         2 * batch * 49 * 288 * 32 * 64,
         "fwd ≥ 8×, fwd+bwd ≥ 4×, memory ≤ 1/8",
@@ -163,11 +162,9 @@ def inverted_attention_row(budget: int, batch: int = 32) -> Row:
 
 
 def em_row(budget: int, batch: int = 32) -> Row:
-    poses, kernel = convolutional_inputs(batch)
+    poses, kernel, block = convolutional_inputs(batch, budget)
     activations = jax.nn.sigmoid(normal(2, batch, 16, 16, 32))
     zeros = jnp.zeros(32)
-
-    block = convolutional_block(budget)
 
     def ours(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
         def route(children: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -181,7 +178,7 @@ def em_row(budget: int, batch: int = 32) -> Row:
 
     def textbook(poses: jax.Array, activations: jax.Array, kernel: jax.Array) -> jax.Array:
         active = pose_patches(activations, 3, stride=2, pose_axes=0)
-        return textbook_em(dense_votes(patches(poses), kernel), active, 2)
+        return textbook_em(patch_votes(poses, kernel), active, 2)
 
     return Row(
         f"EM, 2 iterations, 16×16×32 of 4×4 → 7×7×32, batch {batch}, blocks of {block}",
@@ -207,7 +204,6 @@ def attention_row(budget: int, batch: int = 100) -> Row:
         return jnp.einsum("...mk,mknd->...mnd", windows(maps), transform)
 
     route = jax.vmap(attention_routing, in_axes=(-2, 0), out_axes=Routed(-2, -1, None))
-
     block = choose_block_size(4 * 7 * 7 * 8 * 8 * 32, budget=budget)
 
     def ours(maps: jax.Array, transform: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -235,35 +231,52 @@ ROWS: dict[str, Callable[[int], Row]] = {
 }
 
 
-def compare(name: str, repeats: int, rates: tuple[float, float]) -> dict[str, Any]:
-    """One row of the table: times, memory, ratios, agreement, and the floor."""
-    row = ROWS[name](CPU_BUDGET)
+# On a device the library is measured twice.
+VERSIONS, DEVICE_VERSIONS = ("textbook", "capsjax"), ("textbook", "products", "kernels")
+PASSES = {"forward": 1, "forward+backward": 3}  # and the products that they need, in forward passes
+
+
+def compare(
+    name: str, repeats: int, rates: tuple[float, float], versions: Sequence[str] = VERSIONS
+) -> dict[str, Any]:
+    """One row of the table: times, memory, ratios, agreement, and the floor.
+
+    The textbook comes first in `versions`, what it is compared with last.
+    """
+    row = ROWS[name](CPU_BUDGET if versions is VERSIONS else NO_BUDGET)
     arguments = row.arguments
     # The least any version does: the products once forward and twice backward, and its inputs and
     # outputs through memory once.
     traffic = sum(x.nbytes for x in arguments)
-    floor = row.flops / rates[0], traffic / rates[1]
+    floor = max(row.flops / rates[0], traffic / rates[1])
     record: dict[str, Any] = {"row": name, "description": row.description, "wanted": row.wanted}
-    for kind, wrap, factor in (
-        ("forward", lambda f: f, 1),
-        ("forward+backward", lambda f: with_gradient(f, len(arguments)), 3),
-    ):
-        theirs = measure(wrap(row.textbook), *arguments, repeats=repeats)
-        ours = measure(wrap(row.capsjax), *arguments, repeats=repeats)
+    for kind, passes in PASSES.items():
+        found = {}
+        for version in versions:
+            function = row.textbook if version == "textbook" else row.capsjax
+            if passes > 1:
+                function = with_gradient(function, len(arguments))
+            with _form(version):
+                found[version] = measure(function, *arguments, repeats=repeats)
+        theirs, ours = found["textbook"], found[versions[-1]]
         record[kind] = {
-            "textbook_seconds": theirs.seconds,
-            "capsjax_seconds": ours.seconds,
             "speedup": theirs.seconds / ours.seconds,
             "cpu_speedup": theirs.cpu_seconds / ours.cpu_seconds,
-            "textbook_cpu_seconds": theirs.cpu_seconds,
-            "capsjax_cpu_seconds": ours.cpu_seconds,
-            "textbook_megabytes": theirs.megabytes,
-            "capsjax_megabytes": ours.megabytes,
-            "memory_ratio": theirs.megabytes / ours.megabytes,
-            "times_the_floor": ours.seconds / (factor * max(floor)),
+            "memory_ratio": theirs.megabytes / max(ours.megabytes, 1e-3),
+            "times_the_floor": ours.seconds / (passes * floor),
             "relative_difference": relative_difference(ours.result, theirs.result),
         }
+        for version, measured in found.items():
+            record[kind] |= {
+                f"{version}_{key}": value
+                for key, value in measured._asdict().items()
+                if key != "result"
+            }
     return record
+
+
+def _form(version: str) -> contextlib.AbstractContextManager[None]:
+    return without_kernels() if version == "products" else contextlib.nullcontext()
 
 
 def growth(repeats: int) -> list[dict[str, Any]]:
@@ -312,13 +325,8 @@ def growth(repeats: int) -> list[dict[str, Any]]:
 
 
 def _point(what: str, axis: str, value: int, measured: Measured) -> dict[str, Any]:
-    return {
-        "what": what,
-        "axis": axis,
-        "value": value,
-        "seconds": measured.seconds,
-        "megabytes": measured.megabytes,
-    }
+    numbers = {"seconds": measured.seconds, "megabytes": measured.megabytes}
+    return {"what": what, "axis": axis, "value": value} | numbers
 
 
 def plot_growth(records: list[dict[str, Any]], path: Path) -> None:
@@ -354,23 +362,23 @@ VOTES: dict[str, Sizes] = {
     "matrices 8×8 (DiverseMultiMNIST)": Sizes((4608,), 144, 16, 8, 8, 8),
     "matrices 16×16": Sizes((128,), 32, 10, 16, 16, 16),
 }
+# A GPU of no particular kind is one that can have kernels.
+TARGETS = [Target(platform, capability=(8, 0)) for platform in PLATFORMS]
 
 
 def explain() -> Table:
     """Which arithmetic votes get on each platform, by capsjax/routing/kernels/forms.py."""
     table = Table("votes", *PLATFORMS)
     for name, sizes in VOTES.items():
-        cells = []
-        for platform in PLATFORMS:
-            target = Target(platform)
-            form = forms.choose(target, sizes, jnp.float32)
-            why = forms.why_no_kernel(target, sizes, jnp.float32)
-            if form.is_kernel or platform == "cpu":
-                cells.append(form.name)
-            else:
-                cells.append(f"{form.name}: {why}")
-        table.add_row(name, *cells)
+        table.add_row(name, *(_form_in_words(target, sizes) for target in TARGETS))
     return table
+
+
+def _form_in_words(target: Target, sizes: Sizes) -> str:
+    form = forms.choose(target, sizes, jnp.float32)
+    if form.is_kernel or target.platform == "cpu":
+        return form.name
+    return f"{form.name}: {forms.why_no_kernel(target, sizes, jnp.float32)}"
 
 
 def run(options: argparse.Namespace) -> None:
@@ -383,43 +391,42 @@ def run(options: argparse.Namespace) -> None:
     rates = machine_rates(options.repeats)
     about = provenance() | {"gflops": rates[0] / 1e9, "copy_gigabytes_per_second": rates[1] / 1e9}
     console.print(about)
-    records = []
+    report: dict[str, Any] = {"about": about}
+    if options.device:
+        report["kernels"] = device.check_all()
+        console.print(device.table(report["kernels"]))
+    versions = DEVICE_VERSIONS if options.device else VERSIONS
+    records = report["rows"] = []
     for name in options.rows:
-        records.append(compare(name, options.repeats, rates))
-        console.print(_table(records[-1:]))
-    report: dict[str, Any] = {"about": about, "rows": records}
+        records.append(compare(name, options.repeats, rates, versions))
+        console.print(_table(records[-1:], versions))
     if options.growth:
         report["growth"] = growth(options.repeats)
         plot_growth(report["growth"], options.growth)
-    console.print(_table(records))
-    if options.output:
-        options.output.write_text(json.dumps(report, indent=2))
+    console.print(_table(records, versions, title=about["device"]))
+    output = options.output or (Path(device.FILE) if options.device else None)
+    if output:
+        output.write_text(json.dumps(report, indent=2))
+        console.print(f"Written to {output}.")
+    if options.device and not all(record["agrees"] for record in report["kernels"]):
+        raise ValueError("a kernel's numbers are wrong on this device: see the table of kernels")
 
 
-def _table(records: Sequence[dict[str, Any]]) -> Table:
-    table = Table(
-        "row",
-        "what",
-        "textbook",
-        "capsjax",
-        "speed-up",
-        "CPU time",
-        "memory",
-        "less",
-        "× floor",
-        "|Δ|",
-    )
+def _table(
+    records: Sequence[dict[str, Any]], versions: Sequence[str], title: str | None = None
+) -> Table:
+    heads = ("speed-up", "CPU time", "memory", "less", "× floor", "|Δ|")
+    table = Table("row", "what", *versions, *heads, title=title)
     for record in records:
-        for kind in ("forward", "forward+backward"):
+        for kind in PASSES:
             r = record[kind]
             table.add_row(
                 record["row"],
                 kind,
-                f"{1e3 * r['textbook_seconds']:.0f} ms",
-                f"{1e3 * r['capsjax_seconds']:.0f} ms",
+                *(f"{1e3 * r[f'{version}_seconds']:.3g} ms" for version in versions),
                 f"{r['speedup']:.1f}×",
                 f"{r['cpu_speedup']:.1f}×",
-                f"{r['textbook_megabytes']:.0f} → {r['capsjax_megabytes']:.0f} MB",
+                " → ".join(f"{r[f'{v}_megabytes']:.0f}" for v in versions) + " MB",
                 f"{r['memory_ratio']:.1f}×",
                 f"{r['times_the_floor']:.0f}",
                 f"{r['relative_difference']:.0e}",

@@ -18,10 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import _markdown
 import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
+from _compile.hlo import Module
 from _configs import load
 from etils import epath
 from jax import lax
@@ -29,8 +31,8 @@ from jax.sharding import Mesh, PartitionSpec
 from rich.console import Console
 from rich.markup import escape
 
-from _benchmark.measure import machine_rates, provenance
-from _benchmark.operations import collectives, operations
+from _benchmark.measure import machine_rates, provenance, seconds_of
+from _benchmark.operations import operations
 from capsjax._names import nearest
 from capsjax.data.dataset import Dataset
 from capsjax.data.tasks import Task
@@ -42,7 +44,7 @@ from capsjax.runs.display import Writer
 from capsjax.runs.history import History
 from capsjax.runs.saving import Checkpoints
 from capsjax.training.build import Training, build
-from capsjax.training.parallel import divide, on_devices, replicate
+from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.step import DEVICES, DeviceSource, drawing
 
 MNIST, CIFAR = (60_000, 28, 28, 1), (50_000, 32, 32, 3)
@@ -81,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
     about = provenance() | {"repeats": options.repeats}
     about["product_rate"], about["copy_rate"] = machine_rates(options.repeats)
     records, counts = [], []
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True)  # Markdown is not wrapped
     console.print(escape(f"{about}\n"))
     for name in names:
         counts.append(_in_a_process("count", name, COUNTED_DEVICES, options))
@@ -137,53 +139,45 @@ def setup_of(name: str, batch_size: int, devices: list[jax.Device]) -> Training:
 
 
 def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[str, Any]:
-    """The seconds of a step as the loop runs it, and of its parts alone."""
+    """The seconds of a step as the loop runs it, and of what is not the network's."""
     devices = jax.devices()[:num_devices]
     setup = setup_of(name, batch_size, devices)
-    source, key = replicate((_source(setup.task), jax.random.key(0)), devices)
+    source = DeviceSource.whole(setup.task.train)
+    source, key = replicate((source, jax.random.key(0)), devices)
     state = replicate(setup.init_state(0), devices)
+    history = History()
     with tempfile.TemporaryDirectory() as directory:
         workdir = epath.Path(directory)
-        history = History()
-        with (
-            Checkpoints(workdir / "run", keep=1) as saver,
-            Writer(workdir, history) as writer,
-        ):
+        with Checkpoints(workdir / "run", keep=1) as saver, Writer(workdir, history) as writer:
             dispatch = setup.dispatch()
-            began = time.perf_counter()
-            state, _ = jax.block_until_ready(dispatch(state, source, key, np.int32(0)))
-            compile_seconds = time.perf_counter() - began
 
-            def note(step: int, record: Any, count: int, seconds: float) -> None:
-                """What the loop does between dispatches."""
+            def steps(count: int) -> tuple[Any, float]:
+                nonlocal state
+                began = time.perf_counter()
+                state, record = jax.block_until_ready(dispatch(state, source, key, np.int32(count)))
+                return record, time.perf_counter() - began
+
+            _, compile_seconds = steps(0)
+            steps(1)
+            # One step decides how many make a dispatch.
+            count = max(1, min(256, round(DISPATCH_SECONDS / steps(1)[1])))
+            step, times, host_times = 2, [], []
+            for _ in range(repeats):
+                record, seconds = steps(count)
+                # What the loop does between dispatches.
+                began = time.perf_counter()
                 record = {name: np.asarray(values)[:count] for name, values in record.items()}
                 history.add_steps(step, record, every=20, epoch=1)
                 writer.add_speed(step + count, count * batch_size / seconds)
                 writer.flush()
-
-            # One step, which is not measured, decides how many make a dispatch.
-            state, _ = jax.block_until_ready(dispatch(state, source, key, np.int32(1)))
-            began = time.perf_counter()
-            state, record = jax.block_until_ready(dispatch(state, source, key, np.int32(1)))
-            seconds = time.perf_counter() - began
-            count = max(1, min(256, round(DISPATCH_SECONDS / seconds)))
-            step, times, host_times = 2, [], []
-            for _ in range(repeats):
-                began = time.perf_counter()
-                state, record = jax.block_until_ready(dispatch(state, source, key, np.int32(count)))
-                host_began = time.perf_counter()
-                note(step, record, count, host_began - began)
-                ended = time.perf_counter()
-                times.append((ended - began) / count)
-                host_times.append((ended - host_began) / count)
+                host_times.append((time.perf_counter() - began) / count)
+                times.append(seconds / count + host_times[-1])
                 step += count
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             began = time.perf_counter()
             saver.save(state, About(setup.config, history, current(setup.devices)))
             save_seconds = time.perf_counter() - began
             saver.wait()
-            written_seconds = time.perf_counter() - began
-
     return {
         "name": name,
         "devices": num_devices,
@@ -191,52 +185,12 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
         "steps_per_dispatch": count,
         "parameters": setup.num_parameters,
         "seconds": statistics.median(times) + save_seconds / setup.batches.per_epoch,
-        "model_seconds": _model_seconds(setup, devices, count, repeats),
         "input_seconds": _input_seconds(setup, devices, count, repeats),
-        "checkpoint_seconds": save_seconds / setup.batches.per_epoch,
         "host_seconds": statistics.median(host_times),
         "save_seconds": save_seconds,
-        "written_seconds": written_seconds,
         "compile_seconds": compile_seconds,
         "peak_gib": peak,
     }
-
-
-def _model_seconds(setup: Training, devices: list[jax.Device], count: int, repeats: int) -> float:
-    """The seconds of a step on a ready batch: forward, backward, optimizer."""
-
-    def steps(state, batch, keys, count):
-        def body(_, carry):
-            # Metrics are carried so that none is left out.
-            state, _ = carry
-            return setup.update(state, batch, keys)
-
-        _, metrics = jax.eval_shape(setup.update, state, batch, keys)
-        zeros = jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), metrics)
-        return lax.fori_loop(0, count, body, (state, zeros))
-
-    size = setup.batches.batch_size
-    sample = jax.jit(setup.task.sample, static_argnums=3)
-    batch = sample(jax.random.key(0), *setup.task.train, size)
-    keys = jax.random.key_data(jax.random.split(jax.random.key(1), size))
-    run = on_devices(
-        lambda state, batch, keys, count: steps(
-            state, batch, jax.random.wrap_key_data(keys), count
-        ),
-        devices,
-        (None, 0, 0, None),
-        donate=(0,),
-    )
-    shares = jax.tree.map(lambda x: x.reshape(len(devices), -1, *x.shape[1:]), (batch, keys))
-    batch, keys = divide(shares, devices)
-    state = replicate(setup.init_state(0), devices)
-
-    def dispatch():
-        nonlocal state
-        state, metrics = run(state, batch, keys, np.int32(count))
-        return metrics
-
-    return _seconds(dispatch, repeats) / count
 
 
 def _input_seconds(setup: Training, devices: list[jax.Device], count: int, repeats: int) -> float:
@@ -252,12 +206,9 @@ def _input_seconds(setup: Training, devices: list[jax.Device], count: int, repea
         return lax.pmean(lax.fori_loop(0, count, body, jnp.float32(0)), DEVICES)
 
     run = on_devices(steps, devices, (None, None, None))
-    arguments = replicate((_source(setup.task), jax.random.key(0)), devices)
-    return _seconds(lambda: run(*arguments, np.int32(count)), repeats) / count
-
-
-def _source(task: Task) -> DeviceSource:
-    return DeviceSource.whole(task.train)
+    source = DeviceSource.whole(setup.task.train)
+    arguments = replicate((source, jax.random.key(0)), devices)
+    return seconds_of(lambda: run(*arguments, np.int32(count)), repeats) / count
 
 
 def _as_number(x: jax.Array) -> jax.Array:
@@ -265,17 +216,6 @@ def _as_number(x: jax.Array) -> jax.Array:
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
         x = jax.random.key_data(x)
     return jnp.sum(x.astype(jnp.float32))
-
-
-def _seconds(function: Callable[[], Any], repeats: int) -> float:
-    """The median, after one call that compiles."""
-    jax.block_until_ready(function())
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(function())
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
 
 
 def count(name: str, num_devices: int) -> dict[str, Any]:
@@ -297,7 +237,9 @@ def count(name: str, num_devices: int) -> dict[str, Any]:
         "other_operations": done.others,
         "bytes": done.bytes,
         "devices": num_devices,
-        "collectives": {k: c._asdict() for k, c in collectives(compiled.as_text()).items()},
+        "collectives": {
+            kind: found._asdict() for kind, found in Module(compiled.as_text()).collectives.items()
+        },
     }
 
 
@@ -322,50 +264,45 @@ def _print(
     counts: list[dict[str, Any]],
     product_rate: float,
 ) -> None:
-    """Markdown, for docs/benchmarks.md: not wrapped."""
+    """Markdown, for docs/benchmarks.md."""
     operations_per_image = {
         c["name"]: (c["product_operations"] + c["other_operations"]) / c["batch_size"]
         for c in counts
     }
-    console.print(
-        "| network | devices | batch | images/s | GFLOP/s | of products | compiling | memory |"
+    heads = (
+        *("network", "devices", "batch", "step, ms", "images/s", "GFLOP/s", "of products"),
+        *("input + host", "save", "compiling", "memory"),
     )
-    console.print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    rows = []
     for r in records:
         rate = r["batch_size"] / r["seconds"]
         done = rate * operations_per_image[r["name"]]
-        console.print(
-            f"| `{r['name']}` | {r['devices']} | {r['batch_size']} | {rate:.0f} | "
-            f"{done / 1e9:.1f} | {done / product_rate:.0%} | {r['compile_seconds']:.0f} s | "
-            f"{r['peak_gib']:.1f} GiB |"
+        beside = (r["input_seconds"] + r["host_seconds"]) / r["seconds"]
+        rows.append(
+            [
+                f"`{r['name']}`",
+                *(str(r["devices"]), str(r["batch_size"])),
+                *(f"{1e3 * r['seconds']:.1f}", f"{rate:.0f}"),
+                *(f"{done / 1e9:.1f}", f"{done / product_rate:.0%}", f"{beside:.2%}"),
+                *(f"{r['save_seconds']:.2f} s", f"{r['compile_seconds']:.0f} s"),
+                f"{r['peak_gib']:.1f} GiB",
+            ]
         )
-    console.print(
-        "\n| network | devices | step, ms | model | input | checkpoint | host | sum / step | "
-        "input + host |"
+    console.print("\n".join(_markdown.table(heads, rows)), "\n")
+    heads = (
+        *("network", "operations per image, 10⁶", "of them products", "parameters × 4"),
+        *("collective bytes per step", "ratio"),
     )
-    console.print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for r in records:
-        parts = [r[f"{part}_seconds"] for part in ("model", "input", "checkpoint", "host")]
-        shown = " | ".join(f"{1e3 * seconds:.2f}" for seconds in parts)
-        overhead = (r["input_seconds"] + r["host_seconds"]) / r["seconds"]
-        console.print(
-            f"| `{r['name']}` | {r['devices']} | {1e3 * r['seconds']:.1f} | {shown} | "
-            f"{sum(parts) / r['seconds']:.1%} | {overhead:.2%} |"
-        )
-    console.print(
-        "\n| network | operations per image, 10⁶ | of them products | parameters × 4 | collective "
-        "bytes per step | ratio |"
-    )
-    console.print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    rows = []
     for c in counts:
-        ideal = 4 * c["parameters"]
-        total = sum(found["bytes"] for found in c["collectives"].values())
-        kinds = ", ".join(
-            f"{found['bytes']:,} in {found['number']} {kind}"
-            for kind, found in c["collectives"].items()
-        )
+        ideal, found = 4 * c["parameters"], c["collectives"]
+        kinds = (f"{f['bytes']:,} in {f['number']} {kind}" for kind, f in found.items())
         share = c["product_operations"] / (c["product_operations"] + c["other_operations"])
-        console.print(
-            f"| `{c['name']}` | {operations_per_image[c['name']] / 1e6:,.0f} | {share:.0%} | "
-            f"{ideal:,} | {kinds} | {total / ideal:.4f} |"
+        rows.append(
+            [
+                *(f"`{c['name']}`", f"{operations_per_image[c['name']] / 1e6:,.0f}"),
+                *(f"{share:.0%}", f"{ideal:,}", ", ".join(kinds)),
+                f"{sum(f['bytes'] for f in found.values()) / ideal:.4f}",
+            ]
         )
+    console.print("\n".join(_markdown.table(heads, rows)))

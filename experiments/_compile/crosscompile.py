@@ -1,7 +1,6 @@
 """Functions compiled for a target, and what came out."""
 
 import os
-import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,69 +22,36 @@ class DoesNotFit(ValueError):
 
 
 class Memory(NamedTuple):
-    """Bytes that a program takes in a device's main memory.
-
-    Attributes:
-      arguments: what it is given.
-      results: what it gives that does not take the place of an argument.
-      temporary: what it needs while it runs.
-      code: the program itself (TPUs).
-    """
+    """Bytes that a program takes in a device's main memory."""
 
     arguments: int
-    results: int
-    temporary: int
-    code: int
+    results: int  # that do not take the place of an argument
+    temporary: int  # needed while it runs
+    code: int  # the program itself (TPUs)
 
     @property
     def total(self) -> int:
         return sum(self)
 
 
-class Collective(NamedTuple):
-    """The collectives of one kind in a step.
-
-    Attributes:
-      number: of operations.
-      bytes: of what they give.
-    """
-
-    number: int
-    bytes: int
-
-
 class Cost(NamedTuple):
-    """An operation and what it takes in a step.
-
-    Attributes:
-      name, source: of the operation, and the line that it comes from.
-      cycles: by the compiler's estimate or the kernel's bundles; None for GPUs and CPUs.
-      bytes: read from and written to main memory.
-    """
+    """An operation and what it takes in a step."""
 
     name: str
-    source: str
-    cycles: int | None
-    bytes: int
+    source: str  # the line that it comes from
+    cycles: int | None  # the compiler's estimate, or the kernel's bundles; TPUs only
+    bytes: int  # read from and written to main memory
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program for a target.
-
-    Attributes:
-      target: that it was compiled for.
-      text: the module after all optimizations.
-      memory: of one device.
-      buffers: all values that are stored, the largest first.
-      cpu_seconds, wall_seconds: from the function to the executable.
-    """
+    """A program for a target."""
 
     target: Target
-    text: str = field(repr=False)
-    memory: Memory
-    buffers: tuple[Buffer, ...] = field(repr=False)
-    cpu_seconds: float
+    text: str = field(repr=False)  # the module after all optimizations
+    memory: Memory  # of one device
+    buffers: tuple[Buffer, ...] = field(repr=False)  # all stored values, the largest first
+    cpu_seconds: float  # from the function to the executable
     wall_seconds: float
     _bundles: Mapping[str, str] = field(repr=False)
     _ptx: Sequence[str] = field(repr=False)
@@ -96,22 +62,6 @@ class Compiled:
         return hlo.Module(self.text)
 
     @property
-    def num_operations(self) -> int:
-        """What the device has to start, each counted once: fusions, kernels, copies."""
-        return len(self.module.operations)
-
-    @cached_property
-    def collectives(self) -> dict[str, Collective]:
-        """By kind, in one step."""
-        found: dict[str, Collective] = {}
-        for operation in self.module.operations:
-            if kind := operation.instruction.collective:
-                number, size = found.get(kind, (0, 0))
-                size += operation.times * _collective_bytes(operation.instruction)
-                found[kind] = Collective(number + operation.times, size)
-        return found
-
-    @property
     def bytes_moved(self) -> int:
         """What a step's operations read from and write to a device's main memory."""
         return sum(cost.bytes for cost in self.costs)
@@ -119,12 +69,7 @@ class Compiled:
     @property
     def cycles(self) -> int | None:
         """Cycles of a step, estimated, summed over its operations; None for GPUs and CPUs."""
-        return self._cycles(in_step=True)
-
-    @property
-    def cycles_per_dispatch(self) -> int | None:
-        """Cycles of what runs once in a dispatch, such as drawing the order of an epoch."""
-        return self._cycles(in_step=False)
+        return self.cycles_of(in_step=True)
 
     @property
     def milliseconds(self) -> float | None:
@@ -178,7 +123,8 @@ class Compiled:
         if limit and self.memory.total > limit:
             raise DoesNotFit(_too_much(self.target.chip, self.memory.total, self.buffers))
 
-    def _cycles(self, *, in_step: bool) -> int | None:
+    def cycles_of(self, *, in_step: bool) -> int | None:
+        """Cycles of a step, or of what runs once in a dispatch, such as an epoch's order."""
         if self.target.platform != "tpu":
             return None
         chosen = (o for o in self.module.operations if o.in_step == in_step)
@@ -194,17 +140,13 @@ class Compiled:
 def compile_for(
     target: str | Target, function: Callable[..., Any], *shapes: Any, **options: Any
 ) -> Compiled:
-    """`function` compiled for one device of `target`.
+    """`function` compiled for one device of `target`, which `targets.find` may find by its name.
 
     Args:
-      target: such as "v5e:2x2" or "h100", see `targets.find`.
+      target: such as "v5e:2x2" or "h100".
       function: of arrays; may be of `jax.jit`.
       shapes: its arguments, `jax.ShapeDtypeStruct`s or arrays; only their shapes count.
       options: of `jax.jit`, such as `donate_argnums`.
-
-    Raises:
-      ValueError: the target is unknown, its compiler missing, or it fails.
-      DoesNotFit: the program takes more memory than the device has.
     """
     if isinstance(target, str):
         target = targets.find(target)
@@ -214,12 +156,7 @@ def compile_for(
 
 
 def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> Compiled:
-    """What `lower` lowers for the devices of `target`, compiled.
-
-    Raises:
-      DoesNotFit: the program takes more memory than a device has.
-      ValueError: the compiler fails.
-    """
+    """What `lower` lowers for the devices of `target`, compiled; may raise `DoesNotFit`."""
     if target.platform == "tpu":
         bundles.read(compilers.dumps())  # what else was compiled before
     with tempfile.TemporaryDirectory(prefix="capsjax-compile-") as name:
@@ -260,14 +197,6 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
 def _cpu_seconds() -> float:
     """CPU time so far of this process and of those it started that have ended, such as ptxas."""
     return sum(os.times()[:4])
-
-
-def _collective_bytes(instruction: hlo.Instruction) -> int:
-    """Size of the result; what begins an asynchronous collective gives its operands before it."""
-    arrays = re.findall(r"\w+\[[\d,]*\]", instruction.shape)
-    if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
-        arrays = arrays[len(instruction.operands) : 2 * len(instruction.operands)]
-    return sum(hlo.array_bytes(array) for array in arrays)
 
 
 def _too_much(chip: Chip, needed: int, stored: Sequence[Buffer]) -> str:

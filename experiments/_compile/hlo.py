@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 _COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(
@@ -28,18 +29,12 @@ _SLICES = {"dynamic-slice", "slice", "gather"}
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of a module.
-
-    Attributes:
-      name, opcode, shape: as in the text; `shape` may be a tuple of shapes.
-      operands: names.
-      line: the text.
-    """
+    """One line of a module."""
 
     name: str
     opcode: str
-    shape: str
-    operands: tuple[str, ...]
+    shape: str  # as in the text; may be a tuple of shapes
+    operands: tuple[str, ...]  # their names
     line: str = field(repr=False)
 
     def called(self, *attributes: str) -> list[str]:
@@ -62,17 +57,18 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Operation:
-    """An instruction that the device executes.
-
-    Attributes:
-      instruction: which.
-      times: how often in one step: the product of the trips of the loops around it.
-      in_step: whether it is in the loop over steps; what is not runs once in a dispatch.
-    """
+    """An instruction that the device executes."""
 
     instruction: Instruction
-    times: int
-    in_step: bool
+    times: int  # in one step: the product of the trips of the loops around it
+    in_step: bool  # whether it is in the loop over steps; what is not runs once in a dispatch
+
+
+class Collective(NamedTuple):
+    """The collectives of one kind in a step."""
+
+    number: int
+    bytes: int  # of what they give
 
 
 @dataclass(frozen=True)
@@ -153,6 +149,17 @@ class Module:
             start = around[start.operands[0]]
         return _constant(bound) - _constant(start) if start.opcode == "constant" else None
 
+    @cached_property
+    def collectives(self) -> dict[str, Collective]:
+        """By kind, in one step."""
+        found: dict[str, Collective] = {}
+        for operation in self.operations:
+            if kind := operation.instruction.collective:
+                number, size = found.get(kind, (0, 0))
+                size += operation.times * _collective_bytes(operation.instruction)
+                found[kind] = Collective(number + operation.times, size)
+        return found
+
     def bytes_moved(self, operation: Operation) -> int:
         """What it reads from and writes to the device's main memory in a step, in bytes."""
         instruction = operation.instruction
@@ -160,7 +167,7 @@ class Module:
         fused = [self.computations[name] for name in instruction.called("calls")]
         # What begins an asynchronous operation also gives its operand again, after the result.
         begins = instruction.opcode in ("copy-start", "async-start")
-        total = _size(first_array(instruction.shape) if begins else instruction.shape)
+        total = _size(instruction.shape, 1 if begins else None)
         for number, name in enumerate(instruction.operands):
             if name in computation:
                 size = _size(computation[name].shape)
@@ -193,54 +200,45 @@ class Module:
     def source(self, instruction: Instruction) -> str:
         """Where it comes from: `FILE:LINE` in this project, else what JAX calls it."""
         frame = re.search(r"stack_frame_id=(\d+)", instruction.line)
-        for file, line in self._frames(int(frame[1]) if frame else 0):
+        for file, line in self._stack(int(frame[1]) if frame else 0):
             if own := re.search(r".*/((?:capsjax|experiments|tests)/(?!_compile).*\.py)$", file):
                 return f"{own[1]}:{line}"
         name = re.search(r'op_name="([^"]*)"', instruction.line)
         return name[1].split("/")[-1] if name else ""
 
-    def _frames(self, number: int) -> Iterator[tuple[str, str]]:
-        """File and line of a stack, innermost first."""
-        while number in self._stack:
-            location, parent = self._stack[number]
-            file, line = self._locations[location]
-            yield self._files[file], line
-            if parent == number:
+    def _stack(self, number: int) -> Iterator[tuple[str, str]]:
+        """File and line of a stack of frames, innermost first."""
+        files, locations, frames = self._tables
+        while number in frames:
+            location, parent = frames[number]
+            file, line = locations[int(location)]
+            yield files[int(file)][0], line
+            if int(parent or 0) == number:
                 return
-            number = parent
+            number = int(parent or 0)
 
     @cached_property
-    def _files(self) -> Mapping[int, str]:
-        return {int(n): name for n, name in re.findall(r'^(\d+) "(.*)"$', self._table, re.M)}
-
-    @cached_property
-    def _table(self) -> str:
-        """The lines about files alone: those about functions have the same form."""
-        found = re.search(r"^FileNames\n(.*?)\n\n", self.text, re.M | re.S)
-        return found[1] if found else ""
-
-    @cached_property
-    def _locations(self) -> Mapping[int, tuple[int, str]]:
-        rows = re.findall(r"^(\d+) \{file_name_id=(\d+).*? line=(\d+)", self.text, re.M)
-        return {int(n): (int(file), line) for n, file, line in rows}
-
-    @cached_property
-    def _stack(self) -> Mapping[int, tuple[int, int]]:
-        rows = re.findall(
-            r"^(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?", self.text, re.M
+    def _tables(self) -> tuple[dict[int, list[str]], ...]:
+        """What stands by number at the module's head: files, lines in them, frames of stacks."""
+        # The lines about files alone: those about functions have the same form.
+        names = re.search(r"^FileNames\n(.*?)\n\n", self.text, re.M | re.S)
+        patterns = (
+            (names[1] if names else "", r'^(\d+) "(.*)"$'),
+            (self.text, r"^(\d+) \{file_name_id=(\d+).*? line=(\d+)"),
+            (self.text, r"^(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?"),
         )
-        return {int(n): (int(location), int(parent or 0)) for n, location, parent in rows}
+        return tuple(
+            {int(number): columns for number, *columns in re.findall(pattern, text, re.M)}
+            for text, pattern in patterns
+        )
 
 
-def array_bytes(shape: str) -> int:
-    """Size of all arrays in the text of a shape, wherever they lie."""
-    return sum(_bytes(array) for array in _ARRAY.finditer(shape))
-
-
-def first_array(shape: str) -> str:
-    """The first array in the text of a tuple's shape."""
-    found = _ARRAY.search(shape)
-    return found[0] if found else ""
+def _collective_bytes(instruction: Instruction) -> int:
+    """Size of the result; what begins an asynchronous collective gives its operands before it."""
+    arrays = list(_ARRAY.finditer(instruction.shape))
+    if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
+        arrays = arrays[len(instruction.operands) : 2 * len(instruction.operands)]
+    return sum(map(_bytes, arrays))
 
 
 def elements(shape: str) -> int:
@@ -248,9 +246,9 @@ def elements(shape: str) -> int:
     return max((_elements(array) for array in _ARRAY.finditer(shape)), default=0)
 
 
-def _size(shape: str) -> int:
-    """Bytes of a shape's arrays in main memory; S(1) and the like is memory on the chip."""
-    arrays = _ARRAY.finditer(shape)
+def _size(shape: str, first: int | None = None) -> int:
+    """Bytes of a shape's (first) arrays in main memory; S(1) and the like is on the chip."""
+    arrays = list(_ARRAY.finditer(shape))[:first]
     return sum(_bytes(a) for a in arrays if not re.search(r"S\([1-9]", a["layout"] or ""))
 
 

@@ -29,14 +29,14 @@ def to_json(compiled: Compiled, *, images: int | None = None) -> dict[str, Any]:
             {"name": b.instruction, "shape": b.shape, "bytes": b.bytes, "on_chip": b.on_chip}
             for b in compiled.buffers[:LARGEST]
         ],
-        "operations": compiled.num_operations,
+        "operations": len(compiled.module.operations),
         "bytes_moved": compiled.bytes_moved,
-        "collectives": {kind: c._asdict() for kind, c in compiled.collectives.items()},
+        "collectives": {kind: c._asdict() for kind, c in compiled.module.collectives.items()},
         "largest_operations": [cost._asdict() for cost in compiled.costs[:LARGEST]],
         "kernels": _kernels(compiled),
         "estimated": {
             "cycles": compiled.cycles,
-            "cycles_per_dispatch": compiled.cycles_per_dispatch,
+            "cycles_per_dispatch": compiled.cycles_of(in_step=False),
             "milliseconds": milliseconds,
             "images": images,
             "images_per_second": 1e3 * images / milliseconds if milliseconds and images else None,

@@ -50,7 +50,7 @@ def test_gradients_are_exchanged_once_and_metrics_with_them(
     compiled_for, program_of, target, batch_size
 ):
     compiled = program_of(target, "digits", "training", batch_size)
-    assert compiled.collectives == {"all-reduce": (1, 4 * (DIGITS_PARAMETERS + METRICS))}
+    assert compiled.module.collectives == {"all-reduce": (1, 4 * (DIGITS_PARAMETERS + METRICS))}
 
 
 @pytest.mark.parametrize("target", ["v5e:2x2", "h100:8"])
@@ -69,7 +69,7 @@ def test_the_largest_network_keeps_its_memory(compiled_for, program_of):
 
 def test_a_step_costs_cycles_and_the_order_of_an_epoch_is_drawn_once(compiled_for, program_of):
     compiled = program_of("v5e:2x2", "digits", "training", 32)
-    assert 0 < compiled.cycles_per_dispatch < compiled.cycles
+    assert 0 < compiled.cycles_of(in_step=False) < compiled.cycles
     assert sum(cost.cycles for cost in compiled.costs) == compiled.cycles
     # No less than the products take: each parameter of the two large layers meets each image.
     assert 0.05 < compiled.milliseconds < 2
@@ -87,7 +87,7 @@ def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, progra
     network = models.create("choi2019_mnist", (28, 28, 1), 10, rngs=nnx.Rngs(0), width=width)
     parameters = 4 * num_parameters(nnx.state(network, nnx.Param))
     compiled = program_of("v5e:2x2", "choi2019:mnist", "training", 20, width)
-    ((kind, (number, size)),) = compiled.collectives.items()
+    ((kind, (number, size)),) = compiled.module.collectives.items()
     assert kind == "all-reduce"
     # Two layers, forward and backward, and then all gradients and metrics at once.
     assert number == 5
@@ -97,7 +97,7 @@ def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, progra
 
 def test_validation_gathers_scores_alone(compiled_for, program_of):
     compiled = program_of("v5e:2x2", "digits", "validation", 32)
-    assert compiled.collectives == {"all-gather": (1, 4 * 32 * 10)}
+    assert compiled.module.collectives == {"all-gather": (1, 4 * 32 * 10)}
 
 
 # Rows a and c of the benchmark: positions, children, parents, and numbers of a vote.

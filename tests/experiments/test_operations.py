@@ -1,7 +1,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from _benchmark.operations import collectives, operations
+from _benchmark.operations import operations
 from jax import lax
 
 
@@ -36,12 +36,3 @@ def test_a_strided_convolution_and_its_gradients_cost_the_same():
     # The forward pass once more, and two gradients.
     both = count(jax.grad(lambda *xy: convolution(*xy).sum(), (0, 1)), *shapes).products
     assert both == 3 * forward
-
-
-def test_collectives_in_the_text_of_a_module():
-    text = """
-      %x = f32[2,3]{1,0} add(f32[2,3]{1,0} %a, f32[2,3]{1,0} %b)
-      %r = (f32[2,3]{1,0}, s32[], bf16[4]{0}) all-reduce(%x, %y, %z), to_apply=%add
-      ROOT %g = f32[8,16]{1,0} all-gather(f32[1,16]{1,0} %p), dimensions={0}
-    """
-    assert collectives(text) == {"all-reduce": (1, 24 + 4 + 8), "all-gather": (1, 512)}

@@ -1,0 +1,12 @@
+"""Tables in Markdown."""
+
+from collections.abc import Container, Iterable, Sequence
+
+
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)
+) -> list[str]:
+    """The lines of a table; numbers stand to the right, the columns `left` to the left."""
+    rules = ["---" if column in left else "---:" for column in range(len(heads))]
+    lines = (f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
+    return [line.replace("|  |", "| |") for line in lines]
