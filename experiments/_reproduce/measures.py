@@ -259,6 +259,7 @@ def alignment() -> Measure:
 
 # For `perturbation`.
 PERTURBED_IMAGES = 100
+CHANGES = "elements of the pose change the picture (more than without training)"
 RANGE_OF_A_PIXEL = columns(
     "How much pixels change (1: from black to white)",
     {"range of a pixel": "mean", "its deviation over images": "deviation over images"},

@@ -379,10 +379,7 @@ FIGURE_3 = Experiment(
         measures.perturbation(0.25, 0.05, relative=True), measures.accuracy(accuracy="test")
     ),
     columns=(*measures.RANGE_OF_A_PIXEL, ACCURACY),
-    claims=claims(
-        "range of a pixel",
-        ("elements of the pose change the picture (more than without training)", AR, CONTROL),
-    ),
+    claims=claims("range of a pixel", (measures.CHANGES, AR, CONTROL)),
     untested={
         "some elements are rotation, thickness, skew": "judged by eye; the range of a pixel tells "
         "only how much changes",

@@ -203,14 +203,7 @@ PERTURBATION = Experiment(
     rows=PICTURED,
     measure=measures.perturbation(0.25, 0.05),
     columns=measures.RANGE_OF_A_PIXEL,
-    claims=claims(
-        "range of a pixel",
-        (
-            "elements of the pose change the picture (more than without training)",
-            CAPSNET,
-            "untrained",
-        ),
-    ),
+    claims=claims("range of a pixel", (measures.CHANGES, CAPSNET, "untrained")),
     untested={
         "almost every dimension is a way to vary the digit (width, thickness, a part)": "judged by "
         "eye; the range of a pixel tells only how much changes"
