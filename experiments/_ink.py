@@ -20,23 +20,14 @@ WORKING_SIDE = 256  # pixels; larger pictures are reduced to it, which averages 
 
 
 class Ink(NamedTuple):
-    """How writing stands in images.
+    """How writing stands in images."""
 
-    Attributes:
-      extent: the longer side of its box, in sides of the image.
-      light: whether it is lighter than the ground.
-    """
-
-    extent: float
-    light: bool = True
+    extent: float  # the longer side of its box, in sides of the image
+    light: bool = True  # whether it is lighter than the ground
 
 
 def of_training(config: "ml_collections.ConfigDict", data_dir: str | None) -> Ink:
-    """How writing stands in the images that a network was trained on, by their median.
-
-    Raises:
-      ValueError, FileNotFoundError: as `capsjax.evaluation.scoring.evaluation_data`.
-    """
+    """How writing stands in the images that a network was trained on, by their median."""
     from capsjax.data import tasks
     from capsjax.evaluation.scoring import evaluation_data
 

@@ -136,11 +136,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Compiles, prints, writes.
-
-    Raises:
-      ValueError: a program does not fit; the others are compiled all the same.
-    """
+    """Compiles, prints, writes."""
     import jax
     from _compile import report, targets
     from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered

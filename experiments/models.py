@@ -83,11 +83,7 @@ class Described(NamedTuple):
 
 
 def describe(name: str, input_shape: tuple[int, int, int], num_classes: int) -> Described:
-    """The network's structure, the shapes of what it returns for one image, its operations.
-
-    Raises:
-      ValueError: as `capsjax.models.create`.
-    """
+    """The network's structure, the shapes of what it returns for one image, its operations."""
     import jax
     import jax.numpy as jnp
     from flax import nnx

@@ -90,19 +90,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Prediction(NamedTuple):
-    """What the network says of an image.
+    """What the network says of an image."""
 
-    Attributes:
-      file: the image.
-      fitted: what the network was shown.
-      scores: of all classes.
-      looks_inverted: whether its edge is light and the network recognises its negative better.
-    """
-
-    file: Path
-    fitted: "Fitted"
-    scores: "np.ndarray"
-    looks_inverted: bool
+    file: Path  # the image
+    fitted: "Fitted"  # what the network was shown
+    scores: "np.ndarray"  # of all classes
+    looks_inverted: bool  # whether its edge is light and the network recognises its negative better
 
     def best(self, top: int) -> list[int]:
         """The classes with the highest scores, the highest first."""

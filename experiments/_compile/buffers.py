@@ -16,23 +16,15 @@ _ELSEWHERE = re.compile(r"\bcolor [1-9]|thread-local")
 
 
 class Buffer(NamedTuple):
-    """One value that lies in memory while the program runs.
+    """One value that lies in memory while the program runs."""
 
-    Attributes:
-      instruction: the name of the instruction that makes it.
-      shape: as in the module's text.
-      bytes: with the padding of its layout.
-      elements: of its largest array.
-      kind: what the compiler says of its allocation, such as "parameter 0" or "preallocated-temp".
-      on_chip: whether it is in memory on the chip (a TPU's VMEM), and not in the device's own.
-    """
-
-    instruction: str
-    shape: str
-    bytes: int
-    elements: int
+    instruction: str  # the name of the instruction that makes it
+    shape: str  # as in the module's text
+    bytes: int  # with the padding of its layout
+    elements: int  # of its largest array
+    # what the compiler says of its allocation, such as "parameter 0" or "preallocated-temp"
     kind: str
-    on_chip: bool
+    on_chip: bool  # whether it is in memory on the chip (a TPU's VMEM), and not in the device's own
 
     @property
     def temporary(self) -> bool:
@@ -41,15 +33,10 @@ class Buffer(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """All of a program's memory.
+    """All of a program's memory."""
 
-    Attributes:
-      bytes: of main memory, arguments and results included.
-      buffers: what lies in it and on the chip, the largest first.
-    """
-
-    bytes: int
-    buffers: tuple[Buffer, ...]
+    bytes: int  # of main memory, arguments and results included
+    buffers: tuple[Buffer, ...]  # what lies in it and on the chip, the largest first
 
 
 def read(folder: Path) -> Assignment:

@@ -18,17 +18,11 @@ _DELAY = 4
 
 
 class Kernel(NamedTuple):
-    """What is counted.
+    """What is counted."""
 
-    Attributes:
-      bundles: in the program.
-      cycles: bundles times trips.
-      unknown_loops: loops whose trips are not in the program; they are counted as one.
-    """
-
-    bundles: int
-    cycles: int
-    unknown_loops: int
+    bundles: int  # in the program
+    cycles: int  # bundles times trips
+    unknown_loops: int  # loops whose trips are not in the program; they are counted as one
 
 
 class _Loop(NamedTuple):

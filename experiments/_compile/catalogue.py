@@ -54,21 +54,13 @@ SCALED, SCALED_BATCHES = "sabour2017_mnist", (16, 128)
 
 @dataclass(frozen=True)
 class Entry:
-    """One program of the list.
+    """One program of the list."""
 
-    Attributes:
-      group: "networks", "routing" or "scaling".
-      name: of the recipe or the procedure.
-      program: "training", "validation", "forward" or "forward+backward".
-      target: what it is compiled for.
-      options: of experiments/compile.py, beyond the target.
-    """
-
-    group: str
-    name: str
-    program: str
-    target: str
-    options: tuple[str, ...]
+    group: str  # "networks", "routing" or "scaling"
+    name: str  # of the recipe or the procedure
+    program: str  # "training", "validation", "forward" or "forward+backward"
+    target: str  # what it is compiled for
+    options: tuple[str, ...]  # of experiments/compile.py, beyond the target
 
     @property
     def key(self) -> str:
@@ -128,9 +120,6 @@ def compile_all(
       cpu_seconds: a compilation that takes more is given up; its record says so, as it does of a
         program that does not fit and of one that the compiler fails to compile.
       command: what runs the script, this Python by default.
-
-    Raises:
-      ValueError: anything else is wrong; what the script said.
     """
     results.mkdir(parents=True, exist_ok=True)
     digest = sources()

@@ -65,11 +65,7 @@ def check(platform: str) -> None:
 
 
 def fetch() -> None:
-    """Installs the compilers that are missing (0.7 GB for TPUs, 0.6 GB for GPUs).
-
-    Raises:
-      ValueError: pip finds none for this version of JAX or this machine.
-    """
+    """Installs the compilers that are missing (0.7 GB for TPUs, 0.6 GB for GPUs)."""
     for platform in EXTRAS:
         try:
             check(platform)
@@ -101,9 +97,6 @@ def enable() -> None:
 
     One of another version is left out: it would end the process with a fault. `check` tells of it.
     The process computes on the CPU, and takes no device even where there is one.
-
-    Raises:
-      RuntimeError: JAX was imported before. It looks for Triton's compiler only then.
     """
     global _dumps
     if "jax" in sys.modules:

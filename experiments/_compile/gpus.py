@@ -31,29 +31,17 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class Gpu:
-    """What is published about a GPU.
+    """What is published about a GPU."""
 
-    Attributes:
-      kind: what JAX calls it.
-      capability: its compute capability, major and minor.
-      multiprocessors: their number.
-      gigahertz: of the boost clock.
-      memory: bytes.
-      bandwidth: of the memory, bytes per second.
-      cache_mib: of the second-level cache.
-      interconnect: bytes per second that it sends and receives, all links together.
-      page: on NVIDIA's site.
-    """
-
-    kind: str
-    capability: tuple[int, int]
-    multiprocessors: int
-    gigahertz: float
-    memory: int
-    bandwidth: float
-    cache_mib: float
-    interconnect: float
-    page: str
+    kind: str  # what JAX calls it
+    capability: tuple[int, int]  # its compute capability, major and minor
+    multiprocessors: int  # their number
+    gigahertz: float  # of the boost clock
+    memory: int  # bytes
+    bandwidth: float  # of the memory, bytes per second
+    cache_mib: float  # of the second-level cache
+    interconnect: float  # bytes per second that it sends and receives, all links together
+    page: str  # on NVIDIA's site
 
     @property
     def source(self) -> str:

@@ -14,11 +14,7 @@ from _compile.targets import Target
 def largest_batch(
     config: ml_collections.ConfigDict, target: Target, devices: Sequence[Any], terminal: Console
 ) -> int:
-    """By bisection over compilations, to a sixteenth; at most the number of training images.
-
-    Raises:
-      ValueError: not even one image on each device fits.
-    """
+    """By bisection over compilations, to a sixteenth; at most the number of training images."""
 
     def fits(per_device: int) -> bool:
         trial = config.copy_and_resolve_references()

@@ -56,9 +56,6 @@ def programs(
       config: of the run.
       devices: all of them; they need not exist.
       evaluate: also "evaluation", of the task's test set with 128 images on each device.
-
-    Raises:
-      ValueError: the devices cannot share a batch, or the config does not fit its data.
     """
     task = tasks.create(**config.data, read=blank)
     if is_streamed(task):

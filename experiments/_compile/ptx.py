@@ -11,17 +11,11 @@ from _compile import compilers
 
 
 class Kernel(NamedTuple):
-    """One kernel as it is assembled.
+    """One kernel as it is assembled."""
 
-    Attributes:
-      name: of the kernel.
-      registers: of each thread.
-      spilled: bytes that a thread writes to memory for want of registers.
-    """
-
-    name: str
-    registers: int
-    spilled: int
+    name: str  # of the kernel
+    registers: int  # of each thread
+    spilled: int  # bytes that a thread writes to memory for want of registers
 
 
 def read(folder: Path) -> tuple[str, ...]:

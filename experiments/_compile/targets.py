@@ -14,27 +14,18 @@ from capsjax._names import nearest
 
 @dataclass(frozen=True)
 class Chip:
-    """What is published about one device, as JAX counts devices.
+    """What is published about one device, as JAX counts devices."""
 
-    Attributes:
-      name: of the target, before the colon.
-      platform: "tpu", "gpu" or "cpu".
-      memory: bytes.
-      bandwidth: of the memory, bytes per second.
-      gigahertz: 10⁹ cycles per second, to make seconds of the compiler's cycles; TPUs only.
-      interconnect: bytes per second that it sends and receives, all links and directions together.
-      source: where that is published.
-      gpu: what else the compiler is told of a GPU.
-    """
-
-    name: str
-    platform: str
-    memory: int | None = None
-    bandwidth: float | None = None
+    name: str  # of the target, before the colon
+    platform: str  # "tpu", "gpu" or "cpu"
+    memory: int | None = None  # bytes
+    bandwidth: float | None = None  # of the memory, bytes per second
+    # 10⁹ cycles per second, to make seconds of the compiler's cycles; TPUs only
     gigahertz: float | None = None
+    # bytes per second that it sends and receives, all links and directions together
     interconnect: float | None = None
-    source: str = ""
-    gpu: Gpu | None = None
+    source: str = ""  # where that is published
+    gpu: Gpu | None = None  # what else the compiler is told of a GPU
 
 
 _TPU = "https://cloud.google.com/tpu/docs"
@@ -67,17 +58,11 @@ EXAMPLES = (
 
 @dataclass(frozen=True)
 class Target:
-    """A machine to compile for.
+    """A machine to compile for."""
 
-    Attributes:
-      name: as a user writes it: `v5e:2x4`, `h100`, `h100:8`, `cpu`.
-      chip: of which it has some.
-      topology: as the compiler wants to be told: "2x4", or for GPUs "1x1x8".
-    """
-
-    name: str
-    chip: Chip
-    topology: str
+    name: str  # as a user writes it: `v5e:2x4`, `h100`, `h100:8`, `cpu`
+    chip: Chip  # of which it has some
+    topology: str  # as the compiler wants to be told: "2x4", or for GPUs "1x1x8"
 
     @property
     def platform(self) -> str:
@@ -85,11 +70,7 @@ class Target:
 
 
 def find(name: str) -> Target:
-    """The target called `name`.
-
-    Raises:
-      ValueError: there is none; the message names the nearest.
-    """
+    """The target called `name`."""
     family, _, size = name.partition(":")
     chip = CHIPS_BY_NAME.get(family)
     sizes = {"tpu": r"\d+x\d+(x\d+)?", "gpu": r"\d*", "cpu": ""}
@@ -100,11 +81,7 @@ def find(name: str) -> Target:
 
 @cache
 def devices(target: Target) -> Sequence[Any]:
-    """All devices of `target`; those of TPUs and GPUs can be compiled for, and hold nothing.
-
-    Raises:
-      ValueError: the compiler is missing, or has no such topology.
-    """
+    """All devices of `target`; those of TPUs and GPUs can be compiled for, and hold nothing."""
     import jax
     from jax.experimental import topologies
 

@@ -29,15 +29,10 @@ SECTIONS = {
 
 
 class Group(NamedTuple):
-    """Runs of one config, which differ in their seeds alone.
+    """Runs of one config, which differ in their seeds alone."""
 
-    Attributes:
-      names: of the runs, their directories.
-      runs: what they answered, all on the same images.
-    """
-
-    names: list[str]
-    runs: list[Results]
+    names: list[str]  # of the runs, their directories
+    runs: list[Results]  # what they answered, all on the same images
 
     @property
     def name(self) -> str:
@@ -76,9 +71,6 @@ def page(
       runs: what they answered.
       versions: of what wrote the page.
       lines: the command that does.
-
-    Raises:
-      ValueError: they were evaluated on different images.
     """
     for name, run in zip(names[1:], runs[1:], strict=True):
         _check_same_images(names[0], runs[0], name, run)

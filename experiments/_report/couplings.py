@@ -21,15 +21,11 @@ AT_ONCE = 32  # images
 
 
 class Axis(NamedTuple):
-    """Where the positions of a grid are along one side of the image, in pixels.
+    """Where the positions of a grid are along one side of the image, in pixels."""
 
-    Attributes:
-      centres: the middle of what each position sees.
-      extent: how much that is; None where it is all, or could not be told: the centres are then
-        spread evenly.
-    """
-
-    centres: list[float]
+    centres: list[float]  # the middle of what each position sees
+    # how much that is; None where it is all, or could not be told: the centres are then spread
+    # evenly
     extent: int | None
 
 

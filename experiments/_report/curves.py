@@ -29,21 +29,14 @@ TEXT, GRID = ("#1c2024", "#e4e7eb"), ("#d9dde2", "#3a4048")
 
 
 class Line(NamedTuple):
-    """Numbers by step.
+    """Numbers by step."""
 
-    Attributes:
-      name: in the legend.
-      values: at each step, the mean where they are of several runs.
-      deviations: at each step, the standard deviation over the runs.
-      colour: one of COLOURS.
-      marked: with dots.
-    """
-
-    name: str
-    values: Mapping[int, float]
+    name: str  # in the legend
+    values: Mapping[int, float]  # at each step, the mean where they are of several runs
+    # at each step, the standard deviation over the runs
     deviations: Mapping[int, float] | None = None
-    colour: int = 0
-    marked: bool = False
+    colour: int = 0  # one of COLOURS
+    marked: bool = False  # with dots
 
 
 def series(history: History, name: str) -> dict[int, float]:

@@ -64,18 +64,12 @@ def _pair(results: Results, index: int, reconstruction: Float[np.ndarray, "h w c
 
 
 class Row(NamedTuple):
-    """An image, and what is drawn while one element of its class capsule's pose moves.
+    """An image, and what is drawn while one element of its class capsule's pose moves."""
 
-    Attributes:
-      index: of the image in the data set.
-      label: its class.
-      element: of the pose.
-      images: at −3, …, +3 standard deviations from the mean of the class.
-    """
-
-    index: int
-    label: int
-    element: int
+    index: int  # of the image in the data set
+    label: int  # its class
+    element: int  # of the pose
+    # at −3, …, +3 standard deviations from the mean of the class
     images: Float[np.ndarray, "steps h w c"]
 
 
@@ -135,11 +129,7 @@ def poses(results: Results, examples: Examples) -> Html:
 
 
 def poses_picture(results: Results, examples: Examples) -> Image.Image:
-    """The same rows as one picture, for pages that cannot hold a report.
-
-    Raises:
-      ValueError: the network has no decoder of class poses, or no image is classified correctly.
-    """
+    """The same rows as one picture, for pages that cannot hold a report."""
     found = rows(results, examples)
     if isinstance(found, str):
         raise ValueError(f"{results.checkpoint.config.model.name}: {found}")

@@ -17,17 +17,11 @@ LIMIT = 3  # standard deviations by which elements are moved
 
 
 class Drawing(NamedTuple):
-    """Draws images from class poses as the network's decoder does.
+    """Draws images from class poses as the network's decoder does."""
 
-    Attributes:
-      decoder: of the network.
-      compiled: the same, as one program.
-      conditional: whether it sees one class's pose alone; otherwise it sees those of all.
-    """
-
-    decoder: Callable[[jax.Array, jax.Array], jax.Array]
-    compiled: Callable[[np.ndarray, np.ndarray], jax.Array]
-    conditional: bool
+    decoder: Callable[[jax.Array, jax.Array], jax.Array]  # of the network
+    compiled: Callable[[np.ndarray, np.ndarray], jax.Array]  # the same, as one program
+    conditional: bool  # whether it sees one class's pose alone; otherwise it sees those of all
 
     @classmethod
     def of(cls, model: Any) -> "Drawing | None":
@@ -50,14 +44,10 @@ class Drawing(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """How the poses of each class shown are spread over its images in `Examples`.
+    """How the poses of each class shown are spread over its images in `Examples`."""
 
-    Attributes:
-      means: of the poses.
-      deviations: their standard deviations, over the images of all classes where a class has few.
-    """
-
-    means: Float[np.ndarray, "shown d"]
+    means: Float[np.ndarray, "shown d"]  # of the poses
+    # their standard deviations, over the images of all classes where a class has few
     deviations: Float[np.ndarray, "shown d"]
 
 
@@ -75,15 +65,10 @@ def spread(results: Results, examples: Examples) -> Spread:
 
 
 class Errors(NamedTuple):
-    """Squared errors, the means over images and pixels.
+    """Squared errors, the means over images and pixels."""
 
-    Attributes:
-      decoder: what the decoder draws, given the pose of the true class.
-      typical: the mean image of the true class, over the whole split.
-    """
-
-    decoder: float
-    typical: float
+    decoder: float  # what the decoder draws, given the pose of the true class
+    typical: float  # the mean image of the true class, over the whole split
 
     @property
     def undertrained(self) -> bool:

@@ -12,17 +12,11 @@ from _report.pictures import picture
 
 
 class Shown(NamedTuple):
-    """An image of the gallery.
+    """An image of the gallery."""
 
-    Attributes:
-      pixels: as the network saw it.
-      file: its path, shown under the pointer.
-      lines: below it.
-    """
-
-    pixels: UInt8[np.ndarray, "h w c"]
-    file: str
-    lines: Sequence[str]
+    pixels: UInt8[np.ndarray, "h w c"]  # as the network saw it
+    file: str  # its path, shown under the pointer
+    lines: Sequence[str]  # below it
 
 
 def gallery(title: str, classes: Mapping[str, Sequence[Shown]], broken: Sequence[str]) -> str:

@@ -20,21 +20,13 @@ MAX_MISTAKES = 12
 
 
 class Results(NamedTuple):
-    """A network, its training, and its answers on a split.
+    """A network, its training, and its answers on a split."""
 
-    Attributes:
-      checkpoint: the network.
-      history: of the whole run, which may be longer than the checkpoint's.
-      dataset: the split it was evaluated on.
-      scores: of every image of `dataset`.
-      summary: of these scores.
-    """
-
-    checkpoint: Checkpoint
-    history: History
-    dataset: Dataset
-    scores: Float[np.ndarray, "n classes"]
-    summary: Summary
+    checkpoint: Checkpoint  # the network
+    history: History  # of the whole run, which may be longer than the checkpoint's
+    dataset: Dataset  # the split it was evaluated on
+    scores: Float[np.ndarray, "n classes"]  # of every image of `dataset`
+    summary: Summary  # of these scores
 
     @property
     def predicted(self) -> Int[np.ndarray, "n"]:
@@ -57,19 +49,16 @@ class Results(NamedTuple):
 
 
 class Examples(NamedTuple):
-    """Images of each class and what the network says of them.
+    """Images of each class and what the network says of them."""
 
-    Attributes:
-      by_class: label → places in the data set of its first images, which the page shows.
-      places: those, further images of the same classes, and the worst mistakes.
-      poses: of all class capsules, for the images at `places`; None without class poses.
-      reconstruction: of these images, from the class with the highest score, or from all classes
-        where the decoder is not conditional; None without decoder.
-    """
-
+    # label → places in the data set of its first images, which the page shows
     by_class: dict[int, list[int]]
+    # those, further images of the same classes, and the worst mistakes
     places: Int[np.ndarray, "n"]
+    # of all class capsules, for the images at `places`; None without class poses
     poses: Float[np.ndarray, "n classes d"] | None
+    # of these images, from the class with the highest score, or from all classes where the decoder
+    # is not conditional; None without decoder
     reconstruction: Float[np.ndarray, "n h w c"] | None
 
     def rows(self, places: Sequence[int]) -> list[int]:

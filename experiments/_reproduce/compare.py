@@ -56,25 +56,16 @@ class Difference(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a claim came to.
+    """What a claim came to."""
 
-    Attributes:
-      claim: the claim.
-      verdict: one of `VERDICTS`.
-      reason: why nothing was decided, if nothing was.
-      against: what `difference` is to: of several, that which is least below.
-      difference: of the rows, with the claim's slack; None without a test.
-      runs: of each row that was tested.
-      seen: whether a difference as large as the paper's, relative to the error, would have been
-        told from chance; None if nothing is printed.
-    """
-
-    claim: Claim
-    verdict: str
-    reason: str = ""
-    against: str | float = ""
-    difference: Difference | None = None
-    runs: tuple[int, ...] = ()
+    claim: Claim  # the claim
+    verdict: str  # one of `VERDICTS`
+    reason: str = ""  # why nothing was decided, if nothing was
+    against: str | float = ""  # what `difference` is to: of several, that which is least below
+    difference: Difference | None = None  # of the rows, with the claim's slack; None without a test
+    runs: tuple[int, ...] = ()  # of each row that was tested
+    # whether a difference as large as the paper's, relative to the error, would have been told from
+    # chance; None if nothing is printed
     seen: bool | None = None
 
 

@@ -28,19 +28,12 @@ COMPILED, COSTS = DOCS / "now.json", DOCS / "full.json"
 
 
 class Cost(NamedTuple):
-    """Estimated hours of training all runs of a name at full scale, one run after another.
+    """Estimated hours of training all runs of a name at full scale, one run after another."""
 
-    Attributes:
-      images: that are shown in all.
-      v5e: on one chip, by the compiler's cycles.
-      v5e_8: on eight, if they are eight times as fast.
-      h100: at the least, by the bytes that a step moves and the published rate of the memory.
-    """
-
-    images: int
-    v5e: float
-    v5e_8: float
-    h100: float
+    images: int  # that are shown in all
+    v5e: float  # on one chip, by the compiler's cycles
+    v5e_8: float  # on eight, if they are eight times as fast
+    h100: float  # at the least, by the bytes that a step moves and the published rate of the memory
 
     def __str__(self) -> str:
         hours = (f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in self[1:])

@@ -39,21 +39,13 @@ from capsjax.runs import checkpoints
 
 
 class FinishedRun(NamedTuple):
-    """A finished run, or a control.
+    """A finished run, or a control."""
 
-    Attributes:
-      checkpoint: the best by validation accuracy where images were held out, else the last.
-      history: of the whole run; empty for a control.
-      directory: of `capsjax.runs.loop.train`; None for a control.
-      images: how many test images to look at where a measurement does not look at all.
-      data_dir: as for `capsjax.data.load`.
-    """
-
-    checkpoint: Any
-    history: Any
-    directory: Path | None
-    images: int
-    data_dir: str | None
+    checkpoint: Any  # the best by validation accuracy where images were held out, else the last
+    history: Any  # of the whole run; empty for a control
+    directory: Path | None  # of `capsjax.runs.loop.train`; None for a control
+    images: int  # how many test images to look at where a measurement does not look at all
+    data_dir: str | None  # as for `capsjax.data.load`
 
 
 class Pixels(nnx.Module):
