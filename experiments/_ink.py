@@ -46,10 +46,9 @@ def extent(pixels: np.ndarray) -> float:
 
 
 def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.ndarray, list[str]]:
-    """A grey picture uint8 [h, w, 1] cropped to its ink, which then stands as in `like`.
+    """A grey picture [h, w, 1] cropped to its ink, which then stands as in `like`.
 
-    Returns:
-      uint8 [height, width, 1] of `size`, (width, height), and in words what was done.
+    Returns uint8 [height, width, 1] of `size`, (width, height), and in words what was done.
     """
     (left, top, right, bottom), contrast, is_light = _measure(pixels)
     strength = (contrast if is_light else -contrast) / max(np.abs(contrast).max(), 1)
@@ -70,9 +69,8 @@ def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.nd
 def _measure(pixels: np.ndarray) -> tuple[tuple[int, int, int, int], np.ndarray, bool]:
     """Finds the ink of a picture, reduced to WORKING_SIDE pixels.
 
-    Returns:
-      Its box (left, top, right, bottom), how much lighter each pixel is than the ground, and
-      whether the ink is lighter.
+    Returns its box (left, top, right, bottom), how much lighter each pixel is than the ground, and
+    whether the ink is lighter.
     """
     grey = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).convert("L")
     if max(grey.size) > WORKING_SIDE:

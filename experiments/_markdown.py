@@ -8,5 +8,4 @@ def table(
 ) -> list[str]:
     """The lines of a table; numbers stand to the right, the columns `left` to the left."""
     rules = ["---" if column in left else "---:" for column in range(len(heads))]
-    lines = (f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
-    return [line.replace("|  |", "| |") for line in lines]
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows)]

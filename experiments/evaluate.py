@@ -13,7 +13,7 @@ import argparse
 import json
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -191,34 +191,39 @@ def versions() -> dict[str, str]:
     return packages | {"python": platform.python_version()}
 
 
+def _numbers(title: str, first: str, heads: Iterable[str]) -> Table:
+    """A table of numbers by class, without rows."""
+    table = Table(first, title=title, title_justify="left")
+    for head in heads:
+        table.add_column(escape(head), justify="right")
+    return table
+
+
+def _share(part: int, of: int) -> str:
+    return f"{100 * part / of:.1f} %" if of else "–"
+
+
 def _per_class(summary: "Summary", names: tuple[str, ...]) -> Table:
-    table = Table("class", title="Accuracy by class", title_justify="left")
-    for heading in ("images", "correct", "accuracy"):
-        table.add_column(heading, justify="right")
+    table = _numbers("Accuracy by class", "class", ("images", "correct", "accuracy"))
     counts, right = summary.confusion.sum(-1), summary.confusion.diagonal()
-    for name, n, k, share in zip(names, counts, right, summary.per_class, strict=True):
-        table.add_row(escape(name), f"{n:,}", f"{k:,}", f"{100 * share:.1f} %" if n else "–")
+    for name, n, k in zip(names, counts, right, strict=True):
+        table.add_row(escape(name), f"{n:,}", f"{k:,}", _share(k, n))
     return table
 
 
 def _per_present_class(summary: "MultiLabelSummary", names: tuple[str, ...]) -> Table:
-    table = Table("class", title="Classes present and predicted", title_justify="left")
-    for heading in ("images", "found", "predicted where absent"):
-        table.add_column(heading, justify="right")
-    for name, n, k, wrong in zip(
-        names, summary.present, summary.found, summary.mistaken, strict=True
-    ):
-        share = f"{100 * k / n:.1f} %" if n else "–"
-        table.add_row(escape(name), f"{n:,}", share, f"{wrong:,}")
+    heads = ("images", "found", "predicted where absent")
+    table = _numbers("Classes present and predicted", "class", heads)
+    numbers = (summary.present, summary.found, summary.mistaken)
+    for name, n, k, wrong in zip(names, *numbers, strict=True):
+        table.add_row(escape(name), f"{n:,}", _share(k, n), f"{wrong:,}")
     return table
 
 
 def _confusion(summary: "Summary", names: tuple[str, ...]) -> Table | str:
     if len(names) > MAX_PRINTED_CLASSES:
         return f"The confusion matrix of {len(names)} classes is in the JSON file."
-    table = Table("true ↓", title="Confusion: true class by predicted", title_justify="left")
-    for name in names:
-        table.add_column(escape(name), justify="right")
+    table = _numbers("Confusion: true class by predicted", "true ↓", names)
     for i, (name, row) in enumerate(zip(names, summary.confusion, strict=True)):
         cells = [f"[bold]{n}[/]" if i == j else str(n) if n else "·" for j, n in enumerate(row)]
         table.add_row(escape(name), *cells)

@@ -112,14 +112,11 @@ def _network(name: str, program: str, target: str, *options: str, group: str = "
 def compile_all(
     chosen: Iterable[Entry], results: Path, *, cpu_seconds: int, command: Sequence[str] = ()
 ) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    """Every entry with its record, those that are kept in `results` first.
+    """Every entry with its record, of which the folder `results` keeps a file each.
 
-    Args:
-      chosen: what to compile.
-      results: a folder, one file for each record.
-      cpu_seconds: a compilation that takes more is given up; its record says so, as it does of a
-        program that does not fit and of one that the compiler fails to compile.
-      command: what runs the script, this Python by default.
+    A compilation that takes more than `cpu_seconds` is given up; its record says so, as it does of
+    a program that does not fit and of one that the compiler fails to compile. `command` runs the
+    script.
     """
     results.mkdir(parents=True, exist_ok=True)
     digest = sources()

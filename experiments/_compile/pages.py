@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import _markdown
+
 from _compile.catalogue import ROOT, SCALED_BATCHES, SCALES
 from _compile.targets import CHIPS_BY_NAME, Chip
 
@@ -33,6 +35,14 @@ compiled each program as a machine with the device would.
 """
 
 
+# What a program without a result says instead of it, in which column of the table.
+UNFINISHED = {
+    "not_finished": ("compiling, CPU s", "> {}"),
+    "does_not_fit": ("memory, MB", "does not fit"),
+    "failed": ("compiling, CPU s", "fails"),
+}
+
+
 def in_short(record: Record) -> str:
     """A few words for a line of progress."""
     if "not_finished" in record:
@@ -42,9 +52,9 @@ def in_short(record: Record) -> str:
     if "failed" in record:
         return record["failed"]
     cycles = record["estimated"]["cycles"]
-    return f"{record['compile_cpu_seconds']:.0f} CPU s, {_mb(record['memory']['total'])} MB" + (
-        f", {cycles / 1e6:.2f} M cycles" if cycles is not None else ""
-    )
+    said = "" if cycles is None else f", {cycles / 1e6:.2f} M cycles"
+    total = _mb(record["memory"]["total"])
+    return f"{record['compile_cpu_seconds']:.0f} CPU s, {total} MB{said}"
 
 
 def write(records: Sequence[Record]) -> None:
@@ -109,26 +119,22 @@ def accelerators(records: Sequence[Record], before: Sequence[Record], notes: str
 
 
 def _table(records: Sequence[Record], before: Sequence[Record]) -> str:
-    rows = [
-        "| program | target | batch | memory, MB | of it temporary | operations | moved, GB | "
-        "collectives | compiling, CPU s | cycles, M | ms (estimate) | images/s (estimate) |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
-    ]
+    rows = []
     for record in records:
         old = next((b for b in before if _same(b, record)), None)
-        name = f"`{record['name']}`, {record['program']} | {record['target']}"
-        cells = [_column(column, record, old) for column in COLUMNS]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+        cells = [_changed(column, record, old) for column in COLUMNS]
+        rows.append([f"`{record['name']}`, {record['program']}", record["target"], *cells])
+    heads = ("program", "target", *COLUMNS)
+    return _joined(_markdown.table(heads, rows, (0, 1, heads.index("collectives"))))
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"
 
 
 def _same(one: Record, other: Record) -> bool:
     keys = ("group", "name", "program", "target", "options")
     return all(one[key] == other[key] for key in keys)
-
-
-def _batch(record: Record) -> int | None:
-    return record["estimated"]["images"] if "estimated" in record else None
 
 
 def _mb(size: float) -> str:
@@ -150,50 +156,40 @@ def _estimated(name: str, scale: float, form: str) -> Callable[[Record], str]:
     return cell
 
 
-def _total(record: Record) -> str:
-    return _mb(record["memory"]["total"])
+COLUMNS: Mapping[str, Callable[[Record], str]] = {
+    "batch": lambda r: f"{r['estimated']['images']:,}",
+    "memory, MB": lambda r: _mb(r["memory"]["total"]),
+    "of it temporary": lambda r: _mb(r["memory"]["temporary"]),
+    "operations": lambda r: f"{r['operations']:,}",
+    "moved, GB": lambda r: f"{r['bytes_moved'] / 1e9:.2f}",
+    "collectives": _collectives,
+    "compiling, CPU s": lambda r: f"{r['compile_cpu_seconds']:.0f}",
+    "cycles, M": _estimated("cycles", 1e6, ".2f"),
+    "ms (estimate)": _estimated("milliseconds", 1, ".3g"),
+    "images/s (estimate)": _estimated("images_per_second", 1, ",.0f"),
+}
 
 
-def _compiling(record: Record) -> str:
-    return f"{record['compile_cpu_seconds']:.0f}"
+def _changed(column: str, record: Record, old: Record | None) -> str:
+    new = _cell(column, record)
+    before = new if old is None else _cell(column, old)
+    return new if before == new else f"{before} → {new}"
 
 
-COLUMNS: Sequence[Callable[[Record], str]] = (
-    lambda r: f"{_batch(r):,}",
-    _total,
-    lambda r: _mb(r["memory"]["temporary"]),
-    lambda r: f"{r['operations']:,}",
-    lambda r: f"{r['bytes_moved'] / 1e9:.2f}",
-    _collectives,
-    _compiling,
-    _estimated("cycles", 1e6, ".2f"),
-    _estimated("milliseconds", 1, ".3g"),
-    _estimated("images_per_second", 1, ",.0f"),
-)
-
-
-def _column(column: Callable[[Record], str], record: Record, old: Record | None) -> str:
-    def cell(of: Record) -> str:
-        if "not_finished" in of:
-            return f"> {of['not_finished']}" if column is _compiling else "?"
-        if "does_not_fit" in of:
-            return "does not fit" if column is _total else "?"
-        if "failed" in of:
-            return "fails" if column is _compiling else "?"
-        return column(of)
-
-    new = cell(record)
-    return new if old is None or cell(old) == new else f"{cell(old)} → {new}"
+def _cell(column: str, record: Record) -> str:
+    for why, (place, text) in UNFINISHED.items():
+        if why in record:
+            return text.format(record[why]) if column == place else "?"
+    return COLUMNS[column](record)
 
 
 def _largest(record: Record) -> str:
-    rows = [f"\n`{record['name']}`, {record['program']}:\n", "| operation | from | cycles | MB |"]
-    rows.append("| --- | --- | ---: | ---: |")
-    for cost in record["largest_operations"]:
-        rows.append(
-            f"| `{cost['name']}` | `{cost['source']}` | {cost['cycles']:,} | {_mb(cost['bytes'])} |"
-        )
-    return "\n".join(rows) + "\n"
+    rows = [
+        (f"`{c['name']}`", f"`{c['source']}`", f"{c['cycles']:,}", _mb(c["bytes"]))
+        for c in record["largest_operations"]
+    ]
+    table = _markdown.table(("operation", "from", "cycles", "MB"), rows, (0, 1))
+    return _joined([f"\n`{record['name']}`, {record['program']}:\n", *table])
 
 
 # Hops of an all-reduce: the longest way across the torus.
@@ -208,42 +204,40 @@ SHARE = 0.25
 
 def scaling(records: Sequence[Record]) -> str:
     """The table of docs/scaling.md, as Markdown."""
-    rows = [
-        "| chip | chips | images per chip | memory, MB (compiled) | compute, ms (estimated) | "
-        "collectives (compiled) | gradients, ms (assumed rate) | waiting, ms (assumed) | "
-        "images/s (estimated) | efficiency (estimated) |",
-        "| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
-    ]
+    heads = (
+        *("chip", "chips", "images per chip", "memory, MB (compiled)", "compute, ms (estimated)"),
+        *("collectives (compiled)", "gradients, ms (assumed rate)", "waiting, ms (assumed)"),
+        *("images/s (estimated)", "efficiency (estimated)"),
+    )
+    of_scaling = {_of_scaling(r): r for r in records if r["group"] == "scaling"}
+    rows: list[list[str]] = []
     for name, slices in SCALES.items():
         for batch in SCALED_BATCHES:
             alone = None
-            for chips in slices:
-                record = next(
-                    r
-                    for r in records
-                    if r["group"] == "scaling"
-                    and r["target"].startswith(name)
-                    and _option(r, "--chips") == chips
-                    and _option(r, "--config.training.batch_size") == batch * chips
-                )
+            for chips, target in slices.items():
+                record = of_scaling[target, chips, batch]
+                row = [name, str(chips), str(batch)]
+                rows.append(row)
                 if "estimated" not in record:
-                    rows.append(f"| {name} | {chips} | {batch} | {in_short(record)} |")
+                    row.append(in_short(record))
                     continue
                 compute = record["estimated"]["milliseconds"]
                 gradients, waiting = exchange(record, CHIPS_BY_NAME[name], chips)
                 speed = batch / (compute + gradients + waiting)
                 alone = alone or speed
-                rows.append(
-                    f"| {name} | {chips} | {batch} | {_mb(record['memory']['total'])} | "
-                    f"{compute:.3g} | {_collectives(record)} | {gradients:.3f} | {waiting:.3f} | "
-                    f"{1e3 * chips * speed:,.0f} | {speed / alone:.1%} |"
-                )
-    return "\n".join(rows) + "\n"
+                row += [
+                    *(_mb(record["memory"]["total"]), f"{compute:.3g}", _collectives(record)),
+                    *(f"{gradients:.3f}", f"{waiting:.3f}"),
+                    *(f"{1e3 * chips * speed:,.0f}", f"{speed / alone:.1%}"),
+                ]
+    return _joined(_markdown.table(heads, rows, (0, heads.index("collectives (compiled)"))))
 
 
-def _option(record: Record, name: str) -> int:
-    (value,) = (o.partition("=")[2] for o in record["options"] if o.startswith(f"{name}="))
-    return int(value)
+def _of_scaling(record: Record) -> tuple[str, int, int]:
+    """Target, chips, and images on each of them."""
+    options = dict(option.split("=", 1) for option in record["options"])
+    chips = int(options["--chips"])
+    return record["target"], chips, int(options["--config.training.batch_size"]) // chips
 
 
 def exchange(record: Record, chip: Chip, chips: int) -> tuple[float, float]:

@@ -50,12 +50,9 @@ def blank(name: str, split: str, **options: Any) -> Dataset:
 def programs(
     config: ml_collections.ConfigDict, devices: Sequence[Any], *, evaluate: bool = False
 ) -> dict[str, Lower]:
-    """The programs of a run of `config` on `devices` by name: "training", "validation".
+    """The programs of a run on `devices`, which need not exist: "training", "validation".
 
-    Args:
-      config: of the run.
-      devices: all of them; they need not exist.
-      evaluate: also "evaluation", of the task's test set with 128 images on each device.
+    With `evaluate` also "evaluation", of the task's test set with 128 images on each device.
     """
     task = tasks.create(**config.data, read=blank)
     if is_streamed(task):

@@ -12,12 +12,7 @@ LARGEST = 5
 
 
 def to_json(compiled: Compiled, *, images: int | None = None) -> dict[str, Any]:
-    """All that is known of a program; what is estimated says so.
-
-    Args:
-      compiled: the program.
-      images: that all devices do together in a step.
-    """
+    """All that is known of a program in whose steps all devices together do so many images."""
     milliseconds = compiled.milliseconds
     limit = compiled.target.chip.memory
     return {

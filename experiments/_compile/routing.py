@@ -23,9 +23,7 @@ PROCEDURES = {
 def procedure(name: str, *, gradient: bool) -> tuple[Callable[..., Any], tuple[Any, ...], int]:
     """A function, the shapes of its arguments, and how many examples they are.
 
-    Args:
-      name: one of `PROCEDURES`.
-      gradient: also the backward pass: the gradient of a loss by all arguments.
+    With `gradient` it is the gradient of a loss by all arguments.
     """
     row = ROWS[PROCEDURES[name]](NO_BUDGET)
     function = row.capsjax

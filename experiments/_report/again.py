@@ -20,12 +20,7 @@ def train_command(
     """experiments/train.py with the nearest file of configs/ and what differs from it.
 
     A run knows its config and not the file it came from. None: no file has the same keys, as
-    after an update.
-
-    Args:
-      config: of the run.
-      workdir: its directory.
-      imports: the words --import=FILE.py with which its network is known.
+    after an update. `imports` are words --import=FILE.py.
     """
     wanted = _without_task(config)
     found: list[tuple[str, dict[str, Any]]] = []

@@ -64,14 +64,7 @@ class Group(NamedTuple):
 def page(
     names: Sequence[str], runs: Sequence[Results], versions: dict[str, str], lines: Sequence[str]
 ) -> str:
-    """One HTML document that refers to nothing outside itself.
-
-    Args:
-      names: of the runs, their directories.
-      runs: what they answered.
-      versions: of what wrote the page.
-      lines: the command that does.
-    """
+    """One HTML document, written by the command `lines`, that refers to nothing outside itself."""
     for name, run in zip(names[1:], runs[1:], strict=True):
         _check_same_images(names[0], runs[0], name, run)
     first = runs[0].dataset

@@ -176,11 +176,9 @@ def _probes(shape: tuple[int, ...]) -> UInt8[np.ndarray, "k h w c"]:
 def _axes(
     poses: Float[np.ndarray, "k rows columns c d"], shape: tuple[int, ...]
 ) -> tuple[Axis, Axis]:
-    """Where the positions look, told by which poses change when a row or column of pixels does.
+    """Where the positions look: whose `poses`, of `_probes`, change with a row or column of pixels.
 
-    Args:
-      poses: of the images that `_probes` gives.
-      shape: of an image.
+    `shape` is an image's.
     """
     # Rounding may differ by the place in a batch.
     changed = np.abs(poses[1:] - poses[0]).max((-1, -2)) > 1e-5 * np.abs(poses[0]).max()

@@ -38,11 +38,7 @@ def chosen(results: Results, examples: Examples) -> list[int]:
 def explorer(
     results: Results, examples: Examples, places: Sequence[int]
 ) -> tuple[Html, dict[str, Any]]:
-    """The section, and the data for its script.
-
-    Args:
-      places: of the images that can be chosen, all of them in `examples`.
-    """
+    """The section, and the data for its script; `places` are of images that can be chosen."""
     model: Any = results.checkpoint.model
     dataset = results.dataset
     maps = couplings(model, results.checkpoint.config, dataset.images[list(places)])

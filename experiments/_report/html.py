@@ -25,11 +25,8 @@ class Html(str):
 def tag(name: str, *content: str, **attributes: object) -> Html:
     """An element: tag("td", "7 < 8", class_="right", data_true=7).
 
-    Args:
-      name: of the element.
-      *content: elements and plain text.
-      **attributes: with _ for -, and one at the end where the name is a keyword of Python. True
-        gives an attribute without value; None and False leave it out.
+    Attributes have _ for -, and one at the end where the name is a keyword of Python. True gives
+    one without value; None and False leave it out.
     """
     words = name
     for key, value in attributes.items():
@@ -77,13 +74,10 @@ def percent(share: float) -> str:
 
 
 def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = None) -> str:
-    """A whole page.
+    """A whole page, from HTML.
 
-    Args:
-      title: HTML.
-      body: HTML.
-      scripts: names of the JavaScript files beside this one that the page holds.
-      data: what they read, as JSON, from the element "data".
+    It holds the JavaScript files `scripts`, which lie beside this one, and `data`, which they read
+    as JSON from the element "data".
     """
     sources = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in scripts]
     policy = POLICY

@@ -19,11 +19,9 @@ RULES = (
 
 
 def page(names: Mapping[str, Sequence[Comparison]], versions: dict[str, str]) -> str:
-    """One HTML document that refers to nothing outside itself.
+    """One HTML document that refers to nothing outside itself; names without runs are folded away.
 
-    Args:
-      names: by name, a comparison for each scale; those without runs are folded away.
-      versions: of what wrote the page.
+    `versions` are of what wrote it.
     """
     listed = ", ".join(f"{name} {number}" for name, number in versions.items())
     run = {name: found for name, found in names.items() if any(one.was_run for one in found)}

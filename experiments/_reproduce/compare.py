@@ -10,11 +10,9 @@ import scipy.stats
 from _reproduce.experiment import (
     ENTROPY,
     Claim,
-    Column,
     Derive,
     Estimate,
     Experiment,
-    Floor,
     Row,
     Values,
 )
@@ -41,18 +39,12 @@ class Cell(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How far the values of one row are above those of another, or above a number.
-
-    Attributes:
-      mean: of the difference.
-      low, high: of its 95 % interval.
-      p: of Welch's t-test, two-sided; of Student's against a number.
-    """
+    """How far the values of one row are above those of another, or above a number."""
 
     mean: float
-    low: float
+    low: float  # of its 95 % interval
     high: float
-    p: float
+    p: float  # of Welch's t-test, two-sided; of Student's against a number
 
 
 class Verdict(NamedTuple):
@@ -114,7 +106,10 @@ def compare(
 
     cells = {
         column.metric: {
-            row: Cell(estimate([*values(row, column.metric).values()]), _printed(column, rows, row))
+            row: Cell(
+                estimate([*values(row, column.metric).values()]),
+                experiment.printed(column.metric, row),
+            )
             for row in (column.printed or rows)
         }
         for column in experiment.columns
@@ -226,23 +221,13 @@ def after_holm(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
-    """For each claim of a name, the verdict of the largest scale that has tested it.
+    """For each claim of a name, the verdict of the largest scale that has tested it, or was run.
 
-    If none has, that of the largest scale that was run.
-
-    Args:
-      comparisons: of the name, one for each scale, the largest first.
+    `comparisons` has one for each scale, the largest first.
     """
     run = [one for one in comparisons if one.was_run] or comparisons[-1:]
     every = zip(*(one.verdicts for one in run), strict=True)
     return [next((v for v in scales if v.difference), scales[0]) for scales in every]
-
-
-def _printed(column: Column, rows: Mapping[str, Row], name: str) -> Estimate | None:
-    value = column.printed.get(name) or (name in rows and rows[name].printed.get(column.metric))
-    if not value:
-        return None
-    return value if isinstance(value, Estimate) else Estimate(value)
 
 
 def _below_floor(
@@ -257,10 +242,9 @@ def _below_floor(
     reached = [record["metrics"].get(floor.metric) for record in records]
     if None in reached:
         return UNKNOWN
-    error = floor.metric == "error"
-    worst = max(reached) if error else min(reached)
-    enough = worst <= floor.value if error else worst >= floor.value
-    return None if enough else f"{worst:.1f}"
+    worst = floor.worst(reached)
+    # As bad as the floor itself is enough.
+    return None if floor.worst([worst, floor.value]) == floor.value else f"{worst:.1f}"
 
 
 def _judge(
@@ -285,8 +269,8 @@ def _judge(
         if name in failed and not claim.any_accuracy:
             if failed[name] == UNKNOWN:
                 return undecided(f"it was not recorded whether “{name}” learned")
-            floor = _floor_in_words(rows[name].floor or experiment.floor)
-            return undecided(f"“{name}” did not learn ({failed[name]}; {floor})")
+            floor = rows[name].floor or experiment.floor
+            return undecided(f"“{name}” did not learn ({failed[name]}; trained: {floor})")
     if claim.routes:
         entropies = [*values(claim.routes, ENTROPY).values()]
         if not entropies:
@@ -325,12 +309,6 @@ def _judge(
     against, found = min(tests, key=lambda test: test[1].low)
     runs = [len(ours[s]) for s in (claim.more, against) if isinstance(s, str) and s not in numbers]
     return Verdict(claim, verdict, "", against, found, tuple(runs))
-
-
-def _floor_in_words(floor: Floor | None) -> str:
-    assert floor is not None
-    bound = "at most" if floor.metric == "error" else "at least"
-    return f"trained: {bound} {floor.value:g} %"
 
 
 def _seen(

@@ -1,7 +1,7 @@
 """What an experiment is: rows, what is measured on them, what the paper claims. Data only."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,6 +49,13 @@ class Floor(NamedTuple):
 
     metric: str
     value: float
+
+    def worst(self, reached: Sequence[float]) -> float:
+        """Of what several runs reached."""
+        return max(reached) if self.metric == "error" else min(reached)
+
+    def __str__(self) -> str:
+        return f"at {'most' if self.metric == 'error' else 'least'} {self.value:g} %"
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,12 @@ class Experiment:
     def column(self, metric: str) -> Column:
         """The column of a metric."""
         return next(column for column in self.columns if column.metric == metric)
+
+    def printed(self, metric: str, name: str) -> Estimate | None:
+        """What the paper prints of a row, or of a line in a derived column."""
+        of_rows = {row.name: row.printed.get(metric) for row in self.rows}
+        value = self.column(metric).printed.get(name, of_rows.get(name))
+        return value if value is None or isinstance(value, Estimate) else Estimate(value)
 
     def at(self, scale: str) -> dict[str, Row]:
         """The rows of a scale by name; none if it does not have that scale."""

@@ -12,112 +12,91 @@ from matplotlib.ticker import MaxNLocator
 from _reproduce.compare import Comparison, by_line
 
 Drawing = Callable[[Comparison], Figure]
+Panel = Callable[[Axes, Comparison], None]
 
 _MOST_INSIDE = 6  # lines that are named inside a panel; more are named above it
 
 
-def lines(metric: str, xlabel: str, ylabel: str, *, log: bool = False) -> Drawing:
-    """`metric` against each variant's x, a line for each `Variant.line`; the paper's dashed."""
+def beside(*panels: Panel) -> Drawing:
+    """Several panels in a row, or one."""
 
     def draw(comparison: Comparison) -> Figure:
-        figure, (axes,) = _figure(1)
+        figure, every = _figure(len(panels))
+        for axes, panel in zip(every, panels, strict=True):
+            panel(axes, comparison)
+        return figure
+
+    return draw
+
+
+def lines(metric: str, xlabel: str, ylabel: str, *, log: bool = False) -> Panel:
+    """`metric` against each row's x, a line for each `Row.line`; the paper's dashed."""
+
+    def draw(axes: Axes, comparison: Comparison) -> None:
         _draw_lines(axes, comparison, metric)
         if log:
             axes.set_xscale("log")
         _finish(axes, xlabel, ylabel)
-        return figure
 
     return draw
 
 
-def bars(metric: str, groups: Sequence[str], ylabel: str) -> Drawing:
+def bars(metric: str, groups: Sequence[str], ylabel: str) -> Panel:
     """`metric` as bars: a group for each x (its place in `groups`), in it one for each line."""
 
-    def draw(comparison: Comparison) -> Figure:
-        figure, (axes,) = _figure(1)
+    def draw(axes: Axes, comparison: Comparison) -> None:
         lines = by_line(comparison.experiment, comparison.scale)
         width = 0.8 / len(lines)
-        for number, (line, variants) in enumerate(lines.items()):
-            rows = [(x, comparison.cells[metric][name]) for name, x in variants.items()]
-            found = [(x, row.ours) for x, row in rows if row.ours]
+        for number, (line, rows) in enumerate(lines.items()):
+            cells = [(x, comparison.cells[metric][name].ours) for name, x in rows.items()]
+            found = [(x + (number + 0.5) * width - 0.4, ours) for x, ours in cells if ours]
             if found:
-                places = [x + (number + 0.5) * width - 0.4 for x, _ in found]
-                means = [ours.mean for _, ours in found]
-                stds = [ours.std or 0.0 for _, ours in found]
+                places, ours = zip(*found, strict=True)
+                means, stds = [o.mean for o in ours], [o.std or 0.0 for o in ours]
                 axes.bar(places, means, width, yerr=stds, capsize=2, label=line)
         axes.set_xticks(range(len(groups)), groups)
         _finish(axes, "", ylabel)
-        return figure
 
     return draw
 
 
-def curves(x: str, y: str, xlabel: str, ylabel: str) -> Drawing:
-    """Series `y` against series `x` for each variant, mean and one deviation over the runs."""
+def curves_by_line(x: str, y: str, xlabel: str, ylabel: str) -> Drawing:
+    """A panel of `curves` for each line."""
 
     def draw(comparison: Comparison) -> Figure:
-        panels = by_line(comparison.experiment, comparison.scale)
-        figure, every = _figure(len(panels))
-        for axes, (title, variants) in zip(every, panels.items(), strict=True):
-            _draw_curves(axes, comparison, list(variants), x, y)
-            axes.set_title(title, fontsize=9)
-            _finish(axes, xlabel, ylabel)
-        return figure
+        lines = by_line(comparison.experiment, comparison.scale)
+        return beside(*(curves(x, y, xlabel, ylabel, line) for line in lines))(comparison)
 
     return draw
 
 
-def beside(*drawings: Callable[[Axes, Comparison], None]) -> Drawing:
-    """Several panels in a row."""
+def curves(x: str, y: str, xlabel: str, ylabel: str, line: str | None = None) -> Panel:
+    """Series `y` against series `x` for each row, of one line or of all.
 
-    def draw(comparison: Comparison) -> Figure:
-        figure, every = _figure(len(drawings))
-        for axes, drawing in zip(every, drawings, strict=True):
-            drawing(axes, comparison)
-        return figure
-
-    return draw
-
-
-def lines_panel(metric: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparison], None]:
-    """One panel for `beside`: as `lines`."""
+    Each is the mean over the runs, in a band of one deviation.
+    """
 
     def draw(axes: Axes, comparison: Comparison) -> None:
-        _draw_lines(axes, comparison, metric)
-        _finish(axes, xlabel, ylabel)
-
-    return draw
-
-
-def curves_panel(
-    x: str, y: str, xlabel: str, ylabel: str, line: str | None = None
-) -> Callable[[Axes, Comparison], None]:
-    """One panel for `beside`: as `curves`, with the variants of one `Variant.line`, or all."""
-
-    def draw(axes: Axes, comparison: Comparison) -> None:
-        variants = (
-            comparison.records
-            if line is None
-            else by_line(comparison.experiment, comparison.scale).get(line, {})
-        )
-        _draw_curves(axes, comparison, list(variants), x, y)
+        rows = [*comparison.records]
         if line is not None:
+            rows = [*by_line(comparison.experiment, comparison.scale).get(line, {})]
             axes.set_title(line, fontsize=9)
+        _draw_curves(axes, comparison, rows, x, y)
         _finish(axes, xlabel, ylabel)
 
     return draw
 
 
-def times_panel(name: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparison], None]:
-    """One panel for `beside`: a measured time against each variant's x."""
+def times(name: str, xlabel: str, ylabel: str) -> Panel:
+    """A measured time against each row's x."""
 
     def draw(axes: Axes, comparison: Comparison) -> None:
         for line, variants in by_line(comparison.experiment, comparison.scale).items():
-            times = {
+            seconds = {
                 x: [r["times"][name] for r in comparison.records[variant] if name in r["times"]]
                 for variant, x in variants.items()
             }
-            found = [(x, np.mean(seconds)) for x, seconds in times.items() if seconds]
+            found = [(x, np.mean(own)) for x, own in seconds.items() if own]
             if found:
                 axes.plot(*zip(*found, strict=True), marker="o", markersize=4, label=line)
         _finish(axes, xlabel, ylabel)
@@ -125,10 +104,8 @@ def times_panel(name: str, xlabel: str, ylabel: str) -> Callable[[Axes, Comparis
     return draw
 
 
-def trace_panel(
-    x: str, y: str, steps: str, xlabel: str, ylabel: str
-) -> Callable[[Axes, Comparison], None]:
-    """One panel for `beside`: series `y` against series `x`, later points darker.
+def trace(x: str, y: str, steps: str, xlabel: str, ylabel: str) -> Panel:
+    """Series `y` against series `x`, later points darker.
 
     Each is the mean over the runs. A grey line joins the points of equal training steps, which are
     the series `steps`.
@@ -162,20 +139,17 @@ def trace_panel(
     return draw
 
 
-def histograms(counts: Sequence[str], edges: str) -> Drawing:
-    """A histogram for each of `counts`, the variants in one panel each."""
+def histogram(counts: str, edges: str) -> Panel:
+    """A histogram of the series `counts` for each row."""
 
-    def draw(comparison: Comparison) -> Figure:
-        figure, every = _figure(len(counts))
-        for axes, name in zip(every, counts, strict=True):
-            for variant, records in comparison.records.items():
-                found = [r["series"] for r in records if name in r["series"]]
-                if found:
-                    total = np.sum([series[name] for series in found], axis=0)
-                    axes.stairs(total, found[0][edges], fill=True, alpha=0.5, label=variant)
-            axes.set_title(name.removesuffix(" counts"), fontsize=9)
-            _finish(axes, "cosine", "images")
-        return figure
+    def draw(axes: Axes, comparison: Comparison) -> None:
+        for variant, records in comparison.records.items():
+            found = [r["series"] for r in records if counts in r["series"]]
+            if found:
+                total = np.sum([series[counts] for series in found], axis=0)
+                axes.stairs(total, found[0][edges], fill=True, alpha=0.5, label=variant)
+        axes.set_title(counts.removesuffix(" counts"), fontsize=9)
+        _finish(axes, "cosine", "images")
 
     return draw
 

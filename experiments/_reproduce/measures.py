@@ -100,38 +100,26 @@ def percent_right(run: FinishedRun, chosen: str | tuple[str, str]) -> float:
 
 def error(chosen: str | tuple[str, str] = "test") -> Measure:
     """Per cent wrong on an evaluation set, as `accuracy`."""
-
-    def measure(run: FinishedRun) -> Measured:
-        return Measured({"error": 100 - percent_right(run, chosen)}, series=learning_curve(run))
-
-    return measure
+    return lambda run: Measured({"error": 100 - percent_right(run, chosen)}, learning_curve(run))
 
 
-def test_curve() -> Measure:
+def test_curve(run: FinishedRun) -> Measured:
     """Per cent right on the test images after each epoch.
 
     The run must hold images out and keep its checkpoints (`checkpoints.keep`).
     """
-
-    def measure(run: FinishedRun) -> Measured:
-        steps = list(run.history.validation_accuracy())
-        if not steps:  # a control
-            return Measured({})
-        at_step = (run._replace(checkpoint=checkpoints.read(run.directory, n)) for n in steps)
-        return Measured(
-            {}, {"test steps": steps, "test": [percent_right(then, "test") for then in at_step]}
-        )
-
-    return measure
+    steps = list(run.history.validation_accuracy())
+    if not steps:  # a control
+        return Measured({})
+    at_step = (run._replace(checkpoint=checkpoints.read(run.directory, n)) for n in steps)
+    return Measured(
+        {}, {"test steps": steps, "test": [percent_right(then, "test") for then in at_step]}
+    )
 
 
 def by_network(measures: Mapping[str, Measure]) -> Measure:
     """One measurement for each network, by its name."""
-
-    def measure(run: FinishedRun) -> Measured:
-        return measures[run.checkpoint.config.model.name](run)
-
-    return measure
+    return lambda run: measures[run.checkpoint.config.model.name](run)
 
 
 def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
@@ -197,56 +185,48 @@ def routing(images: int = 500) -> Measure:
     return measure
 
 
-def compactness() -> Measure:
+def compactness(run: FinishedRun) -> Measured:
     """Semantic compactness by factor of variation (Gu et al. 2021, table 5), averaged both ways."""
-
-    def measure(run: FinishedRun) -> Measured:
-        images, labels = first_images(run)
-        found = {}
-        for factor, amounts in AMOUNTS.items():
-            poses = moved_poses(run.checkpoint.model, images, labels, factor, amounts)
-            # An image whose pose does not move at all has no distribution of variance.
-            found[factor] = float(np.nanmean(semantic_compactness(poses)))
-            found[f"{factor}, averaged first"] = float(compactness_of_mean(poses))
-        return Measured(found)
-
-    return measure
+    images, labels = first_images(run)
+    found = {}
+    for factor, amounts in AMOUNTS.items():
+        poses = moved_poses(run.checkpoint.model, images, labels, factor, amounts)
+        # An image whose pose does not move at all has no distribution of variance.
+        found[factor] = float(np.nanmean(semantic_compactness(poses)))
+        found[f"{factor}, averaged first"] = float(compactness_of_mean(poses))
+    return Measured(found)
 
 
-def alignment() -> Measure:
+def alignment(run: FinishedRun) -> Measured:
     """Alignment ratios, of all images and by digit, and cosines between opposite directions.
 
     Choi et al. 2019, table 3 and figure 4.
     """
-
-    def measure(run: FinishedRun) -> Measured:
-        images, labels = first_images(run)
-        found = {}
-        for name, (factor, amounts) in TRANSFORMATIONS.items():
-            poses = moved_poses(run.checkpoint.model, images, labels, factor, (0.0, *amounts))
-            found[name] = align(poses[:, 1:] - poses[:, :1])
-        metrics = {name: float(np.nanmean(a.ratios)) for name, a in found.items()}
-        digits = {}  # the mean over the transformations
-        for digit in sorted(set(labels.tolist())):
-            own = {n: float(np.nanmean(a.ratios[labels == digit])) for n, a in found.items()}
-            metrics |= {f"{name}, digit {digit}": ratio for name, ratio in own.items()}
-            digits[digit] = metrics[f"mean, digit {digit}"] = float(np.mean([*own.values()]))
-        for digit, sign in ((8, 1), (5, -1)):
-            others = [sign * ratio for other, ratio in digits.items() if other != digit]
-            beyond = sign * digits[digit] - max(others)
-            metrics[f"digit {digit} {'above' if sign > 0 else 'below'} all others"] = beyond
-        series = {}
-        for factor in ("rotation", "x", "y"):
-            both = (found[f"{factor}{sign}"].direction for sign in "+-")
-            cosines = np.asarray(direction_cosines(*both))
-            counts, edges = cosine_histogram(cosines)
-            series[f"{factor} counts"] = [int(count) for count in counts]
-            series["edges"] = [float(edge) for edge in edges]
-            metrics[f"{factor}: cos > 0.8"] = 100 * float(np.mean(cosines > 0.8))
-            metrics[f"{factor}: cos < -0.8"] = 100 * float(np.mean(cosines < -0.8))
-        return Measured(metrics, series)
-
-    return measure
+    images, labels = first_images(run)
+    found = {}
+    for name, (factor, amounts) in TRANSFORMATIONS.items():
+        poses = moved_poses(run.checkpoint.model, images, labels, factor, (0.0, *amounts))
+        found[name] = align(poses[:, 1:] - poses[:, :1])
+    metrics = {name: float(np.nanmean(a.ratios)) for name, a in found.items()}
+    digits = {}  # the mean over the transformations
+    for digit in sorted(set(labels.tolist())):
+        own = {n: float(np.nanmean(a.ratios[labels == digit])) for n, a in found.items()}
+        metrics |= {f"{name}, digit {digit}": ratio for name, ratio in own.items()}
+        digits[digit] = metrics[f"mean, digit {digit}"] = float(np.mean([*own.values()]))
+    for digit, sign in ((8, 1), (5, -1)):
+        others = [sign * ratio for other, ratio in digits.items() if other != digit]
+        beyond = sign * digits[digit] - max(others)
+        metrics[f"digit {digit} {'above' if sign > 0 else 'below'} all others"] = beyond
+    series = {}
+    for factor in ("rotation", "x", "y"):
+        both = (found[f"{factor}{sign}"].direction for sign in "+-")
+        cosines = np.asarray(direction_cosines(*both))
+        counts, edges = cosine_histogram(cosines)
+        series[f"{factor} counts"] = [int(count) for count in counts]
+        series["edges"] = [float(edge) for edge in edges]
+        metrics[f"{factor}: cos > 0.8"] = 100 * float(np.mean(cosines > 0.8))
+        metrics[f"{factor}: cos < -0.8"] = 100 * float(np.mean(cosines < -0.8))
+    return Measured(metrics, series)
 
 
 # For `perturbation`.
@@ -356,38 +336,33 @@ def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
     return measure
 
 
-def feature_space() -> Measure:
+def feature_space(run: FinishedRun) -> Measured:
     """What the decoder sees of each test point, and where it puts it (Gu et al. 2021, figure 5).
 
     A conditional decoder sees the units of the true class alone, as in training.
     """
+    images, labels = first_images(run)
+    config = run.checkpoint.config
+    mask = jax.nn.one_hot(labels, len(config.task.class_names))
+    output = run.checkpoint.model(jnp.asarray(images), mask=mask)
+    seen = mask if config.model.reconstruction == "conditional" else jnp.ones_like(mask)
+    features = np.asarray(mask_poses(output.poses, seen))
+    from sklearn.neighbors import NearestNeighbors  # takes a second to import
 
-    def measure(run: FinishedRun) -> Measured:
-        images, labels = first_images(run)
-        config = run.checkpoint.config
-        mask = jax.nn.one_hot(labels, len(config.task.class_names))
-        output = run.checkpoint.model(jnp.asarray(images), mask=mask)
-        seen = mask if config.model.reconstruction == "conditional" else jnp.ones_like(mask)
-        features = np.asarray(mask_poses(output.poses, seen))
-        from sklearn.neighbors import NearestNeighbors  # takes a second to import
-
-        nearest = NearestNeighbors(n_neighbors=1).fit(features).kneighbors(return_distance=False)
-        centred = features - features.mean(axis=0)
-        _, _, axes = np.linalg.svd(centred, full_matrices=False)
-        return Measured(
-            {
-                "nearest is of the class": 100 * float(np.mean(labels[nearest[:, 0]] == labels)),
-                "inside the unit sphere": 100
-                * float(np.mean(np.linalg.norm(features, axis=1) < 1)),
-            },
-            arrays={
-                "labels": labels,
-                "features": (centred @ axes[:2].T).astype(np.float32),
-                "reconstructions": np.asarray(output.reconstruction).reshape(len(images), -1),
-            },
-        )
-
-    return measure
+    nearest = NearestNeighbors(n_neighbors=1).fit(features).kneighbors(return_distance=False)
+    centred = features - features.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    return Measured(
+        {
+            "nearest is of the class": 100 * float(np.mean(labels[nearest[:, 0]] == labels)),
+            "inside the unit sphere": 100 * float(np.mean(np.linalg.norm(features, axis=1) < 1)),
+        },
+        arrays={
+            "labels": labels,
+            "features": (centred @ axes[:2].T).astype(np.float32),
+            "reconstructions": np.asarray(output.reconstruction).reshape(len(images), -1),
+        },
+    )
 
 
 def entropy_trace(layer: str) -> Measure:
@@ -416,40 +391,36 @@ def entropy_trace(layer: str) -> Measure:
     return measure
 
 
-def grid_distances() -> Measure:
+def grid_distances(run: FinishedRun) -> Measured:
     """Chamfer distance of the middle layer's embedding to the grid of shifts (Lin et al. 2018).
 
     It takes as many ordered pairs of classes as `FinishedRun.images` allows, 81 images each: k
     fixed and k + 1 moving, then k + 2, and so on.
     """
-
-    def measure(run: FinishedRun) -> Measured:
-        config = run.checkpoint.config
-        data = scoring.evaluation_data(config, None, "shift_grid", run.data_dir)
-        grid = shift_grid(config.data.max_shift)
-        pixels = isinstance(run.checkpoint.model, Pixels)
-        layer = "pixels" if pixels else MIDDLE[config.model.name]
-        distances, arrays = [], {}
-        num = data.examples.recipe.num_classes
-        pairs = [(k, (k + step) % num) for step in range(1, num) for k in range(num)]
-        for fixed, moving in pairs[: max(1, run.images // len(grid))]:
-            start = data.examples.recipe.first_of(fixed, moving)
-            places = start + np.arange(len(grid))
-            images = tasks.render(data.examples, places).images
-            points = embed(representations(run.checkpoint.model, images, layer))
-            distances.append(grid_distance(points, grid))
-            if len(arrays) < 3:  # enough for a figure
-                name = f"{fixed} fixed, {moving} moving"
-                arrays[name] = fit_to(points, grid).astype(np.float32)
-        return Measured(
-            {
-                "Chamfer distance": float(np.mean(distances)),
-                "variance": float(np.var(distances)),
-            },
-            arrays=arrays,
-        )
-
-    return measure
+    config = run.checkpoint.config
+    data = scoring.evaluation_data(config, None, "shift_grid", run.data_dir)
+    grid = shift_grid(config.data.max_shift)
+    pixels = isinstance(run.checkpoint.model, Pixels)
+    layer = "pixels" if pixels else MIDDLE[config.model.name]
+    distances, arrays = [], {}
+    num = data.examples.recipe.num_classes
+    pairs = [(k, (k + step) % num) for step in range(1, num) for k in range(num)]
+    for fixed, moving in pairs[: max(1, run.images // len(grid))]:
+        start = data.examples.recipe.first_of(fixed, moving)
+        places = start + np.arange(len(grid))
+        images = tasks.render(data.examples, places).images
+        points = embed(representations(run.checkpoint.model, images, layer))
+        distances.append(grid_distance(points, grid))
+        if len(arrays) < 3:  # enough for a figure
+            name = f"{fixed} fixed, {moving} moving"
+            arrays[name] = fit_to(points, grid).astype(np.float32)
+    return Measured(
+        {
+            "Chamfer distance": float(np.mean(distances)),
+            "variance": float(np.var(distances)),
+        },
+        arrays=arrays,
+    )
 
 
 def cost(batch_size: int = 128) -> Measure:

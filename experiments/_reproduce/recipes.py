@@ -25,8 +25,7 @@ def trainings(
 
     Each is that of the file in configs/, changed by the scale, then by the row, then by the row at
     this scale; data sets are replaced as `use` says. The `init_from` of a pretrained row tells with
-    which recipe and seed the first training was made. Raises ValueError if there is no such file in
-    configs/, and KeyError for a change of a key that the config does not have.
+    which recipe and seed the first training was made.
     """
     common, at_scale = experiment.scales[scale].overrides, row.at.get(scale, {})
     own_seed = seed + LATER_SEEDS if row.pretrained else seed
@@ -66,10 +65,7 @@ def recipe(values: Mapping[str, Any]) -> dict[str, Any]:
     """What identifies a training but for its seed: the options that depart from the defaults.
 
     An option that the library gains later, at its default, leaves it as it is; one that it loses
-    does not, unless it had its default.
-
-    Args:
-      values: a config as `configs.to_json` gives it, today's or a recorded one.
+    does not, unless it had its default. `values` are those of `configs.to_json`.
     """
     flat = _flatten(values)
     usual = _flatten(configs.to_json(configs.default(flat["model.name"], flat["data.name"])))

@@ -64,10 +64,7 @@ def of_no_name(store: Store, names: Container[str]) -> list[str]:
 
 
 def folders(workdir: Path) -> list[Store]:
-    """The folders of results in `workdir`, the largest scale first, or that folder.
-
-    Raises FileNotFoundError if there is none.
-    """
+    """The folders of results in `workdir`, the largest scale first, or that folder."""
     inside = [workdir / scale for scale in reversed(SCALES)]
     found = [folder for folder in (workdir, *inside) if (folder / "about.json").exists()]
     if not found:
@@ -102,13 +99,7 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
 def write_all(
     names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str], folder: Path
 ) -> list[Path]:
-    """Writes the pages of all names and index.md; returns the files.
-
-    Args:
-      names: by name, its comparisons, the largest scale first.
-      findings: what stands of each paper, in a sentence.
-      folder: where to.
-    """
+    """Writes the pages of all names and `tables.index`; returns the files."""
     files = [file for comparisons in names.values() for file in write(comparisons, folder)]
     index = folder / "index.md"
     index.write_text(tables.index(names, findings), encoding="utf-8")

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import _markdown
+
 from _reproduce.compare import (
     FEWEST,
     HOLDS,
@@ -50,8 +52,7 @@ Block = str | Table | Items | Picture
 def blocks(comparisons: Sequence[Comparison]) -> Iterator[Block]:
     """What there is to say of a name: figure, tables and claims, then how they were made.
 
-    Args:
-      comparisons: of the name, one for each scale, the largest first.
+    `comparisons` has one for each scale, the largest first.
     """
     experiment = comparisons[0].experiment
     yield f"{experiment.title}."
@@ -157,19 +158,11 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
 
 def printed_difference(experiment: Experiment, claim: Claim, against: str | float) -> float | None:
     """The difference of a claim's rows in the paper, if both are printed."""
-    rows = {row.name: row for row in experiment.rows}
-    column = experiment.column(claim.metric)
-
-    def value(side: str | float) -> float | None:
-        if not isinstance(side, str):
-            return side
-        printed = column.printed.get(side)
-        if printed is None and side in rows:
-            printed = rows[side].printed.get(claim.metric)
-        return printed.mean if isinstance(printed, Estimate) else printed
-
-    more, less = value(claim.more), value(against)
-    return None if more is None or less is None else more - less
+    more, less = (
+        experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
+        for side in (claim.more, against)
+    )
+    return None if more is None or less is None else more.mean - less.mean
 
 
 def markdown(title: str, parts: Iterable[Block]) -> str:
@@ -189,19 +182,13 @@ def markdown(title: str, parts: Iterable[Block]) -> str:
 
 
 def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]) -> str:
-    """The page of all names.
-
-    Args:
-      names: by name, its comparisons, the largest scale first.
-      findings: what stands of each paper, in a sentence.
-    """
+    """The page of all names, with a sentence on each paper; the largest scale comes first."""
     run = sum(any(one.was_run for one in found) for found in names.values())
     papers: dict[str, list[Verdict]] = {paper: [] for paper in findings}
-    counts, every = {}, []
+    every = []
     for name, found in names.items():
         verdicts = best_verdicts(found)
         papers[name.partition("/")[0]] += verdicts
-        counts[name] = Counter(verdict.verdict for verdict in verdicts)
         every.append(_line(name, found, verdicts))
     corrected = {paper: Counter(after_holm(verdicts)) for paper, verdicts in papers.items()}
     short = [f"- **[{paper}](../papers/{paper}.md)**: {text}" for paper, text in findings.items()]
@@ -245,17 +232,12 @@ def summary(comparisons: Sequence[Comparison]) -> str:
 
 
 def _table(table: Table) -> list[str]:
-    rules = ["---"] + ["---" if _wordy(table, i) else "---:" for i in range(1, len(table.heads))]
-    return [
-        f"| {' | '.join(table.heads)} |".replace("|  |", "| |"),
-        f"| {' | '.join(rules)} |",
-        *(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in table.rows),
-    ]
+    def has_words(column: int) -> bool:
+        return any(row[column][:1].isalpha() or "“" in row[column] for row in table.rows)
 
-
-def _wordy(table: Table, column: int) -> bool:
-    """Whether a column has words, which stand to the left."""
-    return any(row[column][:1].isalpha() or "“" in row[column] for row in table.rows)
+    wordy = [column for column in range(1, len(table.heads)) if has_words(column)]
+    lines = _markdown.table(table.heads, table.rows, (0, *wordy))
+    return [line.replace("|  |", "| |") for line in lines]
 
 
 def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:

@@ -224,7 +224,7 @@ TABLE_2 = Experiment(
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE, only=("0 conv-caps of 32", "4 conv-caps of 16")),
     },
-    figure=figures.lines("accuracy", "conv-caps", "accuracy, %"),
+    figure=figures.beside(figures.lines("accuracy", "conv-caps", "accuracy, %")),
     chosen=CHOSEN,
 )
 
@@ -288,7 +288,7 @@ BASELINES = (
     "the CNN is ConvNet-R of Gu et al. 2021, whose 16 units in the class's place are taken for its "
     "pose",
 )
-MEASURE = measures.all_of(measures.alignment(), measures.accuracy(accuracy="test"))
+MEASURE = measures.all_of(measures.alignment, measures.accuracy(accuracy="test"))
 
 TABLE_3 = Experiment(
     title="Alignment ratio of pose differences under transformations (table 3)",
@@ -364,7 +364,9 @@ FIGURE_4 = Experiment(
         for peak, side in (("+1", "> 0.8"), ("−1", "< -0.8"))
     ),
     scales=EQUIVARIANCE_SCALES,
-    figure=figures.histograms(("rotation counts", "x counts", "y counts"), "edges"),
+    figure=figures.beside(
+        *(figures.histogram(f"{factor} counts", "edges") for factor in ("rotation", "x", "y"))
+    ),
     chosen=(
         "the paper prints a histogram: what counts as a peak is ours",
         *BASELINES,

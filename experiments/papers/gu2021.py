@@ -441,7 +441,7 @@ COMPACT = "makes compact (also against no training)"
 TABLE_5 = Experiment(
     title="Semantic compactness of the class poses (table 5)",
     rows=WITH_CONTROLS,
-    measure=measures.all_of(measures.compactness(), measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.compactness, measures.accuracy(accuracy="test")),
     columns=(
         *columns(
             "Compactness of the averaged variances",
@@ -550,7 +550,7 @@ TOYS = tuple(replace(row, changes=TOY, printed={}) for row in TRAINED[:3])
 FIGURE_5 = Experiment(
     title="Features that the decoder sees: a toy example in the plane, three classes (figure 5)",
     rows=TOYS + tuple(map(_untrained, TOYS)),
-    measure=measures.all_of(measures.feature_space(), measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.feature_space, measures.accuracy(accuracy="test")),
     columns=(
         Column("nearest is of the class", "Points, %", "nearest is of their class", best=100),
         Column("inside the unit sphere", "Points, %", "inside the unit sphere"),
@@ -650,7 +650,9 @@ FIGURE_3 = Experiment(
             only=("CapsNet, ×5", "ConvNet-FC(LK), ×5"),
         ),
     },
-    figure=figures.lines("accuracy", "training images per digit", "accuracy, %", log=True),
+    figure=figures.beside(
+        figures.lines("accuracy", "training images per digit", "accuracy, %", log=True)
+    ),
     chosen=(
         *CHOSEN,
         "the widths of ConvNet-FC(LK) (docs/models.md), and the binary cross-entropy for it",

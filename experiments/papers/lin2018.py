@@ -64,7 +64,7 @@ RATES = tuple(
 FIGURE_2 = Experiment(
     title="Accuracy during training, for iterations and update rates (figure 2)",
     rows=ITERATIONS + RATES,
-    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.test_curve()),
+    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.test_curve),
     columns=(ACCURACY,),
     floor=LEARNED,
     claims=claims(
@@ -86,7 +86,7 @@ FIGURE_2 = Experiment(
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE, only=("r = 6, η = 1", "r = 6, η = 0.01")),
     },
-    figure=figures.curves("test steps", "test", "steps", "test accuracy, %"),
+    figure=figures.curves_by_line("test steps", "test", "steps", "test accuracy, %"),
     chosen=(*CHOSEN, "which r and η: the figure's legend is not in the text"),
     different=DIFFERENT,
 )
@@ -105,7 +105,7 @@ FIGURE_3 = Experiment(
     measure=measures.all_of(
         measures.entropy_trace("capsules1"),
         measures.accuracy(accuracy="test"),
-        measures.test_curve(),
+        measures.test_curve,
     ),
     columns=(
         *columns(
@@ -156,10 +156,8 @@ FIGURE_3 = Experiment(
     },
     floor=LEARNED,
     figure=figures.beside(
-        figures.curves_panel("entropy steps", "entropy", "steps", "mean entropy, nats"),
-        figures.trace_panel(
-            "entropy", "test", "test steps", "mean entropy, nats", "test accuracy, %"
-        ),
+        figures.curves("entropy steps", "entropy", "steps", "mean entropy, nats"),
+        figures.trace("entropy", "test", "test steps", "mean entropy, nats", "test accuracy, %"),
     ),
     chosen=CHOSEN,
     different=(*DIFFERENT, "the printed formula's extra 1/J is left out"),
@@ -178,7 +176,7 @@ MANIFOLD = Experiment(
         Row("CNN, untrained", _CNN, KEEP_ALL, network="untrained"),
         Row("pixels", _CAPSNET, KEEP_ALL, network="pixels"),
     ),
-    measure=measures.all_of(measures.grid_distances(), measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.grid_distances, measures.accuracy(accuracy="test")),
     columns=(
         *columns(
             "Chamfer distance, px",
@@ -272,7 +270,7 @@ FIGURE_7 = Experiment(
         "CapsNet drops a little when the domain changes": "no threshold is given; the table shows "
         "its drops"
     },
-    figure=figures.bars("accuracy", TESTS, "accuracy on B, %"),
+    figure=figures.beside(figures.bars("accuracy", TESTS, "accuracy on B, %")),
     chosen=(
         *CHOSEN,
         "which pairs are in A and B, but for the seven that are printed (docs/data.md)",

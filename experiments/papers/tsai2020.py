@@ -242,12 +242,12 @@ FIGURE_4 = Experiment(
     },
     figure=figures.beside(
         *(
-            figures.curves_panel("steps", "validation", "steps", "validation accuracy, %", line)
+            figures.curves("steps", "validation", "steps", "validation accuracy, %", line)
             for line in ("dynamic", "EM", "inverted")
         ),
-        figures.lines_panel("accuracy", "routing iterations", "accuracy, %"),
-        figures.lines_panel("memory MB", "routing iterations", "memory, MiB"),
-        figures.times_panel("inference_seconds", "routing iterations", "seconds per batch"),
+        figures.lines("accuracy", "routing iterations", "accuracy, %"),
+        figures.lines("memory MB", "routing iterations", "memory, MiB"),
+        figures.times("inference_seconds", "routing iterations", "seconds per batch"),
     ),
     chosen=(
         *CHOSEN,
@@ -316,7 +316,7 @@ FIGURE_5 = Experiment(
             only=("dynamic, vector", "inverted, matrix", "CNN"),
         ),
     },
-    figure=figures.curves("training steps", "training", "steps", "training accuracy, %"),
+    figure=figures.curves_by_line("training steps", "training", "steps", "training accuracy, %"),
     chosen=(
         "weight decay and momentum are those of the paper's networks for CIFAR",
         "the binary cross-entropy is the mean over the classes: by the sum a narrow network "

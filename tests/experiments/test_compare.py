@@ -210,7 +210,7 @@ def test_lines_of_equal_steps_join_the_traces():
     made = records(a=(0.0,), b=(0.0,))
     for x, (record,) in zip((1, 3), made.values(), strict=True):
         record["series"] = {"x": [x, x + 1], "y": [1, 2], "n": [5, 9]}
-    draw = figures.beside(figures.trace_panel("x", "y", "n", "x", "y"))
+    draw = figures.beside(figures.trace("x", "y", "n", "x", "y"))
     (axes,) = draw(compare("x/y", an_experiment(), "small", made)).axes
     grey = [line.get_xydata().tolist() for line in axes.lines if line.get_linewidth() == 0.8]
     assert grey == [[[1, 1], [3, 1]], [[2, 2], [4, 2]]]

@@ -192,7 +192,7 @@ def test_controls(tiny, store):
     """Untrained networks have three seeds and nothing is trained; pixels have none."""
     row = tiny.rows[0]
     rows = (replace(row, network="untrained"), replace(row, name="pixels", network="pixels"))
-    measure = measures.all_of(measures.alignment(), measures.accuracy(accuracy="test"))
+    measure = measures.all_of(measures.alignment, measures.accuracy(accuracy="test"))
     control = replace(tiny, rows=rows, measure=measure)
     assert runs.run_all(store, "x/y", control, rows, None) == []
     found = results.gather(store, "x/y", control)
@@ -224,10 +224,10 @@ def test_what_is_measured_on_a_run(tiny, store):
         tiny,
         measure=measures.all_of(
             measures.accuracy(accuracy="test", train="train"),
-            measures.test_curve(),
+            measures.test_curve,
             measures.reconstructions(correct=2, wrong=1),
             measures.perturbation(0.25, 0.05),
-            measures.feature_space(),
+            measures.feature_space,
         ),
         figure=figures.pairs,
     )
