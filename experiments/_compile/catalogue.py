@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -126,15 +126,8 @@ def compile_all(
             yield entry, record
             continue
         record = _compile(entry, path, cpu_seconds, command or (sys.executable, str(SCRIPT)))
-        record = {
-            "group": entry.group,
-            "name": entry.name,
-            "program": entry.program,
-            "target": entry.target,
-            "options": list(entry.options),
-            "sources": digest,
-            **record,
-        }
+        about = asdict(entry) | {"options": list(entry.options), "sources": digest}
+        record = about | record
         path.write_text(json.dumps(record, indent=1) + "\n")
         yield entry, record
 

@@ -11,11 +11,12 @@ import _configs
 import ml_collections
 
 from _reproduce.experiment import Experiment, Overrides, Row
+from capsjax import _ledger
 from capsjax.data import tasks
 from capsjax.training import config as configs
 
 LATER_SEEDS = 1000  # added for a run that begins with another's layers: its fresh ones differ
-Changes = dict[str, tuple[Any, Any]]  # by key, a recorded value and today's; None: at its default
+Changes = dict[str, tuple[Any, Any]]  # see `capsjax._ledger.changes`
 
 
 def trainings(
@@ -82,9 +83,7 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> Changes:
     """Where a recorded recipe and today's differ."""
-    old, new = recipe(recorded), recipe(configs.to_json(config))
-    keys = sorted(old.keys() | new.keys())
-    return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
+    return _ledger.changes(recipe(recorded), recipe(configs.to_json(config)))
 
 
 def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
 from _reproduce.recipes import slug
 from _reproduce.runs import Store, number_of, outcome, read_json, recorded
+from capsjax._ledger import ABSENT
 
 
 def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
@@ -38,7 +39,7 @@ def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
 
 
 def _said(value: object) -> str:
-    return "the default" if value is None else repr(value)
+    return "the default" if value is ABSENT else repr(value)
 
 
 def gather_all(

@@ -74,6 +74,14 @@ def test_a_kernel_with_wrong_numbers_is_found(on_a_device, monkeypatch, wrong):
     assert not json.loads(on_a_device.read_text())["kernels"][0]["agrees"]
 
 
+def test_a_device_without_kernels_is_said(monkeypatch):
+    monkeypatch.setattr(device, "SIZES", {"matrices": Sizes((7,), 3, 3, 2, 2, 2)})
+    monkeypatch.setattr(device, "COMPUTED", {"∂E/∂c": device.COMPUTED["∂E/∂c"]})
+    records = device.check_all()
+    assert [record["form"] for record in records] == ["loops"]
+    assert device.table(records).caption == "No kernel runs on this device: none was checked."
+
+
 def test_every_kernel_has_a_check():
     """Of votes of every kind, on both platforms."""
     for platform, others in (("tpu", set()), ("cuda", {"matrices 8×8"})):

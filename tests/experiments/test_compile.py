@@ -154,11 +154,7 @@ def _write_wheel(folder, name):
 
 def test_compilers_of_another_version_are_not_loaded(tmp_path):
     """A plugin made for another jaxlib ends the process with a fault when JAX finds it."""
-    info = tmp_path / "gpu/jax_cuda12_plugin-0.0.1.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: jax-cuda12-plugin\nVersion: 0.0.1\n"
-    )
+    _write_wheel(tmp_path / "gpu", "jax-cuda12-plugin")
     program = "from _compile import compilers; import sys; compilers.enable(); print(sys.path)"
     done = subprocess.run(
         [sys.executable, "-c", program],
