@@ -8,18 +8,14 @@ from jaxtyping import Array, Float, Int
 
 from capsjax.functional import at_least_float32, safe_norm
 
-_DEGREES = (5.0, 10.0, 15.0, 20.0, 25.0)
-_PIXELS = (1.0, 2.0, 3.0, 4.0, 5.0)
-
-# Table 3's columns: factor and amounts, for `transformations.moved_poses`.
+# Table 3's columns: factor and amounts, in degrees and pixels, for `transformations.moved_poses`.
 TRANSFORMATIONS = {
-    f"{name}{sign}": (factor, tuple(-a if sign == "-" else a for a in amounts))
-    for name, factor, amounts in (
-        ("rotation", "rotation", _DEGREES),
-        ("x", "x", _PIXELS),
-        ("y", "y", _PIXELS),
+    f"{factor}{'+' if step > 0 else '-'}": (
+        factor,
+        tuple(step * n for n in (1.0, 2.0, 3.0, 4.0, 5.0)),
     )
-    for sign in ("+", "-")
+    for factor, size in (("rotation", 5), ("x", 1), ("y", 1))
+    for step in (size, -size)
 }
 
 
@@ -46,11 +42,7 @@ def align(
     paper has, varies by .002 from run to run). The .311 ± .262 that the paper prints cannot come
     from its formula: of five vectors of equal length, the mean of r² is at least 1/5.
 
-    Args:
-      differences: v_i = u(T_i(x)) − u(x), of the pose of the true class.
-
-    Raises:
-      ValueError: `differences` has no axes [k, d].
+    The `differences` are v_i = u(T_i(x)) − u(x), of the pose of the true class.
     """
     if differences.ndim < 2:
         raise ValueError(

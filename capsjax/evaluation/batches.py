@@ -45,15 +45,13 @@ def in_batches(
       progress: called with the number of examples done.
 
     Raises:
-      ValueError: no examples, arrays of different lengths, or a batch size that is less than 1 or
-        not a multiple of the number of devices.
+      ValueError: no examples, arrays of different lengths, or a batch size that is not a positive
+        multiple of the number of devices.
     """
     sizes = {len(array) for array in arrays}
     if len(sizes) != 1 or 0 in sizes:
         lengths = ", ".join(str(len(array)) for array in arrays)
         raise ValueError(f"expected arrays of one length, at least 1; got lengths {lengths}")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     num_devices = max(1, len(devices))
     check_batch_size(batch_size, num_devices)
     (num,) = sizes
@@ -108,11 +106,7 @@ def lower(
 def outline(
     model: nnx.Module, images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"]
 ) -> Output:
-    """The shapes of everything that the network captures for one image; nothing is computed.
-
-    Raises:
-      ValueError: the images do not fit the network.
-    """
+    """The shapes of everything that the network captures for one image; nothing is computed."""
     image = jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype)
     graphdef, state = nnx.split(model)
     return jax.eval_shape(partial(_apply, _captured, None, graphdef), state, [image], ())

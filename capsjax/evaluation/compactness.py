@@ -35,9 +35,6 @@ def semantic_compactness(
 
     Returns:
       One number per image; NaN where no unit varies at all.
-
-    Raises:
-      ValueError: fewer than two versions, or axes missing.
     """
     return _divergence(_normalized_variance(poses))
 
@@ -51,11 +48,7 @@ def compactness_of_mean(
     et al.'s table 5 are of this size, and too small for the mean of `semantic_compactness`, which
     is far larger even for a few random versions per image.
 
-    Args:
-      poses: as for `semantic_compactness`. Images whose pose does not vary are left out.
-
-    Raises:
-      ValueError: fewer than two versions, or axes missing.
+    `poses` are as for `semantic_compactness`; images whose pose does not vary are left out.
     """
     return _divergence(jnp.nanmean(_normalized_variance(poses), axis=0))
 

@@ -9,6 +9,8 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Num
 
+from capsjax.training.state import num_parameters
+
 
 class Cost(NamedTuple):
     """The cost of the scores of one batch on the default device.
@@ -39,16 +41,8 @@ def inference_cost(
 ) -> Cost:
     """Compiles and measures `model(images).scores`, nothing else of the output.
 
-    Memory is what the compiler planned and always the same. Time is measured, and varies on a
-    machine that does other things at once.
-
-    Args:
-      model: a network.
-      images: one batch; the paper's has 128.
-      repeats: timed calls.
-
-    Raises:
-      ValueError: `repeats` < 1, or the images do not fit the network.
+    Memory is what the compiler planned and always the same. Time is measured `repeats` times, and
+    varies on a machine that does other things at once. The paper's `images` are 128.
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
@@ -61,16 +55,14 @@ def inference_cost(
 
     arguments = jax.device_put((state, images))
     compiled = jax.jit(scores).lower(*arguments).compile()
-    memory = compiled.memory_analysis()
-    if memory is None:
-        raise RuntimeError("the compiler of this platform does not report how much memory it plans")
+    memory: Any = compiled.memory_analysis()
     seconds = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
         jax.block_until_ready(compiled(*arguments))
         seconds.append(time.perf_counter() - began)
     return Cost(
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param))),
+        parameters=num_parameters(nnx.state(model, nnx.Param)),
         argument_bytes=memory.argument_size_in_bytes,
         temporary_bytes=memory.temp_size_in_bytes,
         seconds=tuple(seconds[1:]),

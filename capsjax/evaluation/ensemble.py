@@ -16,11 +16,7 @@ class Ensemble(nnx.Module):
     Choi et al. 2019 report ensembles of 7 networks, trained separately from different seeds; they
     do not say how they join them.
 
-    Args:
-      members: networks for the same images and classes, with the same kind of scores.
-
-    Raises:
-      ValueError: no members.
+    The `members` are networks for the same images and classes, with the same kind of scores.
     """
 
     def __init__(self, members: Sequence[nnx.Module]):
@@ -59,7 +55,7 @@ def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDi
       configs: theirs, with `task`.
 
     Raises:
-      ValueError: the members are for different images or classes, or score in different ways.
+      ValueError: they are for different images or classes, or score in different ways.
     """
     if len(models) == 1:
         return models[0]
@@ -72,12 +68,9 @@ def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDi
                     f"{config.task[key]}, the first has {first.task[key]}: join networks that were "
                     "trained on the same images and classes"
                 )
-    kinds = [
-        "logits" if gives_logits(model, first.task.input_shape) else "lengths" for model in models
-    ]
-    if len(set(kinds)) > 1:
+    if len({gives_logits(model, first.task.input_shape) for model in models}) > 1:
         raise ValueError(
-            f"the members of the ensemble score differently ({', '.join(kinds)}): their mean "
-            "means nothing: join networks with the same kind of scores"
+            "the members of the ensemble score differently, some with logits and some with "
+            "lengths: their mean means nothing: join networks with the same kind of scores"
         )
     return Ensemble(models)

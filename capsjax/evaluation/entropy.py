@@ -26,15 +26,12 @@ def routing_entropies(
     and its figure 3 the trace of that number over training. A layer with positions is averaged over
     them too.
 
-    Args:
-      model: a network that routes.
-      images: of the network's size, floats in [0, 1], or uint8.
-      batch_size: images at a time.
+    The images are of the network's size, floats in [0, 1], or uint8.
 
     Raises:
-      ValueError: the network routes nothing, the images do not fit it, or a coupling does not
-        divide each child over its parents (that of attention routing, Choi et al. 2019, divides
-        each parent over its children: its rows have no entropy).
+      ValueError: the network routes nothing, or a coupling does not divide each child over its
+        parents (that of attention routing, Choi et al. 2019, divides each parent over its children:
+        its rows have no entropy).
     """
     if not outline(model, images).routed:
         raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
@@ -62,11 +59,7 @@ def true_class_shares(
     The mean over the children, and over the classes in the image. 1 / classes if the couplings are
     equal: the network then takes the mean of the votes, and does not route.
 
-    Args:
-      model: a network that routes to class capsules.
-      images: of the network's size, floats in [0, 1], or uint8.
-      targets: 1 for each class that is in the image, else 0.
-      batch_size: images at a time.
+    The `targets` are 1 for each class that is in the image, else 0.
     """
     return in_batches(_true_shares, model, (images, targets), batch_size=batch_size)
 

@@ -32,16 +32,10 @@ def shift_grid(max_shift: int = 4) -> Float[np.ndarray, "n 2"]:
 def representations(
     model: nnx.Module, images: Num[np.ndarray, "n h w c"], layer: str, *, batch_size: int = 128
 ) -> Float[np.ndarray, "n features"]:
-    """The output of `layer` for each image, flattened.
-
-    Args:
-      model: a network.
-      images: of the network's size, floats in [0, 1], or uint8.
-      layer: a name in the `features` that the network captures.
-      batch_size: images at a time.
+    """The output of `layer`, a name in the captured `features`, for each image, flattened.
 
     Raises:
-      ValueError: the network has no such layer (the nearest is named), or the images do not fit.
+      ValueError: the network has no such layer (the nearest is named).
     """
     known = outline(model, images).features
     if layer not in known:
@@ -56,19 +50,10 @@ def embed(
 
     The exact method: faster than the approximate one for 81 points, too slow for thousands.
     The paper gives no perplexity; the default is scikit-learn's.
-
-    Raises:
-      ValueError: `perplexity` is not below the number of points (or, from scikit-learn, a number
-        is not finite).
     """
     with extra("data"):  # takes a second to import
         from sklearn.manifold import TSNE
 
-    if not 0 < perplexity < len(representations):
-        raise ValueError(
-            f"perplexity must be positive and below the number of points, "
-            f"{len(representations)}; got {perplexity}"
-        )
     tsne = TSNE(perplexity=perplexity, init="pca", method="exact", random_state=seed)
     return tsne.fit_transform(np.asarray(representations, np.float32))
 
@@ -79,9 +64,6 @@ def fit_to(
     """`points` moved, turned, mirrored and scaled as a whole to fit `target` best.
 
     Least squares over the pairs with the same index (Procrustes): image and shift belong together.
-
-    Raises:
-      ValueError: the shapes differ, or all points are the same.
     """
     points, target = np.asarray(points, np.float64), np.asarray(target, np.float64)
     if points.ndim != 2 or points.shape != target.shape:
@@ -116,12 +98,8 @@ def grid_distance(
     Args:
       embedding: one point for each shift.
       grid: the shifts; None for the paper's 81.
-
-    Raises:
-      ValueError: not one point for each shift.
     """
-    if grid is None:
-        grid = shift_grid()
+    grid = shift_grid() if grid is None else grid
     return chamfer_distance(fit_to(embedding, grid), grid)
 
 

@@ -9,11 +9,7 @@ from jaxtyping import Array, Float
 
 
 def symmetric_offsets(limit: float = 0.25, step: float = 0.05) -> Float[np.ndarray, "k"]:
-    """−limit, …, −step, 0, step, …, limit; the defaults are those of Sabour et al. 2017, figure 4.
-
-    Raises:
-      ValueError: `limit` is not a positive multiple of `step`.
-    """
+    """−limit, …, −step, 0, step, …, limit; the defaults are of Sabour et al. 2017, figure 4."""
     count = round(limit / step) if step > 0 else 0
     if count < 1 or not np.isclose(count * step, limit):
         raise ValueError(f"limit must be a positive multiple of step, got {limit} and {step}")
@@ -53,9 +49,6 @@ def reconstruct_perturbed(
       offsets: see `perturb`.
       conditional: whether the decoder sees class `label` alone; otherwise it sees all classes, the
         others unmoved ("normal" reconstruction).
-
-    Raises:
-      ValueError: `label` is not one of the classes.
     """
     num_classes, d = poses.shape
     if not 0 <= label < num_classes:

@@ -64,9 +64,6 @@ def evaluation_data(
         validation split of a set that has no test split.
       data_dir: as for `capsjax.data.load`.
       device_budget_mb: as for `capsjax.runs.loop.train`.
-
-    Raises:
-      ValueError, FileNotFoundError: what `tasks.create`, `evaluation_set` and `load` raise.
     """
     name = name or config.data.name
     if name not in tasks.generated():
@@ -76,7 +73,7 @@ def evaluation_data(
         )
         examples = tasks.as_it_is(dataset)
         return EvaluationData(name, split, dataset.class_names, examples, top(1), False)
-    own = dict(config.data) if name == config.data.name else {"name": name}
+    own = config.data if name == config.data.name else {"name": name}
     task = tasks.create(**own, data_dir=data_dir, device_budget_mb=device_budget_mb)
     split = split or "test"
     examples = task.evaluation_set(split)
@@ -104,31 +101,17 @@ def score(
 ) -> Float[np.ndarray, "n classes"]:
     """The class scores of every example, in order; each batch is divided over `devices`.
 
-    Args:
-      model: a network for images of this size (see `check_fits`).
-      examples: all of them are scored.
-      batch_size, devices, progress: as for `capsjax.evaluation.batches.in_batches`.
-
-    Raises:
-      ValueError: the images do not fit the network, or the batch size the devices.
+    `batch_size`, `devices` and `progress` are as for `capsjax.evaluation.batches.in_batches`.
     """
+    # Without the images, so that none is kept with the program.
+    function, arrays = _Scores(examples.numbered), _arrays(examples)
     return in_batches(
-        # Without the images, so that none is kept with the program.
-        _Scores(examples.numbered),
-        model,
-        _arrays(examples),
-        batch_size=batch_size,
-        devices=devices,
-        progress=progress,
+        function, model, arrays, batch_size=batch_size, devices=devices, progress=progress
     )
 
 
 def lower_score(
-    model: nnx.Module,
-    examples: EvaluationSet,
-    *,
-    batch_size: int,
-    devices: Sequence[jax.Device],
+    model: nnx.Module, examples: EvaluationSet, *, batch_size: int, devices: Sequence[jax.Device]
 ) -> jax.stages.Lowered:
     """The program of `score`, lowered; see `capsjax.evaluation.batches.lower`."""
     function, arrays = _Scores(examples.numbered), _arrays(examples)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Array, Bool, Float, Int
 
-from capsjax.data.accuracy import Rule, is_correct
+from capsjax.data.accuracy import Rule
 from capsjax.evaluation.batches import check_labels
 
 
@@ -79,16 +79,11 @@ def summarize_multi_label(
     logits: bool,
     versions: int = 1,
 ) -> MultiLabelSummary:
-    """Compares the classes that `rule` predicts with those present; `versions`: see `summarize`.
-
-    Raises:
-      ValueError: there are no examples, or scores are not finite.
-    """
+    """Compares the classes that `rule` predicts with those present; see `summarize`."""
     _check_scores(scores)
-    predicted = np.asarray(_predicted(rule, logits, scores))
-    present = labels > 0
+    predicted, present = np.asarray(_predicted(rule, logits, scores)), labels > 0
     return MultiLabelSummary(
-        *accuracy(rule, scores, labels, logits=logits, versions=versions),
+        *_accuracy((predicted == present).all(-1), versions),
         present.sum(0),
         (predicted & present).sum(0),
         (predicted & ~present).sum(0),
@@ -121,22 +116,15 @@ def accuracy(
     logits: bool,
     versions: int = 1,
 ) -> Accuracy:
-    """The fraction of examples for which `rule` predicts exactly the classes present.
-
-    `versions`: see `summarize`.
-    """
-    return _accuracy(np.asarray(_is_correct(rule, logits, scores, labels)), versions)
+    """The fraction of examples for which `rule` predicts exactly the classes present."""
+    predicted = np.asarray(_predicted(rule, logits, scores))
+    return _accuracy((predicted == (labels > 0)).all(-1), versions)
 
 
 # Compiled once for each rule, not at every validation.
 @partial(jax.jit, static_argnums=(0, 1))
 def _predicted(rule: Rule, logits: bool, scores: Array) -> Array:
     return jax.vmap(partial(rule, logits=logits))(scores)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _is_correct(rule: Rule, logits: bool, scores: Array, labels: Array) -> Array:
-    return jax.vmap(partial(is_correct, rule, logits=logits))(scores, labels)
 
 
 def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> Accuracy:

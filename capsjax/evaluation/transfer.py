@@ -20,7 +20,7 @@ class Scheme(NamedTuple):
 
     Attributes:
       source: domain that the kept layers were trained on, "A" or "B".
-      num_kept: how many of the three layers are kept, from below.
+      num_kept: of the three layers, from below.
       target: domain that the others are trained and the network is tested on.
     """
 
@@ -38,11 +38,7 @@ SCHEMES = {
 
 
 def lower_layers(name: str, num_kept: int) -> tuple[str, ...]:
-    """Paths of the lowest `num_kept` of the three layers of a network, for config.init_layers.
-
-    Raises:
-      ValueError: the paper has no such network, or fewer layers.
-    """
+    """Paths of the lowest `num_kept` of the three layers of a network, for config.init_layers."""
     layers = lookup("network", name, LAYERS)
     if not 0 <= num_kept <= len(layers):
         raise ValueError(f"num_kept must be in [0, {len(layers)}], got {num_kept}")

@@ -52,12 +52,7 @@ FACTORS = tuple(_MOTIONS)
 
 
 def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> Motion:
-    """Motions by each of `amounts` of `factor`, one of `FACTORS`.
-
-    Raises:
-      ValueError: an unknown factor (the nearest is named), no amounts, one that is not finite, or
-        a scale that is not positive.
-    """
+    """Motions by each of `amounts`, finite numbers, of `factor`, one of `FACTORS`."""
     motion = lookup("factor", factor, _MOTIONS)
     values = np.asarray(amounts, np.float32)
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
@@ -95,9 +90,6 @@ def moved_poses(
       factor: see `motions`.
       amounts: see `motions`.
       batch_size: images at a time, each moved by one amount after another.
-
-    Raises:
-      ValueError: the network has no class poses, the arrays do not fit it, or see `motions`.
     """
     every = motions(factor, amounts)
     poses = outline(model, images).poses
