@@ -17,7 +17,7 @@ from capsjax.models import paths
 from capsjax.models.model import Model
 from capsjax.runs import about, release
 from capsjax.runs.about import Checkpoint
-from capsjax.runs.verifying import choose, description, opened, reading
+from capsjax.runs.verifying import choose, description, finished, reading
 from capsjax.training.build import abstract_model
 from capsjax.training.state import split
 
@@ -52,15 +52,14 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     if release.is_one(path):
         return release.read(path, which)
     directory = _checkpoints(path)
-    with opened(directory) as manager:
-        step = choose(manager, directory, which)
-        source = directory / str(step)
-        config, history, _ = description(manager, source)
-        graphdef, params, rest = split(abstract_model(config))
-        like = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), {"params": params, "rest": rest})
-        with reading(source):
-            args = ocp.args.Composite(model=ocp.args.StandardRestore(like))
-            variables = jax.tree.map(jax.numpy.asarray, manager.restore(step, args=args).model)
+    step = choose(directory, which)
+    source = directory / str(step)
+    config, history, _ = description(source)
+    graphdef, params, rest = split(abstract_model(config))
+    like = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), {"params": params, "rest": rest})
+    with reading(source), ocp.StandardCheckpointer() as checkpointer:
+        variables = checkpointer.restore(source / "model", like)
+    variables = jax.tree.map(jax.numpy.asarray, variables)
     params, rest = variables["params"], variables["rest"]
     about.check_finite(paths.by_path(params) | paths.by_path(rest), source)
     return Checkpoint(cast(Model, nnx.merge(graphdef, params, rest)), config, history, step)
@@ -69,10 +68,7 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
 def latest_step(workdir: epath.Path) -> int | None:
     """The step of the newest checkpoint in a work directory; None if there is none yet."""
     directory = workdir / "checkpoints"
-    if not directory.is_dir():
-        return None
-    with opened(directory) as manager:
-        return manager.latest_step()
+    return max(finished(directory), default=None) if directory.is_dir() else None
 
 
 def _checkpoints(path: str | os.PathLike[str]) -> epath.Path:

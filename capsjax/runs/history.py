@@ -32,13 +32,10 @@ class History:
     def add_steps(
         self, first: int, metrics: dict[str, Float[np.ndarray, "steps"]], *, every: int, epoch: int
     ) -> None:
-        """Adds the metrics of the steps after step number `first`.
+        """Adds the metrics of the steps after step number `first`; raises Diverged by the step.
 
         A record is made whenever the step number is a multiple of `every` (and by
         `close_interval`).
-
-        Raises:
-          Diverged: one of them is not finite; the message names the step.
         """
         for i in range(len(metrics["loss"])):
             step = first + i + 1

@@ -58,9 +58,6 @@ class Monitoring:
       snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
       profile: (START, STOP), steps to trace into the run's profile/.
       tracker: a service to send the metrics to, see `capsjax.runs.tracking`; "" for none.
-
-    Raises:
-      ValueError: a value is out of range.
     """
 
     stall_seconds: float = STALL_SECONDS
@@ -102,7 +99,7 @@ def train(
       Diverged: a loss or gradient is not finite. The last good checkpoint stays.
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
-    training = load(config, data_dir, device_budget_mb, devices)
+    training = load(config, data_dir=data_dir, device_budget_mb=device_budget_mb, devices=devices)
     seed, workdir = training.config.seed, _files.absolute(directory)
     pretrained = read_pretrained(training, [workdir])
     return train_seed(training, seed, workdir, pretrained, monitoring)
@@ -110,9 +107,10 @@ def train(
 
 def load(
     config: ml_collections.ConfigDict,
-    data_dir: str | None,
-    device_budget_mb: float | None,
-    devices: Sequence[jax.Device] | None,
+    *,
+    data_dir: str | None = None,
+    device_budget_mb: float | None = DEVICE_BUDGET_MB,
+    devices: Sequence[jax.Device] | None = None,
     several_seeds: bool = False,
 ) -> Training:
     """Checks `config`, loads its data and builds what is trained; arguments as for `train`."""
@@ -123,7 +121,8 @@ def load(
             f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
             "several"
         )
-    hosts.check_same(configs.flatten(config))
+    values = configs.flatten(config)
+    hosts.check_same(values)
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -391,10 +390,6 @@ class Run:
         self._compiled.add(work)
 
     def save(self) -> None:
-        """Begins to save, once a step; returns when the buffers of the state may be donated.
-
-        Raises:
-          OSError: the directory or its lock was removed; another process may be training here.
-        """
+        """Begins to save, once a step; returns when the buffers of the state may be donated."""
         self._check_claim()
         self._saver.save(self.state, About(self.config, self.history, self._circumstances))

@@ -42,11 +42,7 @@ def cache_programs(directory: Path | None = None) -> None:
 
 
 class Interrupted(Exception):
-    """Training was stopped by a signal, after saving.
-
-    Attributes:
-      signum: the signal's number.
-    """
+    """Training was stopped by the signal number `signum`, after saving."""
 
     def __init__(self, signum: int, step: int):
         super().__init__(f"stopped by {signal.Signals(signum).name}; saved at step {step}")
@@ -119,13 +115,8 @@ class Deadline:
 
     A context manager around the work. A hung collective cannot be interrupted, so the process ends
     on the spot, with status 1 and the tracebacks of all threads on stderr, which show where it
-    hung. What was saved stays.
-
-    Args:
-      seconds: the longest that one piece of work may take; 0 for no limit.
-
-    Raises:
-      ValueError: `seconds` is negative, not a number, or more than a year.
+    hung. What was saved stays. `seconds` is the longest that one piece of work may take; 0 for no
+    limit.
     """
 
     def __init__(self, seconds: float = STALL_SECONDS):

@@ -20,9 +20,6 @@ class Profiler:
       workdir: of the run.
       trace: (START, STOP): the steps from START up to but not STOP, counted from 0.
       total: the number of steps of the run.
-
-    Raises:
-      ValueError: the run has no such steps.
     """
 
     def __init__(self, workdir: epath.Path, trace: tuple[int, int] | None, total: int):

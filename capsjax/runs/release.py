@@ -54,10 +54,6 @@ def write(
       file: ends in .safetensors; a local path or any address of etils.epath.
       model: the network.
       description: its "config", "history" and "step", as what `json` writes.
-
-    Raises:
-      FileExistsError: there is such a file.
-      ValueError: the name does not end in .safetensors.
     """
     if not is_one(file):
         raise ValueError(f"file must end in {SUFFIX}, got {os.fspath(file)!r}")
@@ -75,14 +71,8 @@ def write(
 def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoint:
     """The network of a file that `write` made.
 
-    Args:
-      file: a local path, an http(s) address or any of etils.epath.
-      which: any word, or the step of the network in it.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      OSError: it cannot be downloaded.
-      ValueError: it is damaged, was not written by `write`, or is of another step.
+    `file` is a local path, an http(s) address or any of etils.epath; `which` any word, or the step
+    of the network in it.
     """
     name = os.fspath(file)
     contents = _contents(name)
@@ -114,7 +104,7 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
 def _model(
     name: str, config: ml_collections.ConfigDict, tensors: Mapping[str, np.ndarray]
 ) -> Model:
-    """The network of a config with these variables; raises ValueError if they are of another."""
+    """The network of a config with these variables."""
     try:
         graphdef, state = nnx.split(abstract_model(config))
     except (TypeError, ValueError) as error:

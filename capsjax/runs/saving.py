@@ -20,7 +20,7 @@ from orbax.checkpoint import checkpoint_managers
 from capsjax import _files, _ledger
 from capsjax.runs.about import About
 from capsjax.runs.hosts import from_first_host
-from capsjax.runs.verifying import best_step, description, first_good, reading
+from capsjax.runs.verifying import best_step, description, finished, first_good, reading
 from capsjax.training import config as configs
 from capsjax.training.state import TrainState
 
@@ -104,7 +104,7 @@ class Checkpoints:
         step = from_first_host(self._newest_good)
         self._manager.reload()
         directory = self._directory / str(step)
-        saved = description(self._manager, directory)
+        saved = description(directory)
         # The folder of the run that it began with may have moved; it is not read again.
         lines = configs.conflicts(saved.config, config)
         if lines := [line for line in lines if not line.startswith("init_from:")]:
@@ -145,7 +145,7 @@ class Checkpoints:
 
     def _newest_good(self) -> int:
         """The newest intact step; damaged ones after it are moved out of the way of new saves."""
-        steps = sorted(self._manager.all_steps(), reverse=True)
+        steps = finished(self._directory)
         good = first_good(self._directory, steps)
         for step in (newer for newer in steps if newer > good):
             aside = self._workdir / "damaged" / f"{step}-{uuid.uuid4().hex[:8]}"

@@ -3,15 +3,12 @@
 import json
 import os
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import ml_collections
 
 from capsjax import _files
-from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.runs import hosts
 from capsjax.runs.directory import claimed
 from capsjax.runs.display import say
@@ -31,10 +28,8 @@ def train_seeds(
     config: ml_collections.ConfigDict,
     directory: str | os.PathLike[str],
     *,
-    data_dir: str | None = None,
-    device_budget_mb: float | None = DEVICE_BUDGET_MB,
-    devices: Sequence[jax.Device] | None = None,
     monitoring: Monitoring = Monitoring(),
+    **options: Any,
 ) -> SeedResults:
     """Trains `config.seeds` seeds, `config.seed`, `config.seed` + 1, …, one after another.
 
@@ -42,13 +37,14 @@ def train_seeds(
     that seed alone; the accuracies of all go to `directory`/seeds.json. A second call resumes.
 
     Args:
-      config, directory, data_dir, device_budget_mb, devices, monitoring: as for `loop.train`.
+      config, directory, monitoring: as for `loop.train`.
+      **options: its data_dir, device_budget_mb and devices.
 
     Raises:
       ValueError, Diverged, Interrupted: as `loop.train`.
     """
     workdir = _files.absolute(directory)
-    training = load(config, data_dir, device_budget_mb, devices, several_seeds=True)
+    training = load(config, **options, several_seeds=True)
     seeds = range(training.config.seed, training.config.seed + training.config.seeds)
     directories = [workdir / f"seed_{seed}" for seed in seeds]
     for path in directories:

@@ -39,10 +39,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
 
     They are the first that are held out for validation, or, where none are, examples made of the
     first to train on. It runs on one device of this process alone: other hosts need not call it.
-
-    Args:
-      graphdef: of the network in evaluation mode.
-      task: what it is trained on.
+    `graphdef` is that of the network in evaluation mode.
     """
     examples = task.validation
     if not len(examples):

@@ -1,6 +1,6 @@
 """Which checkpoints of a directory are intact, and which of them is wanted."""
 
-import logging
+import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,28 +36,29 @@ def check_names(directory: epath.Path) -> None:
             )
 
 
-def choose(
-    manager: ocp.CheckpointManager, directory: epath.Path, which: Literal["best", "latest"] | int
-) -> int:
-    """The step that is wanted, or else the newest before it whose files are intact.
+def finished(directory: epath.Path) -> list[int]:
+    """The steps of the checkpoints that were saved to their end, the newest first."""
+    steps = [path for path in directory.iterdir() if path.name.isdecimal()]
+    return sorted(
+        (int(p.name) for p in steps if ocp.utils.is_checkpoint_finalized(p)), reverse=True
+    )
 
-    Raises:
-      FileNotFoundError: there is no checkpoint.
-      ValueError: there is no such step, or no checkpoint is intact.
-    """
+
+def choose(directory: epath.Path, which: Literal["best", "latest"] | int) -> int:
+    """The step that is wanted, or else the newest before it whose files are intact."""
     check_names(directory)
-    steps = sorted(manager.all_steps(), reverse=True)
+    steps = finished(directory)
     if not steps:
         raise FileNotFoundError(f"{directory} holds no finished checkpoint")
-    if isinstance(which, int) and which not in steps:
-        known = ", ".join(map(str, sorted(steps)))
-        raise ValueError(f"there is no step {which} in {directory}, only {known}")
     if isinstance(which, int):
+        if which not in steps:
+            known = ", ".join(map(str, sorted(steps)))
+            raise ValueError(f"there is no step {which} in {directory}, only {known}")
         return first_good(directory, [which])
     latest = first_good(directory, steps)
     if which == "latest":
         return latest
-    accuracy = description(manager, directory / str(latest)).history.validation_accuracy()
+    accuracy = description(directory / str(latest)).history.validation_accuracy()
     best, best_kept = best_step([*accuracy], accuracy), best_step(steps, accuracy)
     if best is None or best_kept is None:
         return latest
@@ -72,11 +73,10 @@ def choose(
     return first_good(directory, [best_kept])
 
 
-def description(manager: ocp.CheckpointManager, directory: epath.Path) -> About:
+def description(directory: epath.Path) -> About:
     """What the checkpoint in `directory` says about itself."""
     with reading(directory):
-        args = ocp.args.Composite(about=ocp.args.JsonRestore())
-        tree = manager.restore(int(directory.name), args=args).about
+        tree = json.loads((directory / "about" / "metadata").read_text())
     return about.parse(tree, directory)
 
 
@@ -113,24 +113,3 @@ def reading(directory: os.PathLike[str]) -> Iterator[None]:
             f"the checkpoint in {os.fspath(directory)} cannot be read: it is damaged or "
             f"belongs to another run ({type(error).__name__}: {first_line}). Nothing was changed"
         ) from error
-
-
-@contextmanager
-def opened(directory: epath.Path) -> Iterator[ocp.CheckpointManager]:
-    """The manager of a directory in which nothing is to be changed."""
-    # Orbax warns of each option that read_only changes, and in any case that it was given.
-    logger = logging.getLogger("absl")
-    logger.addFilter(_is_not_about_read_only)
-    try:
-        options = ocp.CheckpointManagerOptions(
-            read_only=True, save_interval_steps=0, create=False, cleanup_tmp_directories=False
-        )
-        manager = ocp.CheckpointManager(directory, options=options)
-    finally:
-        logger.removeFilter(_is_not_about_read_only)
-    with manager:
-        yield manager
-
-
-def _is_not_about_read_only(record: logging.LogRecord) -> bool:
-    return "read only" not in record.getMessage()
