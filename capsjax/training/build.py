@@ -15,13 +15,18 @@ from jaxtyping import Array, Int, Key, PRNGKeyArray
 from capsjax import models
 from capsjax.data.tasks import Example, Task
 from capsjax.models import Output, ScoreKind, paths
-from capsjax.training import config as configs
 from capsjax.training import divergence, step
 from capsjax.training.feed import is_streamed
 from capsjax.training.objective import Metrics, Objective, make_objective
 from capsjax.training.optimizers import make_optimizer
-from capsjax.training.parallel import Devices, check_batch_size, on_devices, set_training
-from capsjax.training.state import TrainState, init_state, num_parameters, split
+from capsjax.training.parallel import Devices, check_batch_size, on_devices
+from capsjax.training.state import (
+    TrainState,
+    init_state,
+    num_parameters,
+    set_training,
+    split,
+)
 from capsjax.training.step import Batches, DeviceSource
 
 MAX_STEPS_PER_DISPATCH = 256
@@ -137,13 +142,12 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
       TypeError: the network does not return an `Output`.
       ValueError: the config does not fit the task or the devices.
     """
-    config = configs.resolve(config, task.input_shape, task.class_names)
+    config = resolve(config, task.input_shape, task.class_names)
     batches = _batches(config, task, len(devices))
     model = abstract_model(config)
     score_kind = _score_kind(config, model)
     eval_graphdef, params, rest = split(model)
     set_training(model)
-    graphdef = nnx.split(model)[0]
     optimizer = make_optimizer(config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch)
     paths.check_known(params, config.init_layers, "init_layers")
     if config.frozen_layers:
@@ -161,12 +165,24 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
         devices=devices,
         optimizer=optimizer,
         objective=make_objective(**config.loss, rule=task.rule),
-        graphdef=graphdef,
+        graphdef=nnx.graphdef(model),
         eval_graphdef=eval_graphdef,
         score_kind=score_kind,
         num_parameters=num_parameters(params),
         shapes=paths.by_path(params) | paths.by_path(rest),
     )
+
+
+def resolve(
+    config: ml_collections.ConfigDict,
+    input_shape: tuple[int, int, int],
+    class_names: tuple[str, ...],
+) -> ml_collections.ConfigDict:
+    """`config` with the shape and classes of the data: all that it takes to rebuild the network."""
+    resolved = config.copy_and_resolve_references()
+    with resolved.unlocked():
+        resolved.task = {"input_shape": tuple(input_shape), "class_names": tuple(class_names)}
+    return resolved
 
 
 def build_model(config: ml_collections.ConfigDict) -> nnx.Module:

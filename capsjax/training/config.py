@@ -202,18 +202,6 @@ def _checked(section: str, values: Any) -> dict[str, Any]:
     return named | asdict(replace(usual, **values))
 
 
-def resolve(
-    config: ml_collections.ConfigDict,
-    input_shape: tuple[int, int, int],
-    class_names: tuple[str, ...],
-) -> ml_collections.ConfigDict:
-    """`config` with the shape and classes of the data: all that it takes to rebuild the network."""
-    resolved = config.copy_and_resolve_references()
-    with resolved.unlocked():
-        resolved.task = {"input_shape": tuple(input_shape), "class_names": tuple(class_names)}
-    return resolved
-
-
 def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """All values of `config` by dotted key."""
     flat: dict[str, Any] = {}

@@ -15,8 +15,8 @@ from jaxtyping import Array, Bool, PRNGKeyArray
 from capsjax.data.tasks import Task
 from capsjax.models import Output
 from capsjax.training.objective import Objective
-from capsjax.training.state import TrainState
-from capsjax.training.step import DEVICES, Batches, DeviceSource, drawing, forward
+from capsjax.training.state import DEVICES, TrainState
+from capsjax.training.step import Batches, DeviceSource, drawing, forward
 
 MOST_NAMES = 3
 
@@ -32,13 +32,7 @@ class Part:
 
 
 class Examined(NamedTuple):
-    """The parts of one step.
-
-    Attributes:
-      variables: of the network, before the step.
-      outputs: of the layers, in the order of computation, from the images to the loss.
-      gradients: by parameter.
-    """
+    """The variables before a step, what its layers compute in that order, and the gradients."""
 
     variables: list[Part]
     outputs: list[Part]
@@ -73,15 +67,14 @@ def examine(
         return value, [_part(name, output) for name, output in outputs.items()]
 
     gradients, outputs = jax.grad(loss_and_parts, has_aux=True)(state.params)
-    found = Examined(
-        _by_path((state.params, state.rest)), outputs, _by_path((lax.pmean(gradients, DEVICES),))
-    )
+    gradients = lax.pmean(gradients, DEVICES)
+    found = Examined(_by_path(state.params, state.rest), outputs, _by_path(gradients))
     return jax.tree.map(lambda finite: lax.pmin(finite.astype(jnp.int32), DEVICES) > 0, found)
 
 
 def describe(found: Examined) -> str:
     """One line that says where the first number that is not finite appeared."""
-    variables, outputs, gradients = map(_not_finite, found)
+    variables, outputs, gradients = ([p.name for p in parts if not p.finite] for parts in found)
     if outputs:
         text = f"the first output that is not finite is {outputs[0]}"
         if variables:
@@ -113,22 +106,15 @@ def _in_order(output: Output) -> dict[str, Any]:
     return made
 
 
-def _by_path(trees: Sequence[Any]) -> list[Part]:
+def _by_path(*trees: Any) -> list[Part]:
     leaves = [leaf for tree in trees for leaf in jax.tree_util.tree_leaves_with_path(tree)]
-    return [_part(_name(path), leaf) for path, leaf in leaves]
-
-
-def _name(path: Any) -> str:
-    name = jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value")
-    return f"'{name}'"
+    paths = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    names = [f"'{path.removesuffix('.value')}'" for path in paths]
+    return [_part(name, leaf) for name, (_, leaf) in zip(names, leaves, strict=True)]
 
 
 def _part(name: str, value: Array) -> Part:
     return Part(name, jnp.all(jnp.isfinite(value)))
-
-
-def _not_finite(parts: Sequence[Part]) -> list[str]:
-    return [part.name for part in parts if not part.finite]
 
 
 def _list(names: Sequence[str]) -> str:

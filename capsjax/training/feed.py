@@ -40,8 +40,7 @@ def source_images(
     The steps must be asked for in ascending order.
     """
     if not is_streamed(task):
-        source = DeviceSource.whole(task.train)
-        source = replicate(source, devices)
+        source = replicate(DeviceSource.whole(task.train), devices)
         yield lambda step: (source, last)
         return
     labels = replicate(task.train.labels, devices)
@@ -56,7 +55,7 @@ def source_images(
 
 
 def is_streamed(task: Task) -> bool:
-    """Whether the training images stay on the host, because they do not fit on a device."""
+    """Whether the training images stay on the host: they do not fit on a device."""
     return isinstance(task.train.images, LazyImages)
 
 

@@ -66,9 +66,6 @@ def make_objective(*, rule: Rule, **options: Any) -> Objective:
       A function from a batch's output to the mean loss and to these means: `loss`;
       the loss of the scores, under its name; `reconstruction`; and `accuracy`, the fraction of
       examples for which `rule` predicts exactly the classes present.
-
-    Raises:
-      ValueError: an unknown option, or a value that is not allowed.
     """
     own = LossOptions.of(options)
     name = own.name

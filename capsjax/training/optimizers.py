@@ -175,22 +175,14 @@ def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
     """The config section of an optimizer.
 
     Raises:
-      ValueError: an unknown name, an option that the name does not have, a value out of range.
+      ValueError: an unknown name or option, or a value out of range.
     """
-    return {"name": name} | asdict(_optimizer(name, **overrides))
+    return {"name": name} | asdict(lookup("optimizer.name", name, OPTIMIZERS).of(overrides))
 
 
 def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
     """The config section of a schedule; raises as `optimizer_options`."""
-    return {"name": name} | asdict(_schedule(name, **overrides))
-
-
-def _optimizer(name: str, **overrides: Any) -> Optimizer:
-    return lookup("optimizer.name", name, OPTIMIZERS).of(overrides)
-
-
-def _schedule(name: str, **overrides: Any) -> Constant:
-    return lookup("schedule.name", name, SCHEDULES).of(overrides)
+    return {"name": name} | asdict(lookup("schedule.name", name, SCHEDULES).of(overrides))
 
 
 def make_optimizer(
@@ -199,8 +191,10 @@ def make_optimizer(
     *,
     steps_per_epoch: int,
 ) -> optax.GradientTransformation:
-    """The optimizer of these two config sections; raises as `optimizer_options`."""
-    own, rates = _optimizer(**optimizer), _schedule(**schedule)
+    """The optimizer of these two config sections."""
+    options, rates_options = dict(optimizer), dict(schedule)
+    own = OPTIMIZERS[options.pop("name")](**options)
+    rates = SCHEDULES[rates_options.pop("name")](**rates_options)
     rate = rates.make(own.learning_rate, steps_per_epoch)
     if rates.warmup_steps:
         rate = _after_warmup(rate, rates.warmup_steps)

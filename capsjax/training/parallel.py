@@ -11,10 +11,9 @@ from typing import Any, cast
 
 import jax
 import numpy as np
-from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from capsjax.training.step import DEVICES
+from capsjax.training.state import DEVICES
 
 Devices = Sequence[jax.Device]
 
@@ -59,12 +58,6 @@ def divide(tree: Any, devices: Devices) -> Any:
     return jax.device_put(tree, NamedSharding(Mesh(local, (DEVICES,)), PartitionSpec(DEVICES)))
 
 
-def set_training(model: nnx.Module) -> None:
-    """Puts `model` in training mode, batch statistics taken over the batch of all devices."""
-    model.train()
-    model.set_attributes(nnx.BatchNorm, axis_name=DEVICES, raise_if_not_found=False)
-
-
 def on_devices(
     function: Callable[..., Any],
     devices: Devices,
@@ -74,14 +67,9 @@ def on_devices(
 ) -> partial:
     """`function`, which may use collectives over `DEVICES`, compiled to run on all `devices`.
 
-    Its outputs must be the same on all of them.
-
-    Args:
-      function: what each device computes.
-      devices: where to run.
-      in_axes: for each argument None if it is replicated, 0 if `divide` made it (the function sees
-        its device's part), or a tree of these.
-      donate: the arguments whose memory the result may take.
+    Its outputs must be the same on all of them. For each argument `in_axes` has None if it is
+    replicated, 0 if `divide` made it (the function sees its device's part), or a tree of these;
+    the result may take the memory of the arguments in `donate`.
     """
     mapped = jax.pmap(
         # pmap wants one mapped argument; the place of a device is lax.axis_index.

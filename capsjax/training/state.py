@@ -8,6 +8,9 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Int
 
+# The axis of all devices, by which collectives name it.
+DEVICES = "devices"
+
 
 class TrainState(NamedTuple):
     """A pytree. The random numbers of a step and its place in the epoch follow from `step`.
@@ -37,6 +40,12 @@ def split(model: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
     """The structure, trainable parameters and other variables of `model`."""
     graphdef, params, *rest = nnx.split(model, nnx.Param, ...)
     return graphdef, params, rest[0]
+
+
+def set_training(model: nnx.Module) -> None:
+    """Puts `model` in training mode, batch statistics taken over the batch of all devices."""
+    model.train()
+    model.set_attributes(nnx.BatchNorm, axis_name=DEVICES, raise_if_not_found=False)
 
 
 def num_parameters(params: nnx.State) -> int:

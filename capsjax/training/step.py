@@ -19,21 +19,14 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, Shaped, UInt8
 from capsjax.data.tasks import Example, Source, Task, make_example
 from capsjax.models import Output
 from capsjax.training.objective import Metrics, Objective
-from capsjax.training.state import TrainState
+from capsjax.training.state import DEVICES, TrainState
 
-DEVICES = "devices"
 # Folded into a seed's key. Parameters, which fold in 0, 1, …, never come so far.
 _RUN = 2**32 - 1
 
 
 class Forward(NamedTuple):
-    """What a training step computes before its gradients, on one device.
-
-    Attributes:
-      output: of the network.
-      metrics: of the objective.
-      rest: the network's variables that are not trained, after the step.
-    """
+    """The output, the metrics and, after the step, the network's variables that are not trained."""
 
     output: Output
     metrics: Metrics
@@ -76,7 +69,6 @@ def update(
     `keys` holds one key per example, for the model's dropout. The network computes in
     `compute_dtype`; parameters, their gradients, routing's logits and the loss stay in float32.
     """
-
     loss = partial(forward, graphdef=graphdef, objective=objective, compute_dtype=compute_dtype)
     grads, done = jax.grad(loss, has_aux=True)(state.params, state.rest, batch, keys)
     grads, metrics = lax.pmean((grads, done.metrics), DEVICES)
@@ -113,10 +105,6 @@ class Batches(NamedTuple):
     def places(self, step: Any, slots: Any) -> Any:
         """Where in the order of its epoch the examples of a step are; of arrays of any kind."""
         return step % self.per_epoch * self.batch_size + slots
-
-    def slots(self) -> Int[Array, "local"]:
-        """The places in the global batch that belong to this device."""
-        return self.slots_of(lax.axis_index(DEVICES))
 
     def slots_of(self, device: Int[Array, ""] | int) -> Int[Array, "local"]:
         """The places in the global batch that belong to device number `device`."""
@@ -189,7 +177,7 @@ def drawing(
     """A function from a step of the epoch of step `first` to its examples and the model's keys."""
     order_key, example_key = jax.random.split(key)
     order = batches.order(order_key, first // batches.per_epoch)
-    slots = batches.slots()
+    slots = batches.slots_of(lax.axis_index(DEVICES))
 
     def draw(step: Int[Array, ""]) -> tuple[Example, Key[Array, "local"]]:
         for_data, for_model = example_keys(example_key, step, slots)
@@ -224,15 +212,8 @@ def run_steps(
 
     A step whose metrics are not all finite is not taken: the state stays that before it.
 
-    Args:
-      state: before the first of the steps.
-      source: holds the images of these steps.
-      key: of the run.
-      count: at most `capacity`.
-      task: makes the examples.
-      batches: the examples of each step.
-      update: of the state, with a batch and the model's keys.
-      capacity: length of the metrics that are returned.
+    The `source` holds the images of these steps; `key` is that of the run; `count` is at most
+    `capacity`, the length of the metrics that are returned.
     """
     draw = drawing(state.step, source, key, task=task, batches=batches)
 

@@ -23,9 +23,8 @@ from capsjax import models
 from capsjax.data.accuracy import top
 from capsjax.data.tasks import Example, Objects
 from capsjax.training import objective
-from capsjax.training.parallel import set_training
-from capsjax.training.state import init_state, num_parameters
-from capsjax.training.step import DEVICES, update
+from capsjax.training.state import DEVICES, init_state, num_parameters, set_training
+from capsjax.training.step import update
 
 
 def run(options: argparse.Namespace) -> None:

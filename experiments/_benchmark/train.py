@@ -45,7 +45,8 @@ from capsjax.runs.history import History
 from capsjax.runs.saving import Checkpoints
 from capsjax.training.build import Training, build
 from capsjax.training.parallel import on_devices, replicate
-from capsjax.training.step import DEVICES, DeviceSource, drawing
+from capsjax.training.state import DEVICES
+from capsjax.training.step import DeviceSource, drawing
 
 MNIST, CIFAR = (60_000, 28, 28, 1), (50_000, 32, 32, 3)
 # In training a dispatch takes about this long: `capsjax.runs.loop.DISPATCH_SECONDS`.

@@ -28,7 +28,7 @@ from capsjax.runs.display import console
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.loop import train
 from capsjax.training import config as configs
-from capsjax.training.build import build_model
+from capsjax.training.build import build_model, resolve
 
 
 class Store(NamedTuple):
@@ -209,7 +209,7 @@ def _control(
 ) -> FinishedRun:
     """A network as it is built, or none at all: raw pixels."""
     task = tasks.create(**config.data, data_dir=data_dir)
-    config = configs.resolve(config, task.input_shape, task.class_names)
+    config = resolve(config, task.input_shape, task.class_names)
     pixels = row.network == "pixels"
     model = measures.Pixels(len(task.class_names)) if pixels else build_model(config)
     history = History()

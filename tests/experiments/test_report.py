@@ -220,7 +220,7 @@ def test_pictures_of_any_number_of_channels():
 def test_the_training_command_is_the_nearest_config_and_its_changes(tmp_path):
     config = configs.default("sabour2017_capsnet", "mnist")
     config.model.decoder_features = (8, 16)
-    resolved = configs.resolve(config, (28, 28, 1), tuple("0123456789"))
+    resolved = build.resolve(config, (28, 28, 1), tuple("0123456789"))
     assert again.train_command(resolved, tmp_path) == (
         "python experiments/train.py --config=configs/sabour2017_mnist.py "
         f"--workdir={tmp_path} '--config.model.decoder_features=(8, 16)'"

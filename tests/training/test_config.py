@@ -4,6 +4,7 @@ import ml_collections
 import pytest
 
 from capsjax.training import config as configs
+from capsjax.training.build import resolve
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def test_the_papers_recipe(config):
 
 
 def test_json_and_back(config):
-    config = configs.resolve(config, (28, 28, 1), ("a", "b"))
+    config = resolve(config, (28, 28, 1), ("a", "b"))
     again = configs.from_json(configs.to_json(config))
     assert configs.differences(config, again) == []
     assert again.model.decoder_features == (512, 1024)  # a tuple again
@@ -32,7 +33,7 @@ def test_differences_name_keys_and_values(config):
         "data.name: 'mnist' → 'digits'",
         "training.epochs: 50 → 3",
     ]
-    resolved = configs.resolve(config, (28, 28, 1), ("a",))
+    resolved = resolve(config, (28, 28, 1), ("a",))
     assert "task.class_names: not set → ('a',)" in configs.differences(config, resolved)
 
 
