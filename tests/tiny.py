@@ -1,5 +1,6 @@
 """A run of seconds on real digits."""
 
+import jax
 import numpy as np
 
 from capsjax.training import config as configs
@@ -44,6 +45,12 @@ def write_digits(path):
         test_labels=digits.target[200:250],
     )
     return path
+
+
+def assert_same(result, other):
+    """Two runs ended in the same bits and with the same history."""
+    jax.tree.map(np.testing.assert_array_equal, result.state, other.state)
+    assert result.history.to_json() == other.history.to_json()
 
 
 # For experiments/train.py --config=tests/tiny.py:FILE.npz

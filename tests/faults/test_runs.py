@@ -7,14 +7,13 @@ import warnings
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
 from capsjax.runs import checkpoints, loop
 from capsjax.runs.circumstances import current, warn_of_changes
 from capsjax.runs.output import LenientOutput
 from tests.faults.commands import assert_told, quick, run
-from tests.tiny import quick_config
+from tests.tiny import assert_same, quick_config
 
 ONE = jax.devices()[:1]
 
@@ -214,8 +213,7 @@ def test_an_earlier_run_goes_on_as_it_was(npz, tmp_path):
         file.write_text(json.dumps(then))
     config.key_version = 2  # what the same command asks for today
     resumed = loop.train(config, tmp_path / "run", devices=ONE)
-    assert resumed.history.to_json() == whole.history.to_json()
-    jax.tree.map(np.testing.assert_array_equal, resumed.state, whole.state)
+    assert_same(resumed, whole)
     today = loop.train(config, tmp_path / "today", devices=ONE)
     assert today.history.to_json() != whole.history.to_json()
 

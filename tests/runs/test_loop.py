@@ -5,7 +5,6 @@ import signal
 import threading
 from functools import partial
 
-import chex
 import jax
 import numpy as np
 import pytest
@@ -15,14 +14,9 @@ from capsjax.runs import checkpoints, loop, process
 from capsjax.runs.directory import claimed
 from capsjax.runs.seeds import train_seeds
 from capsjax.training import feed
-from tests.tiny import tiny_config
+from tests.tiny import assert_same, tiny_config
 
 ONE = jax.devices()[:1]
-
-
-@pytest.fixture
-def config(npz):
-    return tiny_config(npz)
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +25,6 @@ def finished(tmp_path_factory, npz):
     config = tiny_config(npz)
     directory = tmp_path_factory.mktemp("finished") / "run"
     return config, directory, loop.train(config, directory, devices=ONE)
-
-
-def same(a: loop.Result, b: loop.Result) -> None:
-    chex.assert_trees_all_equal(
-        jax.tree.map(np.asarray, a.state), jax.tree.map(np.asarray, b.state)
-    )
-    assert a.history.to_json() == b.history.to_json()
 
 
 def test_history(finished):
@@ -64,7 +51,7 @@ def test_a_finished_run_is_not_repeated(finished, capsys):
     config, directory, result = finished
     again = loop.train(config, directory, devices=ONE)
     assert "finished before" in capsys.readouterr().out
-    same(again, result)
+    assert_same(again, result)
 
 
 # Dispatches of one step each, or as long as can be; stopped in the middle of a logging interval,
@@ -82,7 +69,7 @@ def test_interrupted_is_bit_identical_with_uninterrupted(
             with pytest.raises(process.Interrupted) as stop:
                 loop.train(config, tmp_path / "run", devices=ONE)
         assert stop.value.signum == signal.SIGTERM
-    same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
+    assert_same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
 
 
 def test_a_signal_while_the_last_checkpoint_is_saved_is_not_lost(
@@ -99,7 +86,7 @@ def test_a_signal_while_the_last_checkpoint_is_saved_is_not_lost(
         patch.setattr(loop.Checkpoints, "wait", wait_and_terminate)
         with pytest.raises(process.Interrupted):
             loop.train(config, tmp_path / "run", devices=ONE)
-    same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
+    assert_same(loop.train(config, tmp_path / "run", devices=ONE), finished[2])
 
 
 def test_images_fed_from_the_host_give_the_same_run(
@@ -114,7 +101,7 @@ def test_images_fed_from_the_host_give_the_same_run(
         with pytest.raises(process.Interrupted):
             train()
     assert "0.0 MB, more than device_budget_mb: they are fed" in capsys.readouterr().out
-    same(train(), finished[2])
+    assert_same(train(), finished[2])
 
 
 def _terminate(after_dispatches, patch):
@@ -179,8 +166,8 @@ def test_training_goes_on_from_the_last_good_checkpoint(finished, config, tmp_pa
     _damage(directory, 14, how)
     with pytest.warns(RuntimeWarning, match=r"checkpoints/14 cannot be used: .* damaged.* step 7"):
         result = loop.train(config, directory, devices=ONE)
-    same(result, finished[2])
-    same(loop.train(config, directory, devices=ONE), finished[2])  # without a warning
+    assert_same(result, finished[2])
+    assert_same(loop.train(config, directory, devices=ONE), finished[2])  # without a warning
     assert len(list((directory / "damaged").iterdir())) == 1
 
 
@@ -207,6 +194,9 @@ def _snapshot(directory):
         ("training.batch_size", -32, "training.batch_size must be positive, got -32"),
         ("data.validation_fraction", 0.9999, "training images of npz.*data.validation_fraction"),
         ("training.epochs", 0, "training.epochs must be positive"),
+        ("training.stop_at_accuracy", 99.22, r"a fraction in \[0, 1\] such as 0.9922"),
+        ("training.stop_at_accuracy", -0.1, r"a fraction in \[0, 1\] such as 0.9922"),
+        ("training.stop_at_accuracy", 1.01, r"a fraction in \[0, 1\] such as 0.9922"),
         ("training.compute_dtype", "float16", "must be one of float32, bfloat16, got 'float16'"),
         ("training.matmul_precision", "low", "must be one of default, high, highest"),
         ("checkpoints.keep", 0, "checkpoints.keep must be positive"),
@@ -270,4 +260,30 @@ def test_two_processes_do_not_train_in_one_directory(finished, tmp_path):
         claimed(epath.Path(tmp_path / "run"), checkpoints.read(directory).config),
         pytest.raises(ValueError, match="another process is training in"),
     ):
+        loop.train(config, tmp_path / "run", devices=ONE)
+
+
+def test_a_run_stops_at_the_first_epoch_that_is_good_enough(quick, tmp_path, capsys):
+    config = quick
+    config.training.epochs = 200
+    config.training.stop_at_accuracy = 0.3
+    state, history = loop.train(config, tmp_path / "run", devices=ONE)
+    accuracies = list(history.validation_accuracy().values())
+    assert accuracies[-1] >= 0.3
+    assert all(accuracy < 0.3 for accuracy in accuracies[:-1])
+    step = int(state.step)
+    assert step == 7 * len(accuracies)
+    said = f"stopped early, at step {step} of 1400: the validation accuracy reached"
+    assert said in capsys.readouterr().out
+    assert checkpoints.read(tmp_path / "run").step == step
+
+    again = loop.train(config, tmp_path / "run", devices=ONE)
+    assert f"finished before, at step {step}" in capsys.readouterr().out
+    assert again.history.to_json() == history.to_json()
+
+
+def test_stopping_early_needs_held_out_images(config, tmp_path):
+    config.training.stop_at_accuracy = 0.9
+    config.data.validation_fraction = 0.0
+    with pytest.raises(ValueError, match=r"nothing is held out to measure it: raise data\."):
         loop.train(config, tmp_path / "run", devices=ONE)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from capsjax.runs import checkpoints, loop, seeds
-from tests.tiny import quick_config
+from tests.tiny import assert_same, quick_config
 
 TWO = jax.devices()[:2]
 
@@ -31,18 +31,14 @@ def trained(tmp_path_factory, npz):
     return directory, seeds.train_seeds(seed_config(npz), directory, devices=TWO)
 
 
-def bits(result):
-    return [x.tobytes() for x in jax.tree.leaves(result.state)], result.history.to_json()
-
-
 def test_each_is_the_run_of_its_seed_alone(trained, config, tmp_path):
     config.seed, config.seeds = 4, 1
     alone = loop.train(config, tmp_path / "run", devices=TWO)
     directory, both = trained
-    assert bits(both.results[4]) == bits(alone)
+    assert_same(both.results[4], alone)
     # Its directory is that run's.
     again = loop.train(config, directory / "seed_4", devices=TWO)
-    assert bits(again) == bits(alone)
+    assert_same(again, alone)
 
 
 def test_summary(trained):

@@ -3,7 +3,7 @@ import pytest
 
 from capsjax.runs import loop
 from capsjax.runs.process import cache_programs
-from tests.tiny import quick_config
+from tests.tiny import assert_same
 
 NAMES = (
     "jax_compilation_cache_dir",
@@ -42,16 +42,13 @@ def test_beside_the_data_unless_told_otherwise(settings, monkeypatch, tmp_path):
     assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
 
 
-def test_a_program_from_disk_gives_the_same_bits(settings, monkeypatch, tmp_path, npz):
-    config = quick_config(npz)
-    config.training.epochs = 1
+def test_a_program_from_disk_gives_the_same_bits(settings, monkeypatch, tmp_path, quick):
+    quick.training.epochs = 1
     monkeypatch.setenv("CAPSJAX_CACHE_DIR", str(tmp_path))
     settings(jax_compilation_cache_dir=None)
 
     def train(name):
-        result = loop.train(config, tmp_path / name, devices=jax.devices()[:1])
-        bits = [x.tobytes() for x in jax.tree.leaves(result.state)]
-        return bits, result.history.to_json()
+        return loop.train(quick, tmp_path / name, devices=jax.devices()[:1])
 
     settings(jax_enable_compilation_cache=True)
     cache_programs()
@@ -65,7 +62,7 @@ def test_a_program_from_disk_gives_the_same_bits(settings, monkeypatch, tmp_path
 
     jax.monitoring.register_event_listener(listen)
     settings()
-    assert train("second") == compiled
+    assert_same(train("second"), compiled)
     jax.monitoring.unregister_event_listener(listen)
     assert "/jax/compilation_cache/cache_hits" in hits
     assert {path: path.read_bytes() for path in files} == files
