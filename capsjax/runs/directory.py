@@ -12,6 +12,7 @@ import ml_collections
 from etils import epath
 
 from capsjax import _files
+from capsjax.runs.failures import removed
 from capsjax.runs.hosts import from_first_host
 from capsjax.runs.verifying import check_names
 from capsjax.training import config as configs
@@ -57,10 +58,7 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
 
         def check() -> None:
             if _files.is_local(workdir) and not workdir.is_dir():
-                raise OSError(
-                    f"{workdir} was removed during training: nothing can be saved there any more, "
-                    "so training stopped"
-                )
+                raise removed(workdir)
             if lock is not None and not lock.holds:
                 raise OSError(
                     f"{workdir / LOCK} was removed or replaced during training, so another "

@@ -11,6 +11,15 @@ _CAUSES = {
     "Disk quota exceeded": "the disk quota is used up",
     "Too many open files": "the process may not open enough files (ulimit -n)",
 }
+_NOT_FOUND = ("No such file or directory", "NOT_FOUND: ")
+
+
+def removed(directory: epath.Path) -> OSError:
+    """The error where the directory of a run is gone."""
+    return OSError(
+        f"{directory} was removed during training: nothing can be saved there any more, so "
+        "training stopped"
+    )
 
 
 @contextmanager
@@ -24,6 +33,9 @@ def explained(directory: epath.Path) -> Iterator[None]:
     except Exception as error:  # Orbax and TensorStore raise all kinds
         text = "\n".join(map(str, _chain(error)))
         cause = next((cause for words, cause in _CAUSES.items() if words in text), None)
+        gone = str(directory) in text or not directory.is_dir()
+        if cause is None and gone and any(words in text for words in _NOT_FOUND):
+            raise removed(directory) from error
         if cause is None:
             raise
         step = _newest(directory)
