@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from etils import epath
 
@@ -52,37 +52,45 @@ def is_local(path: epath.Path | Path) -> bool:
     return "://" not in os.fspath(path)
 
 
-def write_atomically(path: epath.Path, contents: str | bytes) -> None:
+def write_atomically(path: P, contents: str | bytes, *, follow: bool = False) -> None:
     """Writes a file that, wherever this is interrupted, is there either whole or not at all.
 
-    Text in UTF-8. If the name is that of a link, the file takes the link's place.
+    Text is UTF-8; for `follow` see `replacing`.
     """
     data = contents.encode() if isinstance(contents, str) else contents
-    if not is_local(path):
-        path.write_bytes(data)  # an object appears when it is closed
-        return
-    with replacing(Path(path)) as temporary, temporary.open("xb") as file:
+    with replacing(path, follow=follow) as file:
         file.write(data)
 
 
 @contextmanager
-def replacing(path: P) -> Iterator[P]:
-    """A temporary file that takes the place of the local `path` at the end of the block.
+def replacing(path: P, *, follow: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of `path` at the end of the block.
 
-    Until then readers see the old file; an error leaves it as it was, and names `path`.
+    Until then readers see the old file. An error leaves it as it was, and names `path`. A link is
+    replaced, or if `follow` its target; a device or a pipe is written to.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
+    # Not asked with etils, to which everything that is not a directory is a file.
+    in_place = not is_local(path) or (os.path.exists(path) and not os.path.isfile(path))
+    target = Path(os.path.realpath(path) if follow else path)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}{TEMPORARY}")
     try:
-        yield temporary
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
+        if in_place:
+            with path.open("wb") as file:  # an object appears when it is closed
+                yield file
+            return
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        sync(target.parent)
     except OSError as error:
         if error.filename in (None, os.fspath(temporary)):  # None where a disk is full
             error.filename = os.fspath(path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if not in_place:
+            temporary.unlink(missing_ok=True)
 
 
 def sync(path: epath.Path | Path) -> None:

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ml_collections
@@ -263,30 +263,12 @@ def write(text: str, output: "epath.Path | None", run: str, name: str) -> "epath
 
 def save(file: "epath.Path | Path", contents: str | bytes, *, follow: bool = True) -> None:
     """Writes a file whole or not at all; what UTF-8 lacks of a text is written as an escape."""
-    data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
-    with replacing(file, follow=follow) as opened:
-        opened.write(data)
-
-
-@contextlib.contextmanager
-def replacing(file: "epath.Path | Path", *, follow: bool = True) -> Iterator[IO[bytes]]:
-    """A file to write, which takes the place of `file` at the end of the block.
-
-    An error leaves the old file as it was. A link is replaced, or if `follow` its target; a device
-    or a pipe is written to.
-    """
     from capsjax import _files
 
+    data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
     target = _files.absolute(file)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Not asked with etils, to which everything that is not a directory is a file.
-    if not _files.is_local(target) or (os.path.exists(target) and not os.path.isfile(target)):
-        with target.open("wb") as opened:  # an object appears when it is closed
-            yield opened
-        return
-    target = Path(os.path.realpath(target) if follow else target)
-    with _files.replacing(target) as temporary, temporary.open("xb") as opened:
-        yield opened
+    _files.write_atomically(target, data, follow=follow)
 
 
 @contextlib.contextmanager

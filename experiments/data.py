@@ -13,6 +13,7 @@ parameters of every image: which source, moved how far, turned how much.
 """
 
 import argparse
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,8 +100,9 @@ def main(args: argparse.Namespace) -> None:
     if not len(examples):
         raise ValueError(f"{args.name}: the set {chosen_set!r} is empty")
     if args.out:
-        with _cli.replacing(args.out) as file:
-            sheet(task, examples).save(file, "PNG")
+        picture = io.BytesIO()
+        sheet(task, examples).save(picture, "PNG")
+        _cli.save(args.out, picture.getvalue())
         print(f"Written to {args.out}: {args.name}, {chosen_set}.")
     if args.export:
         count = export(args.export, task, examples, args.count)
@@ -207,14 +209,15 @@ def export(path: Path, task: "Task", examples: "EvaluationSet", count: int) -> i
 
     rendered = render(examples, spread(examples, count))
     labels: np.ndarray = rendered.labels.astype(np.int32)
-    with _cli.replacing(path) as file:
-        np.savez_compressed(
-            file,
-            images=rendered.images,
-            labels=labels if task.multi_label else labels.argmax(-1).astype(np.int32),
-            class_names=np.array(task.class_names),
-            **rendered.parameters,
-        )
+    archive = io.BytesIO()
+    np.savez_compressed(
+        archive,
+        images=rendered.images,
+        labels=labels if task.multi_label else labels.argmax(-1).astype(np.int32),
+        class_names=np.array(task.class_names),
+        **rendered.parameters,
+    )
+    _cli.save(path, archive.getvalue())
     return len(rendered.images)
 
 

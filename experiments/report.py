@@ -11,6 +11,7 @@ anywhere. Its scripts only move what is in it; without them it shows the same in
 """
 
 import argparse
+import io
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,8 +119,9 @@ def of_runs(args: argparse.Namespace) -> None:
         from _report.decoded import poses_picture
         from _report.results import examples
 
-        args.poses.parent.mkdir(parents=True, exist_ok=True)
-        poses_picture(results, examples(results)).save(args.poses, optimize=True)
+        buffer = io.BytesIO()
+        poses_picture(results, examples(results)).save(buffer, "PNG", optimize=True)
+        _cli.save(args.poses, buffer.getvalue())
         terminal.print(f"Written to {args.poses}.", markup=False)
         return
     imports = [f"--import={file}" for file in args.imports]

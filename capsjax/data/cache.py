@@ -75,7 +75,7 @@ def _write(path: Path, fingerprint: str, examples: Examples, images: np.ndarray)
     """Writes an entry so that readers see the old one or the whole new one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary, temporary.open("xb") as file:
+        with replacing(path) as file:
             np.savez(
                 file,
                 images=images,

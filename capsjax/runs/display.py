@@ -145,10 +145,10 @@ class Writer:
             self._local = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
             self._closing.callback(self._upload)
         # Rewritten: it may hold records that are newer than the checkpoint we start from.
-        with _files.replacing(self._local / "metrics.jsonl") as new:
-            self._file = self._closing.enter_context(new.open("x"))
-            self._file.writelines(json.dumps(record) + "\n" for record in history.records)
-            self._file.flush()
+        metrics = self._local / "metrics.jsonl"
+        lines = (json.dumps(record) + "\n" for record in history.records)
+        _files.write_atomically(metrics, "".join(lines))
+        self._file = self._closing.enter_context(metrics.open("a"))
         with extra("train"):
             from tensorboardX import SummaryWriter
 

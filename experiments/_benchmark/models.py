@@ -20,6 +20,7 @@ from rich.progress import track
 
 from _benchmark.measure import measure_compiled, normal, provenance
 from capsjax import models
+from capsjax._files import write_atomically
 from capsjax.data.accuracy import top
 from capsjax.data.tasks import Example, Objects
 from capsjax.training import objective
@@ -44,7 +45,8 @@ def run(options: argparse.Namespace) -> None:
         records.append(step_of(name, options.batch_size, options.repeats, overrides))
         jax.clear_caches()
         if options.output:
-            options.output.write_text(json.dumps({"about": about, "networks": records}, indent=2))
+            text = json.dumps({"about": about, "networks": records}, indent=2)
+            write_atomically(options.output, text)
     console = Console(soft_wrap=True)
     console.print(escape(f"{about}\n"))
     heads = (

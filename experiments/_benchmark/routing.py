@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from _benchmark.measure import (
     relative_difference,
     with_gradient,
 )
+from capsjax._files import write_atomically
 from capsjax.functional import squash
 from capsjax.routing import (
     LinearVotes,
@@ -350,7 +352,9 @@ def plot_growth(records: list[dict[str, Any]], path: Path) -> None:
         )
         axes.xaxis.minorticks_off()
     figure.legend(*memory.get_legend_handles_labels(), loc="outside right center", frameon=False)
-    figure.savefig(path)
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix.lower()[1:] or "png")
+    write_atomically(path, picture.getvalue())
 
 
 # Votes that --explain has an answer for: positions, I, J, A, X, Y.
@@ -406,7 +410,7 @@ def run(options: argparse.Namespace) -> None:
     console.print(_table(records, versions, title=about["device"]))
     output = options.output or (Path(device.FILE) if options.device else None)
     if output:
-        output.write_text(json.dumps(report, indent=2))
+        write_atomically(output, json.dumps(report, indent=2))
         console.print(f"Written to {output}.")
     if options.device and not all(record["agrees"] for record in report["kernels"]):
         raise ValueError("a kernel's numbers are wrong on this device: see the table of kernels")

@@ -33,6 +33,7 @@ from rich.markup import escape
 
 from _benchmark.measure import machine_rates, provenance, seconds_of
 from _benchmark.operations import operations
+from capsjax._files import write_atomically
 from capsjax._names import nearest
 from capsjax.data.dataset import Dataset
 from capsjax.data.tasks import Task
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
             record = count(name, num_devices)
         else:
             record = measure(name, batch_size, num_devices, options.repeats)
-        options.output.write_text(json.dumps(record))
+        write_atomically(options.output, json.dumps(record))
         return
     for name in names:
         if name not in NETWORKS:
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
             records.append(_in_a_process("measure", name, num_devices, options))
             if options.output:
                 everything = {"about": about, "training": records, "counts": counts}
-                options.output.write_text(json.dumps(everything, indent=2))
+                write_atomically(options.output, json.dumps(everything, indent=2))
     _print(console, records, counts, about["product_rate"])
 
 

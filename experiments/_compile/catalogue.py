@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from _compile import compilers
+from capsjax._files import write_atomically
 
 ROOT = Path(__file__).parents[2]
 # How messages of `crosscompile` about a program can be told from others.
@@ -128,7 +129,7 @@ def compile_all(
         record = _compile(entry, path, cpu_seconds, command or (sys.executable, str(SCRIPT)))
         about = asdict(entry) | {"options": list(entry.options), "sources": digest}
         record = about | record
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        write_atomically(path, json.dumps(record, indent=1) + "\n")
         yield entry, record
 
 

@@ -9,6 +9,7 @@ import _markdown
 
 from _compile.catalogue import ROOT, SCALED_BATCHES, SCALES
 from _compile.targets import CHIPS_BY_NAME, Chip
+from capsjax._files import write_atomically
 
 DOCS = ROOT / "docs"
 # Records of the list, as they are now and as they were before there were routing kernels.
@@ -61,13 +62,13 @@ def write(records: Sequence[Record]) -> None:
     """Writes the pages and the records behind them. Groups without new records keep theirs."""
     NOW.parent.mkdir(exist_ok=True)
     records = with_earlier(records, json.loads(NOW.read_text()) if NOW.exists() else [])
-    NOW.write_text(json.dumps([_kept(record) for record in records], indent=1) + "\n")
+    write_atomically(NOW, json.dumps([_kept(record) for record in records], indent=1) + "\n")
     before = json.loads(BEFORE.read_text()) if BEFORE.exists() else []
     notes = NOTES.read_text() if NOTES.exists() else ""
-    (DOCS / "accelerators.md").write_text(accelerators(records, before, notes))
+    write_atomically(DOCS / "accelerators.md", accelerators(records, before, notes))
     if any(record["group"] == "scaling" for record in records):
         page = DOCS / "scaling.md"
-        page.write_text(in_place(page.read_text(), scaling(records)))
+        write_atomically(page, in_place(page.read_text(), scaling(records)))
 
 
 def with_earlier(records: Sequence[Record], earlier: Sequence[Record]) -> list[Record]:

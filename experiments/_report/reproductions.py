@@ -1,6 +1,5 @@
 """One page of all tables and figures, reproduced or not."""
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
@@ -73,9 +72,7 @@ def _html(parts: Sequence[object]) -> Iterator[str]:
             summary = f"<summary>{escape(part.title)}</summary>"
             yield f"<details>{summary}<ul>{lines}</ul></details>"
         elif isinstance(part, Picture):
-            picture = io.BytesIO()
-            results.draw(part.of, picture, "png")
-            address = data_uri(picture.getvalue(), "image/png")
+            address = data_uri(results.draw(part.of, "png"), "image/png")
             alt = escape(part.of.experiment.title)
             yield f'<img class="drawn" src="{address}" alt="{alt}">'
         elif part == MEANINGLESS:

@@ -17,6 +17,7 @@ from flax import nnx
 from _reproduce.experiment import Experiment
 from _reproduce.recipes import key_of, trainings
 from capsjax import models
+from capsjax._files import write_atomically
 from capsjax.data import tasks
 from capsjax.training import config as configs
 from capsjax.training.build import build, build_model
@@ -57,7 +58,7 @@ def write(experiments: dict[str, Experiment]) -> dict[str, Cost]:
     """Estimates all names anew, which takes minutes, and keeps them in docs/accelerators."""
     found = {name: estimate(experiment) for name, experiment in experiments.items()}
     text = json.dumps({name: cost._asdict() for name, cost in found.items()}, indent=1)
-    COSTS.write_text(f"{text}\n", encoding="utf-8")
+    write_atomically(COSTS, f"{text}\n")
     return found
 
 

@@ -1,8 +1,8 @@
 """From folders of results to comparisons and pages."""
 
+import io
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import matplotlib
 import numpy as np
@@ -12,6 +12,7 @@ from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
 from _reproduce.recipes import slug
 from _reproduce.runs import Store, number_of, outcome, read_json, recorded
+from capsjax._files import write_atomically
 from capsjax._ledger import ABSENT
 
 
@@ -85,14 +86,14 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     first = comparisons[0]
     files = [folder / f"{first.stem}.md"]
     parts = list(tables.blocks(comparisons))
-    files[0].write_text(tables.markdown(first.name, parts), encoding="utf-8")
+    write_atomically(files[0], tables.markdown(first.name, parts))
     picture = next((part for part in parts if isinstance(part, tables.Picture)), None)
     for kind in ("png", "svg"):
         file = files[0].with_suffix(f".{kind}")
         if picture is None:
             file.unlink(missing_ok=True)
         else:
-            draw(picture.of, file, kind)
+            write_atomically(file, draw(picture.of, kind))
             files.append(file)
     return files
 
@@ -103,15 +104,17 @@ def write_all(
     """Writes the pages of all names and `tables.index`; returns the files."""
     files = [file for comparisons in names.values() for file in write(comparisons, folder)]
     index = folder / "index.md"
-    index.write_text(tables.index(names, findings), encoding="utf-8")
+    write_atomically(index, tables.index(names, findings))
     return [*files, index]
 
 
-def draw(comparison: Comparison, file: Path | BinaryIO, kind: str) -> None:
-    """Draws the figure as "png" or "svg"."""
+def draw(comparison: Comparison, kind: str) -> bytes:
+    """The figure as a file of the `kind` "png" or "svg"."""
     assert comparison.experiment.figure is not None
     # Equal results are to give equal files: no random ids, no date.
     metadata = {"Date": None} if kind == "svg" else {}
     with matplotlib.rc_context({"svg.hashsalt": "capsjax", "font.size": 9}):
         figure = comparison.experiment.figure(comparison)
-        figure.savefig(file, format=kind, metadata=metadata)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=kind, metadata=metadata)
+        return picture.getvalue()

@@ -3,6 +3,7 @@
 docs/reproduce.md has the layout of the folder and what is kept, shared and resumed.
 """
 
+import io
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,6 @@ import jax
 import ml_collections
 import numpy as np
 from _provenance import commit, machine
-from etils import epath
 
 from _reproduce import measures
 from _reproduce.experiment import Experiment, Measured, Row
@@ -154,7 +154,9 @@ def run(
             }
             if measured.arrays:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                np.savez_compressed(file.with_suffix(".npz"), **measured.arrays)
+                archive = io.BytesIO()
+                np.savez_compressed(archive, **measured.arrays)
+                write_atomically(file.with_suffix(".npz"), archive.getvalue())
             write_json(file, record)  # last: with it the run counts as done
         console().print(outcome(record), markup=False)
         return record
@@ -276,4 +278,4 @@ def read_json(file: Path) -> dict[str, Any]:
 def write_json(file: Path, record: Mapping[str, Any]) -> None:
     """Writes all or nothing: an interrupted write leaves no half file."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(epath.Path(file), json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
