@@ -1,5 +1,6 @@
 """The scripts as a user runs them, in bounded time."""
 
+import contextlib
 import multiprocessing
 import os
 import runpy
@@ -84,6 +85,13 @@ def _main(script, arguments, *streams):
 def quick(npz):
     """The option for a network that is trained in seconds."""
     return f"--config=tests/faults/quick.py:{npz}"
+
+
+def fill(disk, kibibytes):
+    """Leaves so much less on a disk, or nothing where there is not as much."""
+    with contextlib.suppress(OSError), (disk / "else").open("wb", buffering=0) as file:
+        for _ in range(kibibytes):
+            file.write(bytes(1024))
 
 
 def assert_told(done, message):

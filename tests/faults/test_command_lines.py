@@ -32,60 +32,73 @@ VALUES = [
     ("training.epochs=a", "training.epochs must be an integer, got 'a'"),
     ("training.epoch=3", "epochs"),
     ("key_version=3", "key_version must be from 1 to 2, got 3"),
+    ("training.batch_size=-32", "training.batch_size must be positive, got -32"),
+    ("data.validation_fraction=0.9999", "(data.validation_fraction holds out 190)"),
+    ("model.kernel_size=100", "too small for windows of kernel_size 100"),
+    ("seed=4294967295 --config.seeds=4000000000", "seeds must lie in [0, 4294967295]"),
+    (
+        "seed=4294967295 --config.seeds=2",
+        "seeds must lie in [0, 4294967295], got 4294967295 to 4294967296",
+    ),
+]
+QUICK = "train.py --config=tests/faults/quick.py:{npz} --workdir="
+TINY = "train.py --config=tests/tiny.py:{npz} --workdir={tmp}/run --config.model.decoder_features="
+CLUSTER = QUICK + "{tmp}/run --num_processes=2 --process_id=0 --coordinator_address=127.0.0.1:"
+
+
+def without(package, command, message):
+    there = importlib.util.find_spec(package) is not None
+    return pytest.param(
+        command, message, marks=pytest.mark.skipif(there, reason=f"{package} is installed")
+    )
+
+
+COMMANDS = [
+    *((f"{QUICK}{{tmp}}/run --config.{value}", message) for value, message in VALUES),
+    (f"{TINY}('a',)", "each of model.decoder_features must be an integer"),
+    (f"{TINY}(2.5,)", "each of model.decoder_features must be an integer"),
+    (f"{QUICK}foo://x/y", "foo://x/y: unknown kind of address foo://"),
+    (f"{QUICK}http://x/y", "unknown kind of address http://"),
+    without("s3fs", f"{QUICK}s3://x/y", "s3:// needs pip install s3fs"),
+    without("gcsfs", f"{QUICK}gs://x/y", "[gcs]'"),
+    (f"{QUICK}a\udcff", "is not UTF-8"),
+    (f"{QUICK}/dev/null", "is not a directory"),
+    *((f"{CLUSTER}{port}", "a port from 1 to 65535") for port in ("0", "99999", "-1", "a", "")),
+    ("evaluate.py --checkpoint=foo://x/y", "unknown kind of address foo://"),
+    ("evaluate.py --checkpoint={run} --output=foo://x/y", "unknown kind of address foo://"),
+    ("predict.py --checkpoint={run} --export=foo://x/y", "unknown kind of address foo://"),
+    *(
+        (f"train.py --workdir={{tmp}}/run --config={config}", message)
+        for config, message in [
+            ("configs/nothing.py", "there is no such file"),
+            ("configs", "not a file"),
+            ("/dev/zero", "not a file"),
+            ("configs/digits.py:nonsense", "digits.py: it has no variants, got 'nonsense'"),
+            ("configs/choi2019.py:nonsense", "after the colon comes mnist"),
+            ("configs/tsai2020_cifar.py:nonsense", "unknown model 'nonsense'"),
+        ]
+    ),
+    ("data.py npz:{npz} --out={tmp}", "is a directory: name a file in it"),
+    ("data.py npz:{npz} --export={tmp}", "is a directory: name a file in it"),
+    ("compile.py --config=configs/digits.py --target=v5e --output={tmp}", "is a directory: name a"),
+    ("evaluate.py --checkpoint={run} --batch_size=-32", "--batch_size: must be a whole number"),
+    ("evaluate.py --checkpoint={npz}", "{npz}"),  # it exists, and is not said not to
 ]
 
 
-@pytest.mark.parametrize(("value", "message"), VALUES)
-def test_values(npz, tmp_path, value, message):
-    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", f"--config.{value}")
-    assert_told(done, message)
+@pytest.mark.parametrize(("command", "message"), COMMANDS)
+def test_commands(npz, tiny_run, tmp_path, command, message):
+    places = {"npz": npz, "run": tiny_run, "tmp": tmp_path}
+    done = run(*(word.format(**places) for word in command.split()))
+    assert_told(done, message.format(**places) if message == "{npz}" else message)
+    assert "does not exist" not in done.err
     assert not (tmp_path / "run").exists()
 
 
-def test_the_last_of_several_seeds(npz, tmp_path):
-    many = ("--config.seeds=4000000000", "--config.seed=4294967295")
-    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", *many)
-    assert_told(done, "seeds must lie in [0, 4294967295]")
-    seeds = ("--config.seed=4294967295", "--config.seeds=2")
-    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", *seeds)
-    assert_told(done, "seeds must lie in [0, 4294967295], got 4294967295 to 4294967296")
-
-
-def test_sizes_of_a_decoder(npz, tmp_path):
-    for sizes in ("('a',)", "(2.5,)"):
-        option = f"--config.model.decoder_features={sizes}"
-        done = run("train.py", f"--config=tests/tiny.py:{npz}", f"--workdir={tmp_path}/run", option)
-        assert_told(done, "each of model.decoder_features must be an integer")
-
-
-def without(package):
-    there = importlib.util.find_spec(package) is not None
-    return pytest.mark.skipif(there, reason=f"{package} is installed")
-
-
-@pytest.mark.parametrize(
-    ("workdir", "message"),
-    [
-        ("foo://x/y", "foo://x/y: unknown kind of address foo://"),
-        ("http://x/y", "unknown kind of address http://"),
-        pytest.param("s3://x/y", "s3:// needs pip install s3fs", marks=without("s3fs")),
-        pytest.param("gs://x/y", "[gcs]'", marks=without("gcsfs")),
-        ("a\udcff", "is not UTF-8"),
-        ("/dev/null", "is not a directory"),
-    ],
-)
-def test_work_directories(npz, workdir, message):
-    assert_told(run("train.py", quick(npz), f"--workdir={workdir}"), message)
-
-
-@pytest.mark.parametrize(
-    ("script", "option"),
-    [("evaluate.py", "--checkpoint"), ("evaluate.py", "--output"), ("predict.py", "--export")],
-)
-def test_addresses_of_other_scripts(tiny_run, script, option):
-    options = {"--checkpoint": tiny_run} | {option: "foo://x/y"}
-    done = run(script, *(f"{key}={value}" for key, value in options.items()))
-    assert_told(done, "unknown kind of address foo://")
+@pytest.mark.parametrize("platform", ["nope", "cuda"])
+def test_devices_that_are_not_there(tiny_run, platform):
+    done = run("evaluate.py", f"--checkpoint={tiny_run}", environment={"JAX_PLATFORMS": platform})
+    assert_told(done, f"JAX_PLATFORMS={platform}: JAX finds no such device here; unset it")
 
 
 def test_names_with_square_brackets(npz, tmp_path, tiny_run):
@@ -99,8 +112,9 @@ def test_names_with_square_brackets(npz, tmp_path, tiny_run):
     assert f"of {directory}, step" in scores.out, scores.err
 
 
-QUICK = "from tests.tiny import quick_config\ndef get_config(npz):\n    c = quick_config(npz)\n"
+BASE = "from tests.tiny import quick_config\ndef get_config(npz):\n    c = quick_config(npz)\n"
 CONFIGS = [
+    (bytes(range(256)).decode("latin-1"), "config.py:1: SyntaxError"),
     ("def get_config(\n", "config.py:1: SyntaxError: '(' was never closed"),
     ("\nraise KeyError('x')\n", "config.py:2: KeyError: 'x'"),
     ("def get_config():\n    return {}\n", "config.py: it has no variants, got"),
@@ -110,70 +124,43 @@ CONFIGS = [
     ("def get_config(npz):\n    raise ValueError('no such')\n", "config.py:2: no such"),
     ("x = 3\n", "config.py: there is no function get_config()"),
     ("get_config = 3\n", "config.py: TypeError: 3 is not a callable object"),
-    (QUICK + "    c.training.epocs = 3\n    return c\n", "config.py:4: "),
-    (QUICK + "    c.unlock(); c.training.epocs = 3\n    return c\n", "no option 'training.epocs'"),
-    (QUICK + "    c.unlock(); del c.training\n    return c\n", "has no section 'training'"),
-    (QUICK + "    c.unlock(); del c.data\n    return c\n", "has no section 'data'"),
-    (QUICK + "    c.unlock(); del c.model.name\n    return c\n", "has no model.name, a string"),
-    (QUICK + "    c.unlock(); del c.optimizer.name\n    return c\n", "has no optimizer.name"),
-    (QUICK + "    c.unlock(); c[3] = 4\n    return c\n", "keys of the config must be strings"),
-    (QUICK + "    c.training.epochs = 'many'\n    return c\n", "config.py:4: TypeError"),
-    (QUICK + "    c = c.to_dict(); c['seed'] = 'a'\n    import ml_collections\n"
+    (BASE + "    c.training.epocs = 3\n    return c\n", "config.py:4: "),
+    (BASE + "    c.unlock(); c.training.epocs = 3\n    return c\n", "no option 'training.epocs'"),
+    (BASE + "    c.unlock(); del c.training\n    return c\n", "has no section 'training'"),
+    (BASE + "    c.unlock(); del c.data\n    return c\n", "has no section 'data'"),
+    (BASE + "    c.unlock(); del c.model.name\n    return c\n", "has no model.name, a string"),
+    (BASE + "    c.unlock(); del c.optimizer.name\n    return c\n", "has no optimizer.name"),
+    (BASE + "    c.unlock(); c[3] = 4\n    return c\n", "keys of the config must be strings"),
+    (BASE + "    c.training.epochs = 'many'\n    return c\n", "config.py:4: TypeError"),
+    (BASE + "    c = c.to_dict(); c['seed'] = 'a'\n    import ml_collections\n"
      "    return ml_collections.ConfigDict(c)\n", "seed must be an integer, got 'a'"),
-    (QUICK + "    c.unlock(); c.training.again = c.training\n    return c\n", "holds itself"),
+    (BASE + "    c.unlock(); c.training.again = c.training\n    return c\n", "holds itself"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), CONFIGS)
-def test_config_files(npz, tmp_path, text, message):
-    (tmp_path / "config.py").write_text(text)
-    config = f"--config={tmp_path / 'config.py'}:{npz}"
-    assert_told(run("train.py", config, f"--workdir={tmp_path / 'run'}"), message)
+@pytest.mark.parametrize(
+    ("text", "message", "variant"),
+    [
+        *((text, message, ":{npz}") for text, message in CONFIGS),
+        ("def get_config(which):\n    pass\n", "argument: 'which'", ""),
+        (
+            BASE + "    c.unlock(); del c.data\n    return c\n",
+            "the config has no section 'data'",
+            ":{npz} --config.data.name=mnist",
+        ),
+    ],
+)
+def test_config_files(npz, tmp_path, text, message, variant):
+    (tmp_path / "config.py").write_bytes(text.encode("latin-1"))
+    words = f"--config={tmp_path / 'config.py'}{variant.format(npz=npz)}".split()
+    assert_told(run("train.py", *words, f"--workdir={tmp_path / 'run'}"), message)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ("configs/nothing.py", "there is no such file"),
-        ("configs", "not a file"),
-        ("/dev/zero", "not a file"),
-        ("configs/digits.py:nonsense", "configs/digits.py: it has no variants, got 'nonsense'"),
-        ("configs/choi2019.py:nonsense", "after the colon comes mnist"),
-        ("configs/tsai2020_cifar.py:nonsense", "unknown model 'nonsense'"),
-    ],
-)
-def test_configs_and_variants(tmp_path, config, message):
-    assert_told(run("train.py", f"--config={config}", f"--workdir={tmp_path / 'run'}"), message)
-
-
-def test_a_variant_that_is_left_out(tmp_path):
-    (tmp_path / "config.py").write_text("def get_config(which):\n    pass\n")
-    config = f"--config={tmp_path / 'config.py'}"
-    assert_told(run("train.py", config, f"--workdir={tmp_path / 'run'}"), "argument: 'which'")
-
-
-def test_sections_that_are_not_there(npz, tmp_path):
-    text = QUICK + "    c.unlock(); del c.data\n    return c\n"
-    (tmp_path / "config.py").write_text(text)
-    config = f"--config={tmp_path / 'config.py'}:{npz}"
-    done = run("train.py", config, f"--workdir={tmp_path}", "--config.data.name=mnist")
-    assert_told(done, "the config has no section 'data'")
-
-
-def test_a_binary_config(tmp_path):
-    (tmp_path / "config.py").write_bytes(bytes(range(256)))
-    config = f"--config={tmp_path / 'config.py'}"
-    assert_told(
-        run("train.py", config, f"--workdir={tmp_path / 'run'}"), "config.py:1: SyntaxError"
-    )
-
-
-@pytest.mark.parametrize("port", ["0", "99999", "-1", "a", ""])
-def test_ports(npz, tmp_path, port):
-    hosts = (f"--coordinator_address=127.0.0.1:{port}", "--num_processes=2", "--process_id=0")
-    done = run("train.py", quick(npz), f"--workdir={tmp_path / 'run'}", *hosts)
-    assert_told(done, "with a port from 1 to 65535")
+def test_a_file_of_ones_own_that_fails(tmp_path):
+    (tmp_path / "mine.py").write_text("import os\nraise KeyError('x')\n")
+    done = run("data.py", "digits", f"--import={tmp_path / 'mine.py'}")
+    assert_told(done, f"{tmp_path}/mine.py:2: KeyError: 'x'")
 
 
 def test_a_host_with_another_config_ends_all(npz, tmp_path):
@@ -192,18 +179,19 @@ def test_a_host_with_another_config_ends_all(npz, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("port", "process_id", "message"),
+    ("address", "process_id", "message"),
     [
-        (1, 1, "process 0 did not answer at 127.0.0.1:1 within 5 s"),
-        (None, 0, "error: not all 2 processes of the run came within 5 s"),
+        ("127.0.0.1:1", 1, "process 0 did not answer at 127.0.0.1:1 within 5 s"),
+        ("none.invalid:1", 1, "process 0 did not answer at none.invalid:1 within 5 s"),
+        ("127.0.0.1:{}", 0, "error: not all 2 processes of the run came within 5 s"),
     ],
-    ids=["the first", "the second"],
+    ids=["the first", "a name without a machine", "the second"],
 )
-def test_hosts_that_do_not_come_are_not_waited_for_ever(port, process_id, message):
+def test_hosts_that_do_not_come_are_not_waited_for_ever(address, process_id, message):
     program = (
         "from capsjax.runs import hosts, process\n"
         "hosts.CONNECT_SECONDS = 5\n"
-        f"try:\n    hosts.connect('127.0.0.1:{port or free_port()}', 2, {process_id})\n"
+        f"try:\n    hosts.connect('{address.format(free_port())}', 2, {process_id})\n"
         "except OSError as error:\n    process.fail(error)\n"
     )
     done = subprocess.run(

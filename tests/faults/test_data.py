@@ -116,13 +116,6 @@ def test_scripts_do_not_wait_for_pipes(tmp_path, tiny_run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--out", "--export"])
-def test_a_directory_is_no_file_to_write(tmp_path, npz, option):
-    done = run("data.py", f"npz:{npz}", f"{option}={tmp_path}")
-    assert_told(done, f"{tmp_path} is a directory: name a file in it")
-
-
-@pytest.mark.slow
 def test_a_class_whose_name_is_not_utf8(tmp_path):
     for name in ("a", "b\udcff"):
         os.makedirs(tmp_path / "images" / name)

@@ -12,22 +12,10 @@ import pytest
 from capsjax.runs import checkpoints, loop
 from capsjax.runs.circumstances import current, warn_of_changes
 from capsjax.runs.output import LenientOutput
-from tests.faults.commands import assert_told, quick, run
+from tests.faults.commands import assert_told, fill, quick, run
 from tests.tiny import assert_same, quick_config
 
 ONE = jax.devices()[:1]
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 400 KiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("this user cannot mount a file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 @pytest.mark.slow
@@ -48,8 +36,7 @@ def test_a_full_disk(npz, small_disk):
 
 @pytest.mark.slow
 def test_a_disk_that_is_full_from_the_start(npz, small_disk):
-    with (small_disk / "else").open("wb") as file:
-        file.write(bytes(390 * 1024))
+    fill(small_disk, 390)
     done = run("train.py", quick(npz), f"--workdir={small_disk / 'run'}")
     assert_told(done, "no checkpoint was finished yet: the same command starts again")
 
