@@ -112,7 +112,7 @@ OTHERS = {
     "no config": (lambda about: about | {"config": None}, "config must be an object of JSON"),
     "numbers for names": (
         _with("task", "class_names", [1, 2]),
-        "task.class_names must be strings, one for each class",
+        "each of config.task.class_names must be a string, got 1",
     ),
     "a later version": (
         lambda about: about | {"config": about["config"] | {"key_version": 99}},
