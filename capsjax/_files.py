@@ -1,8 +1,6 @@
-"""Atomic writes, locks and copies of files, local or wherever etils.epath reaches."""
+"""Atomic writes and copies of files, local or wherever etils.epath reaches."""
 
-import errno
 import os
-import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +20,7 @@ TEMPORARY = ".tmp"
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
     """`path`, made absolute if it is local; an address such as gs://… as it is.
 
-    Raises:
-      ValueError: an unknown kind of address, one whose package is not installed, or a name that is
-        not UTF-8.
+    Raises ValueError for an address that cannot be reached, or a name that is not UTF-8.
     """
     text = os.fspath(path)
     try:
@@ -130,83 +126,3 @@ def files(directory: epath.Path) -> Iterator[str]:
             yield from (f"{path.name}/{name}" for name in files(path))
         else:
             yield path.name
-
-
-class Lock:
-    """A lock that this process holds on a file."""
-
-    def __init__(self, file: Path, descriptor: int):
-        self._file, self._descriptor = file, descriptor
-
-    @property
-    def holds(self) -> bool:
-        """Whether others are still kept out: not if the file was removed or replaced."""
-        try:
-            there = os.stat(self._file, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(there, os.fstat(self._descriptor))
-
-
-class NoLocks(OSError):
-    """Nothing can be locked there."""
-
-
-@contextmanager
-def lock(file: Path, *, wait: bool = True) -> Iterator[Lock | None]:
-    """Holds the lock `file` while in the block; the system releases it if the process ends.
-
-    Args:
-      file: is created, and stays; nothing is written to it. On a network file system, locks must
-        work between machines.
-      wait: wait until no other process holds the lock, instead of entering the block at once.
-
-    Yields:
-      The lock; without `wait` None if another process holds it.
-
-    Raises:
-      NoLocks: the file system has no locks, or `file` must not be written.
-      ValueError: `file` is a link, a directory or a device.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    held = None
-    while held is None:
-        descriptor = _open_lock(file)
-        try:
-            if not _acquire(file, descriptor, wait=wait):
-                yield None
-                return
-            held = Lock(file, descriptor)
-            if held.holds:
-                yield held
-            else:  # it was removed between opening and locking
-                held = None
-        finally:
-            os.close(descriptor)  # which lets go
-
-
-def _open_lock(file: Path) -> int:
-    """A descriptor of `file`, which is created if it is not there, and never of a link's target."""
-    if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
-        what = "a link" if file.is_symlink() else "no file"
-        raise ValueError(f"{file} is {what}, expected a file of capsjax's own to lock: remove it")
-    try:
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise NoLocks(f"{file} cannot be locked ({error.strerror})") from error
-        raise
-
-
-def _acquire(file: Path, descriptor: int, *, wait: bool) -> bool:
-    import fcntl  # not on every system
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise NoLocks(
-            f"{file} cannot be locked ({error}): choose a directory on a file system with locks"
-        ) from error
-    return True

@@ -5,17 +5,19 @@
 - `lock`: keeps other processes out while a record is written.
 """
 
+import errno
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from etils import epath
 
 from capsjax import _files
-from capsjax._files import Lock, NoLocks, lock
-
-__all__ = ["Lock", "NoLocks", "changes", "damage", "differences", "lock", "seal"]
 
 # Beside the files of a sealed directory.
 SUMS = "sha256.json"
@@ -83,3 +85,78 @@ def _sum(path: epath.Path) -> str:
         while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+class Lock:
+    """A lock that this process holds on a file."""
+
+    def __init__(self, file: Path, descriptor: int):
+        self._file, self._descriptor = file, descriptor
+
+    @property
+    def holds(self) -> bool:
+        """Whether others are still kept out: not if the file was removed or replaced."""
+        try:
+            there = os.stat(self._file, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(self._descriptor))
+
+
+class NoLocks(OSError):
+    """Nothing can be locked there."""
+
+
+@contextmanager
+def lock(file: Path, *, wait: bool = True) -> Iterator[Lock | None]:
+    """Holds the lock `file` while in the block; the system releases it if the process ends.
+
+    The file is created, and stays; nothing is written to it. If another process holds the lock,
+    this waits; without `wait`, the block gets None.
+
+    Raises:
+      NoLocks: the file system has no locks, or `file` must not be written.
+      ValueError: `file` is a link, a directory or a device.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    held = None
+    while held is None:
+        descriptor = _open_lock(file)
+        try:
+            if not _acquire(file, descriptor, wait=wait):
+                yield None
+                return
+            held = Lock(file, descriptor)
+            if held.holds:
+                yield held
+            else:  # it was removed between opening and locking
+                held = None
+        finally:
+            os.close(descriptor)  # which lets go
+
+
+def _open_lock(file: Path) -> int:
+    """A descriptor of `file`, which is created if it is not there, and never of a link's target."""
+    if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
+        what = "a link" if file.is_symlink() else "no file"
+        raise ValueError(f"{file} is {what}, expected a file of capsjax's own to lock: remove it")
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise NoLocks(f"{file} cannot be locked ({error.strerror})") from error
+        raise
+
+
+def _acquire(file: Path, descriptor: int, *, wait: bool) -> bool:
+    import fcntl  # not on every system
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise NoLocks(
+            f"{file} cannot be locked ({error}): choose a directory on a file system with locks"
+        ) from error
+    return True

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import ml_collections
 from etils import epath
 
-from capsjax import _files
+from capsjax import _files, _ledger
 from capsjax.runs.failures import removed
 from capsjax.runs.hosts import from_first_host
 from capsjax.runs.verifying import check_names
@@ -47,7 +47,7 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
         are listed), or holds something that is not a run. Nothing was changed.
     """
     with contextlib.ExitStack() as held:
-        lock: _files.Lock | None = None
+        lock: _ledger.Lock | None = None
 
         def claim() -> int:
             nonlocal lock
@@ -106,11 +106,11 @@ def _check_kind(path: Path, kind: str) -> None:
         )
 
 
-def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> _files.Lock | None:
+def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> _ledger.Lock | None:
     """The lock, until `held` is closed; None on a file system without locks."""
     try:
-        lock = held.enter_context(_files.lock(Path(workdir) / LOCK, wait=False))
-    except _files.NoLocks as error:
+        lock = held.enter_context(_ledger.lock(Path(workdir) / LOCK, wait=False))
+    except _ledger.NoLocks as error:
         warnings.warn(f"{error}; a second process could train in the same directory", stacklevel=2)
         return None
     if lock is None:

@@ -8,7 +8,7 @@ import jax
 import pytest
 from etils import epath
 
-from capsjax import _files
+from capsjax import _files, _ledger
 from capsjax.runs import checkpoints, loop
 from capsjax.runs.directory import FILES, FOLDERS, LOCK, claimed
 from tests.faults.commands import assert_told, finish, quick, run, start
@@ -37,11 +37,11 @@ def letter(tmp_path):
 def test_a_lock_follows_no_link(letter, tmp_path):
     (tmp_path / "lock").symlink_to(letter)
     with pytest.raises(ValueError, match="is a link, expected a file"):
-        _files.lock(tmp_path / "lock").__enter__()
+        _ledger.lock(tmp_path / "lock").__enter__()
 
 
 def test_a_lock_keeps_what_is_in_its_file(letter):
-    with _files.lock(letter) as held:
+    with _ledger.lock(letter) as held:
         assert held.holds
 
 
