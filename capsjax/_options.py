@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
-from capsjax._names import check_kind, nearest
+from capsjax._names import check_kind, check_options
 
 
 def checked(
@@ -106,11 +106,8 @@ class Options:
 
 def check_known(section: str, given: Mapping[str, Any], known: list[str]) -> None:
     """Raises ValueError for an option that a section does not have; the nearest is named."""
-    for name in given:
-        if name not in known:
-            all_known = [dotted(section, other) for other in known]
-            key = dotted(section, name)
-            raise ValueError(f"the config has no option {key!r}: {nearest(key, all_known)}")
+    full = [[dotted(section, name) for name in names] for names in (given, known)]
+    check_options("the config", *full)
 
 
 def dotted(section: str, name: str) -> str:
