@@ -204,7 +204,7 @@ def classify(
     from capsjax.data.images import Fitting, read_fitted
     from capsjax.evaluation.scoring import fitting
 
-    wanted = fitting(checkpoint.config).check()
+    wanted = fitting(checkpoint.config)
     network = nnx.jit(lambda model, images: model(images).scores)
 
     def scores(images: Sequence["Fitted"]) -> "np.ndarray":

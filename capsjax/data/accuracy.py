@@ -34,10 +34,7 @@ def above(threshold: float) -> Rule:
     """All classes whose score exceeds `threshold`, however many (Tsai et al. 2020, section 6).
 
     Args:
-      threshold: for lengths and probabilities; logits are compared with its logit.
-
-    Raises:
-      ValueError: it is not in (0, 1).
+      threshold: for lengths and probabilities, in (0, 1); logits are compared with its logit.
     """
     if not 0 < threshold < 1:
         raise ValueError(f"threshold must be in (0, 1), got {threshold}")

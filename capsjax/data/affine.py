@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from capsjax._options import Options, not_negative, positive
+from capsjax.data.transforms import check_image
 from capsjax.functional import to_unit
 
 
@@ -29,10 +31,7 @@ def resample(
       offset: where the output's pixel (0, 0) comes from.
       size: rows and columns of the output.
     """
-    if image.ndim != 3:
-        raise ValueError(
-            f"image: expected one image [H, W, C], got shape {image.shape}; vmap over batches"
-        )
+    check_image(image)
     image = to_unit(image)
     height, width, _ = image.shape
     rows = jnp.arange(size[0], dtype=image.dtype)[:, None]
@@ -104,7 +103,7 @@ def affine_matrix(
 
 
 @dataclass(frozen=True)
-class AffineRanges:
+class AffineRanges(Options):
     """What affine parameters are drawn from, all uniformly; the defaults are affNIST's.
 
     Attributes:
@@ -117,18 +116,16 @@ class AffineRanges:
         bounding box is put in the middle.
     """
 
-    max_rotation: float = 20.0
-    max_shear: float = 0.2
-    min_scale: float = 0.8
+    max_rotation: float = not_negative(20.0)
+    max_shear: float = not_negative(0.2)
+    min_scale: float = positive(0.8)
     max_scale: float = 1.2
-    max_translation: float = 40.0
+    max_translation: float = not_negative(40.0)
     keep_ink: bool = True
 
-    def __post_init__(self):
-        for name in ("max_rotation", "max_shear", "max_translation"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
-        if not 0 < self.min_scale <= self.max_scale:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_scale < self.min_scale:
             raise ValueError(
                 "expected 0 < min_scale ≤ max_scale, got "
                 f"min_scale {self.min_scale} and max_scale {self.max_scale}"

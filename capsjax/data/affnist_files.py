@@ -29,11 +29,6 @@ class AffNISTFiles:
     """
 
     def __init__(self, path: Path) -> None:
-        """Finds the files.
-
-        Raises:
-          FileNotFoundError: no such directory, or none of the files in it.
-        """
         if not path.is_dir():
             raise FileNotFoundError(
                 f"name: no directory {path}; expected affnist:PATH, the unpacked affNIST archive"
@@ -49,12 +44,10 @@ class AffNISTFiles:
             )
 
     def fingerprint(self, split: str) -> str:
-        """Names, sizes and times of the split's files."""
         stats = [(file.name, os.stat(file)) for file in self._files[split]]
         return repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
     def read(self, split: str) -> Examples:
-        """Reads a split; raises ValueError if a file is damaged or holds something else."""
         files = self._files[split]
         parts = [_read(file) for file in track(files, "reading affNIST", len(files))]
         images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
@@ -65,13 +58,8 @@ def _files(path: Path, parts: tuple[str, ...]) -> list[Path]:
     for part in parts:
         if (path / f"{part}.mat").is_file():
             return [path / f"{part}.mat"]
-        # In the order of their numbers: 10.mat after 9.mat.
-        numbered = [
-            f
-            for f in (path / f"{part}_batches").glob("*.mat")
-            if f.stem.isdecimal() and f.is_file()
-        ]
-        if numbered:
+        if numbered := [f for f in (path / f"{part}_batches").glob("*.mat") if f.stem.isdecimal()]:
+            # 10.mat after 9.mat.
             return sorted(numbered, key=lambda file: int(file.stem))
     return []
 

@@ -25,7 +25,7 @@ class Blobs:
     splits: tuple[str, ...] = ("train", "test")
 
     def fingerprint(self, split: str) -> None:
-        """A cache would not be faster."""
+        """None: a cache would not be faster."""
 
     def read(self, split: str) -> Examples:
         with extra("data"):

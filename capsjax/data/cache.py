@@ -26,8 +26,7 @@ VERSION = 2
 def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Examples:
     """What `build()` returns, from the cache if it holds it and into the cache if not.
 
-    A damaged entry, or a directory that cannot be written, gives a warning and never fails the
-    load.
+    A damaged entry, or a directory that cannot be written, gives a warning.
 
     Args:
       key: what is cached and where it was read; one key has one entry.

@@ -43,13 +43,9 @@ class Dataset(NamedTuple):
 def checked(
     images: np.ndarray | LazyImages, labels: np.ndarray, class_names: tuple[str, ...], where: str
 ) -> Examples:
-    """`images` and `labels` as `Examples`, raising ValueError if something is wrong with them.
+    """The arrays as `Examples`; raises ValueError, which names `where`, if they are not such.
 
-    Args:
-      images: uint8 [N, H, W, C], or [N, H, W] for grey images.
-      labels: integers [N] in [0, len(class_names)).
-      class_names: one name per class.
-      where: what the arrays are, for messages.
+    Images may be [N, H, W], without channels.
     """
     if images.dtype != np.uint8:
         raise ValueError(
@@ -58,17 +54,14 @@ def checked(
         )
     if isinstance(images, np.ndarray) and images.ndim == 3:
         images = images[..., None]
+    shape = f"{where}: images have shape {images.shape}"
     if images.ndim != 4:
-        raise ValueError(
-            f"{where}: images have shape {images.shape}, expected [N, H, W] or [N, H, W, C]"
-        )
+        raise ValueError(f"{shape}, expected [N, H, W] or [N, H, W, C]")
     if images.size == 0:
-        raise ValueError(f"{where}: images have shape {images.shape}: the set is empty")
+        raise ValueError(f"{shape}: the set is empty")
     if labels.shape != (len(images),):
-        raise ValueError(
-            f"{where}: labels have shape {labels.shape}, expected ({len(images)},): "
-            "one for each image"
-        )
+        expected = f"({len(images)},): one for each image"
+        raise ValueError(f"{where}: labels have shape {labels.shape}, expected {expected}")
     if labels.dtype.kind not in "iu":
         numbers = f"integers from 0 to {len(class_names) - 1}" if class_names else "integers"
         raise ValueError(
@@ -90,7 +83,7 @@ def _check_names(class_names: tuple[str, ...], where: str) -> None:
         raise ValueError(f"{where}: there are no class names, expected one for each class")
     first: dict[str, int] = {}
     for number, name in enumerate(class_names):
-        if not isinstance(name, str) or not name.strip():
+        if not name.strip():
             raise ValueError(f"{where}: class {number} has no name ({name!r}): give it one")
         if first.setdefault(name, number) != number:
             raise ValueError(

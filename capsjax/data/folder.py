@@ -4,6 +4,7 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,22 +51,12 @@ class Folder:
     """
 
     def __init__(self, path: Path, fitting: Fitting = AS_IT_IS) -> None:
-        """Lists the files.
-
-        Args:
-          path: of the directory.
-          fitting: the size and channels that the images are converted to.
-
-        Raises:
-          FileNotFoundError: no such directory.
-          ValueError: no class folders, an empty one, folders inside, or a split with a class
-            that `train` does not have.
-        """
+        """Lists the files; raises ValueError where they are arranged in another way."""
         if not path.is_dir():
             raise FileNotFoundError(
                 f"name: no directory {path}; expected folder:PATH with one subfolder per class"
             )
-        self._path, self._fitting = path, fitting.check()
+        self._path, self._fitting = path, fitting
         self.where = str(path.resolve())
         if fitting != AS_IT_IS:
             self.where += f" as {fitting.height}×{fitting.width}×{fitting.channels} {fitting.fit}"
@@ -83,7 +74,7 @@ class Folder:
 
     def fingerprint(self, split: str) -> str:
         """A hash of the split's file names, sizes and times, and of the conversion."""
-        digest = hashlib.sha256(repr((self.class_names, *self._fitting)).encode())
+        digest = hashlib.sha256(repr((self.class_names, *astuple(self._fitting))).encode())
         for file, _ in self._files[split]:
             stat = file.stat()
             name = file.relative_to(self._path).as_posix()
@@ -91,33 +82,25 @@ class Folder:
         return digest.hexdigest()
 
     def read(self, split: str) -> Examples:
-        """Decodes a split.
-
-        Raises:
-          ValueError: a class has no image that can be read, or the images are not of one size.
-        """
+        """Decodes a split; raises ValueError unless there are images of one size in every class."""
         files = self._files[split]
         where = f"{self.where}, split {split!r}"
         if not files:
             raise ValueError(f"{where}: no images in it; give each class two or more")
-        images: list[UInt8[np.ndarray, "h w c"]] = []
-        labels: list[int] = []
-        first = files[0][0]
         broken = list(self._broken) if split == self.splits[0] else []
         total = len(files) + len(broken)
+        decoded: list[tuple[Path, int, UInt8[np.ndarray, "h w c"]]] = []
         for file, label, image in self._decoded(files, "decoding", self._fitting, broken):
-            if images and image.shape != images[0].shape:
+            decoded.append((file, label, image))
+            first, _, expected = decoded[0]
+            if image.shape != expected.shape:
                 raise ValueError(
                     f"{file}: has [H, W, C] = {list(image.shape)} and {first} has "
-                    f"{list(images[0].shape)}. Say what to make of all: --config.data.size=32 "
+                    f"{list(expected.shape)}. Say what to make of all: --config.data.size=32 "
                     "--config.data.channels=3 (or 1, for grey), and --config.data.fit=crop to "
                     "crop where pad would be black"
                 )
-            if not images:
-                first = file
-            images.append(image)
-            labels.append(label)
-        for label in sorted({label for _, label in files} - set(labels)):
+        for label in sorted({label for _, label in files} - {label for _, label, _ in decoded}):
             raise ValueError(
                 f"{where}: of class {self.class_names[label]} no image can be read: {broken[0]}"
             )
@@ -129,6 +112,7 @@ class Folder:
                 RuntimeWarning,
                 stacklevel=5,
             )
+        _, labels, images = zip(*decoded, strict=True)
         return checked(np.stack(images), np.array(labels), self.class_names, where)
 
     def survey(self) -> Survey:
@@ -169,15 +153,15 @@ class Folder:
                     f"{folder}: has the folder {_subfolders(folder)[0].name!r} inside; expected "
                     "only images in a class folder"
                 )
-            files = _visible_files(folder)
-            named = [file for file in files if is_image_name(file)]
-            images = [file for file in named if file.is_file()]
-            self._strays += [file for file in files if not is_image_name(file)]
-            self._broken += [
-                f"{file}: not an image file but a dangling link, pipe or device"
-                for file in named
-                if not file.is_file()
-            ]
+            images = []
+            for file in _visible_files(folder):
+                if not is_image_name(file):
+                    self._strays.append(file)
+                elif file.is_file():
+                    images.append(file)
+                else:
+                    what = "not an image file but a dangling link, pipe or device"
+                    self._broken.append(f"{file}: {what}")
             if not images:
                 raise ValueError(
                     f"{folder}: class folder without images; add some or remove the folder"
@@ -186,13 +170,17 @@ class Folder:
         return listed
 
 
+def _visible(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if not p.name.startswith("."))
+
+
 def _visible_files(path: Path) -> list[Path]:
-    """What is not hidden and not a directory: dangling links and devices too."""
-    return sorted(p for p in path.iterdir() if not p.is_dir() and not p.name.startswith("."))
+    """What is not a directory: dangling links and devices too."""
+    return [p for p in _visible(path) if not p.is_dir()]
 
 
 def _subfolders(path: Path) -> list[Path]:
-    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    return [p for p in _visible(path) if p.is_dir()]
 
 
 def _class_names(path: Path) -> tuple[str, ...]:

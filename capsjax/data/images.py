@@ -12,6 +12,7 @@ Pixels outside these ranges are refused, with the name of the file.
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +20,19 @@ import numpy as np
 from jaxtyping import UInt8
 
 from capsjax._extras import extra
+from capsjax._options import Options, checked, not_negative, one_of
 
-FITS = ("pad", "crop")
 _MAX_SAMPLE_VALUE = 281  # a tag of TIFF
 
 
-class Fitting(NamedTuple):
+def channels_option() -> Any:
+    """The option of what images' colours are made."""
+    known = "must be 1 (grey), 3 (colour) or 0 (as the images are)"
+    return checked(0, lambda channels: channels in (0, 1, 3), known)
+
+
+@dataclass(frozen=True)
+class Fitting(Options):
     """How a user's images are converted to one size and number of channels.
 
     Attributes:
@@ -34,23 +42,10 @@ class Fitting(NamedTuple):
         the frame with its middle.
     """
 
-    height: int = 0
-    width: int = 0
-    channels: int = 0
-    fit: str = "pad"
-
-    def check(self) -> "Fitting":
-        """Returns itself; raises ValueError for sizes, channels or a `fit` that do not exist."""
-        if min(self.height, self.width) < 0 or (self.height == 0) != (self.width == 0):
-            raise ValueError(f"size must be ≥ 0 (0: as the images are), got {self.height}")
-        if self.channels not in (0, 1, 3):
-            raise ValueError(
-                f"channels must be 1 (grey), 3 (colour) or 0 (as the images are), got "
-                f"{self.channels}"
-            )
-        if self.fit not in FITS:
-            raise ValueError(f"fit must be {' or '.join(FITS)}, got {self.fit!r}")
-        return self
+    height: int = not_negative(0)
+    width: int = not_negative(0)
+    channels: int = channels_option()
+    fit: str = one_of("pad", "crop")
 
 
 AS_IT_IS = Fitting()
@@ -77,7 +72,6 @@ def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
     white. More than 8 bits become 8, by the rule of this module.
 
     Raises:
-      FileNotFoundError: no such file.
       ValueError: the file is not an image, is damaged, or has pixels of an unknown range.
     """
     return read_fitted(path, AS_IT_IS).pixels
@@ -90,10 +84,6 @@ def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool 
       path: of the file.
       fitting: size and channels of the result.
       invert: whether to turn it into its negative, before it is padded.
-
-    Raises:
-      FileNotFoundError: no such file.
-      ValueError: as `read_image`.
     """
     with extra("data"):
         from PIL import Image, ImageOps
@@ -115,16 +105,16 @@ def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool 
     edge = np.concatenate([light[0], light[-1], light[:, 0], light[:, -1]])
     size = (fitting.width, fitting.height)
     if fitting.height and image.size != size:
-        before = f"{image.width}×{image.height}"
+        before, after = "{}×{}".format(*image.size), "{}×{}".format(*size)
         if fitting.fit == "pad":
             inside = ImageOps.contain(image, size)
             image = ImageOps.pad(image, size)
-            steps.append(f"{before} scaled to {inside.width}×{inside.height}")
+            steps.append("{} scaled to {}×{}".format(before, *inside.size))
             if inside.size != size:
-                steps.append(f"padded to {fitting.width}×{fitting.height}")
+                steps.append(f"padded to {after}")
         else:
             image = ImageOps.fit(image, size)
-            steps.append(f"{before} scaled and cropped to {fitting.width}×{fitting.height}")
+            steps.append(f"{before} scaled and cropped to {after}")
     pixels = np.asarray(image).reshape(image.height, image.width, -1)
     return Fitted(pixels, steps, float(np.median(edge)) / 255)
 

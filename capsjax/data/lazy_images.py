@@ -25,12 +25,7 @@ class LazyImages:
         image_shape: tuple[int, int, int],
         places: Int[np.ndarray, "n"],
     ) -> None:
-        """
-        Args:
-          read: returns the images at the given places; called from several threads.
-          image_shape: height, width and channels.
-          places: the argument of `read` for image 0, 1, …
-        """
+        """`read`, which several threads call, returns the images at `places` for image 0, 1, …"""
         self._read, self._places = read, places
         self.shape = (len(places), *image_shape)
         self.ndim = 4
@@ -61,11 +56,7 @@ def select(
 
 
 def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
-    """Whether `num_bytes` exceeds a budget in units of 2**20 bytes (None: no limit).
-
-    Raises:
-      ValueError: the budget is negative.
-    """
+    """Whether `num_bytes` exceeds a budget in units of 2**20 bytes (None: no limit)."""
     if budget_mb is None:
         return False
     if not budget_mb >= 0:

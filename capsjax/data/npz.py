@@ -24,7 +24,6 @@ class Npz:
     splits: tuple[str, ...] = ("train", "test")
 
     def __init__(self, path: Path) -> None:
-        """Raises FileNotFoundError if there is no file at `path`."""
         if not path.is_file():
             raise FileNotFoundError(
                 f"name: no file {path}; expected npz:PATH, an archive with images and labels "
@@ -48,8 +47,7 @@ class Npz:
         keys = set(archive.files)  # arrays of other names are ignored
         test_keys = {"test_images", "test_labels"}
         has_test_set = bool(keys & test_keys)
-        missing = ({"images", "labels"} | (test_keys if has_test_set else set())) - keys
-        if missing:
+        if missing := ({"images", "labels"} | (test_keys if has_test_set else set())) - keys:
             raise ValueError(
                 f"{self.where}: no {' and '.join(sorted(missing))} among its arrays {sorted(keys)}"
             )
@@ -57,10 +55,10 @@ class Npz:
         prefix = "test_" if split == "test" and has_test_set else ""
         images, labels = (self._array(archive, f"{prefix}{name}") for name in ("images", "labels"))
         where = f"{self.where}, {prefix}images and {prefix}labels"
+        examples = checked(images, labels, class_names, where)
         if has_test_set:
             self._check_one_size(archive)
-            return checked(images, labels, class_names, where)
-        examples = checked(images, labels, class_names, where)
+            return examples
         chosen = with_test_split(examples.labels)[split]
         if chosen.size == 0:
             raise ValueError(f"{where}: too few for a test split; add test_images and test_labels")
@@ -106,10 +104,7 @@ class Npz:
 
     def _array(self, archive: NpzFile, key: str) -> np.ndarray:
         with self._reading(repr(key)):
-            array = archive[key]
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"{self.where}: {key!r} is not an array; write one with np.savez")
-        return array
+            return np.asarray(archive[key])
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:

@@ -1,8 +1,9 @@
 """Datasets by name."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from capsjax.data import tfds
 from capsjax.data.affnist_files import AffNISTFiles
@@ -21,7 +22,6 @@ VALIDATION_SPLITS = ("validation", "val", "valid")
 BUILT_IN = ("digits", "blobs", "mnist", "fashion_mnist", "cifar10", "cifar100")
 
 
-@runtime_checkable
 class Source(Protocol):
     """One dataset: its location, its splits, and how to read one."""
 
@@ -33,6 +33,14 @@ class Source(Protocol):
 
     def read(self, split: str) -> Examples:
         """Decodes a split; raises ValueError if it is not an image classification set."""
+
+
+_INSTALLED: dict[str, Callable[[], Source]] = {"digits": Digits, "blobs": Blobs}
+_OF_A_USER: dict[str, Callable[..., Source]] = {
+    "folder": Folder,
+    "npz": Npz,
+    "affnist": AffNISTFiles,
+}
 
 
 def names() -> tuple[str, ...]:
@@ -75,10 +83,8 @@ def load(
       A `Dataset` of images uint8 [N, H, W, C] and labels int32 [N].
 
     Raises:
-      FileNotFoundError: `data_dir`, the user's files, or a prepared copy of a TFDS set (and
-        TensorFlow, to prepare one) are not there.
-      ValueError: unknown name or split, or a set that is not image classification, is empty or
-        damaged, has images of different sizes or labels out of range.
+      FileNotFoundError: the files (and TensorFlow, to prepare those of TFDS) are not there.
+      ValueError: unknown name or split, or a set that is damaged or not image classification.
     """
     source = _open(name, data_dir, fitting)
     if split not in source.splits:
@@ -91,11 +97,7 @@ def load(
 
 
 def default_split(name: str, data_dir: str | os.PathLike[str] | None = None) -> str:
-    """The split that networks are evaluated on: "test", or where there is none a validation split.
-
-    Raises:
-      ValueError, FileNotFoundError: as `load`; or there is only a training split.
-    """
+    """The split that networks are evaluated on: "test", or else a validation split."""
     splits = _open(name, data_dir, AS_IT_IS).splits
     for split in ("test", *VALIDATION_SPLITS):
         if split in splits:
@@ -126,19 +128,14 @@ def _read(source: Source, split: str, device_budget_mb: float | None) -> Example
 def _open(name: str, data_dir: str | os.PathLike[str] | None, fitting: Fitting) -> Source:
     if fitting != AS_IT_IS and not name.startswith("folder:"):
         raise ValueError(f"fitting: only images of a folder:PATH are made to fit, not {name!r}")
+    if name in _INSTALLED:
+        return _INSTALLED[name]()
     kind, _, path = name.partition(":")
-    if kind in ("folder", "npz", "affnist") and not path:
-        raise ValueError(f"name: {name!r} has no path, expected {kind}:PATH")
-    if name == "digits":
-        return Digits()
-    if name == "blobs":
-        return Blobs()
-    if kind == "folder":
-        return Folder(Path(path).expanduser(), fitting)
-    if kind == "npz":
-        return Npz(Path(path).expanduser())
-    if kind == "affnist":
-        return AffNISTFiles(Path(path).expanduser())
+    if kind in _OF_A_USER:
+        if not path:
+            raise ValueError(f"name: {name!r} has no path, expected {kind}:PATH")
+        options = () if fitting == AS_IT_IS else (fitting,)
+        return _OF_A_USER[kind](Path(path).expanduser(), *options)
     directories = tfds.search_path(data_dir)
     prepared = tfds.find(name, directories)
     if prepared is None:

@@ -29,9 +29,6 @@ def stratified_holdout(
 
     Returns:
       The kept and the held-out indices, each ascending; together they are 0 … n − 1.
-
-    Raises:
-      ValueError: `labels` is not a vector of integers or `fraction` is out of range.
     """
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ValueError(

@@ -7,14 +7,14 @@ where images are decoded or a set is prepared: on a cache hit it is not needed.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from etils import epath
 from jaxtyping import Int, UInt8
 
 from capsjax._extras import extra
@@ -28,11 +28,7 @@ _BATCH = 1000  # records read at once
 
 
 def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
-    """`data_dir` alone, or the directories in CAPSJAX_DATA_DIR and then TFDS's default.
-
-    Raises:
-      FileNotFoundError: `data_dir` is given and is not a directory.
-    """
+    """`data_dir` alone, or the directories in CAPSJAX_DATA_DIR and then TFDS's default."""
     if data_dir is not None:
         directory = Path(data_dir).expanduser()
         if not directory.is_dir():
@@ -54,8 +50,7 @@ class PreparedDataset:
         self.where = str(directory.resolve())
         info = directory / "dataset_info.json"
         try:
-            splits = json.loads(info.read_text())["splits"]
-            self.splits = tuple(split["name"] for split in splits)
+            self.splits = tuple(split["name"] for split in json.loads(info.read_text())["splits"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{info} is not a TFDS dataset description with splits ({error!r}): "
@@ -69,61 +64,38 @@ class PreparedDataset:
         return json.dumps([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
     def read(self, split: str) -> Examples:
-        """Decodes a split.
-
-        Raises:
-          ValueError: not an image classification set, images of different sizes or types, a
-            file format without random access, or files that are missing or damaged.
-        """
-        with _reading(where := self._name(split)):
-            records = _open(self.where, split, where)
-            images = np.empty((len(records.source), *records.image_shape), records.dtype)
-            labels = np.empty(len(images), np.int64)
-            examples = _in_order(records.source)
-            for i, example in enumerate(track(examples, f"decoding {records.name}", len(images))):
-                images[i] = _image(example, i, records, where)
-                labels[i] = example[records.label_key]
-            return checked(images, labels, records.class_names, where)
+        """Decodes a split; raises ValueError where that is not possible."""
+        records = _Records(self.where, split)
+        images = np.empty((len(records), *records.first.shape), records.first.dtype)
+        labels = np.empty(len(images), np.int64)
+        for i, example in enumerate(records.in_order("decoding")):
+            images[i], labels[i] = records.image(example, i), example[records.label_key]
+        return checked(images, labels, records.class_names, records.where)
 
     def decoded_bytes(self, split: str) -> int:
         """The memory that the images of a split take when decoded; only the first one is."""
-        with _reading(where := self._name(split)):
-            records = _open(self.where, split, where)
-            return len(records.source) * int(np.prod(records.image_shape))
+        records = _Records(self.where, split)
+        return len(records) * records.first.size
 
     def read_labels(self, split: str) -> Examples:
         """All labels, and of the images only the first."""
-        with _reading(where := self._name(split)):
-            records = _open(self.where, split, where)
-            examples = track(
-                _in_order(records.labels()), f"labels of {records.name}", len(records.source)
-            )
-            labels = np.array([example[records.label_key] for example in examples], np.int32)
-            first = records.source[0][records.image_key][None]
-            return Examples(first, labels, records.class_names)
+        records = _Records(self.where, split, decode=False)
+        labels = [example[records.label_key] for example in records.in_order("labels of")]
+        first = _Records(self.where, split).first[None]
+        return Examples(first, np.array(labels, np.int32), records.class_names)
 
     def stored(self, split: str, head: Examples) -> Examples:
-        """A split whose images stay in the files; raises ValueError as `read`, some of it later.
-
-        Args:
-          split: its name.
-          head: what `read_labels` gives.
-        """
-        where = self._name(split)
-        records = cache(lambda: _open(self.where, split, where))
+        """The examples of a split whose images stay in the files; `head` is from `read_labels`."""
+        records = cache(lambda: _Records(self.where, split))
 
         def read(places: Int[np.ndarray, "m"]) -> UInt8[np.ndarray, "m h w c"]:
-            with _reading(where):
-                examples = records().source.__getitems__(places.tolist())
-                pairs = zip(places, examples, strict=True)
-                return np.stack([_image(x, place, records(), where) for place, x in pairs])
+            pairs = zip(records()[places.tolist()], places, strict=True)
+            return np.stack([records().image(*pair) for pair in pairs])
 
+        where = f"{self.where}, split {split!r}"
         images = LazyImages(read, head.images.shape[1:], np.arange(len(head.labels)))
         checked(head.images, head.labels[:1], head.class_names, where)  # the kind of image
         return checked(images, head.labels, head.class_names, where)
-
-    def _name(self, split: str) -> str:
-        return f"{self.where}, split {split!r}"
 
 
 def find(name: str, directories: list[Path]) -> PreparedDataset | None:
@@ -132,23 +104,21 @@ def find(name: str, directories: list[Path]) -> PreparedDataset | None:
     Args:
       name: NAME, NAME/CONFIG, and either with :VERSION. The configuration can be left out where
         only one is prepared.
-
-    Raises:
-      ValueError: several configurations are prepared and `name` does not say which.
+      directories: where to look.
     """
     match = _NAME.fullmatch(name)
     if match is None:
         return None
     for directory in directories:
         base = directory / match["name"] / (match["config"] or "")
-        configs = [] if match["config"] else _configs(base)
-        if len(configs) > 1 and not _versions(base):
-            raise ValueError(
-                f"name: {name!r} is in {directory} in {len(configs)} configurations; expected "
-                f"one of {', '.join(f'{name}/{config}' for config in configs)}"
-            )
-        if configs and not _versions(base):
-            base /= configs[0]
+        if not match["config"] and not _versions(base):
+            configs = _configs(base)
+            if len(configs) > 1:
+                raise ValueError(
+                    f"name: {name!r} is in {directory} in {len(configs)} configurations; expected "
+                    f"one of {', '.join(f'{name}/{config}' for config in configs)}"
+                )
+            base = base.joinpath(*configs)
         versions = [v for v in _versions(base) if match["version"] in (None, v)]
         if versions:
             return PreparedDataset(base / versions[-1])
@@ -177,103 +147,89 @@ def _configs(base: Path) -> list[str]:
     return sorted({info.parents[1].name for info in base.glob("*/*/dataset_info.json")})
 
 
-class _Records(NamedTuple):
-    """A split's examples as TFDS gives them, decoded when they are indexed."""
+class _Records:
+    """A split's examples as TFDS gives them, read when they are indexed."""
 
-    source: Any
-    name: str
-    image_key: str
-    label_key: str
-    class_names: tuple[str, ...]
-    image_shape: tuple[int, ...]
-    dtype: np.dtype
-    labels: Callable[[], Any]  # the same without decoding images
+    def __init__(self, directory: str, split: str, *, decode: bool = True) -> None:
+        with extra("data"):
+            import tensorflow_datasets as tfds
 
-
-@contextmanager
-def _reading(where: str) -> Iterator[None]:
-    try:
-        yield
-    except (RuntimeError, OSError) as error:  # array_record's and PIL's
-        raise ValueError(
-            f"{where}: files are missing or damaged ({error}); copy them or prepare the "
-            "dataset again"
-        ) from error
-
-
-def _lines(file: epath.Path) -> list[str] | None:
-    """The lines that are not blank; None if it cannot be read."""
-    try:
-        return [line.strip() for line in file.read_text().split("\n") if line.strip()]
-    except (OSError, ValueError):
-        return None
-
-
-def _open(directory: str, split: str, where: str) -> _Records:
-    with extra("data"):
-        import tensorflow_datasets as tfds
-
-    try:
-        builder = tfds.builder_from_directory(directory)
-    except Exception as error:  # of JSON, protocol buffers and TFDS itself
-        raise ValueError(
-            f"{directory}: features.json or dataset_info.json is damaged ({error}); copy it again "
-            "or prepare the dataset again"
-        ) from error
-    image_key, label_key = _image_and_label_keys(builder.info, directory)
-    try:
-        source = builder.as_data_source(split=split)
-    except NotImplementedError as error:
-        raise ValueError(
-            f"{where}: the files are in the format {builder.info.file_format.value}, which takes "
-            "TensorFlow to read; prepare the dataset again with file_format='array_record'"
-        ) from error
-    if len(source) == 0:
-        raise ValueError(f"{where}: there are no examples in it")
-    class_names = tuple(builder.info.features[label_key].names or ())
-    names_file = epath.Path(directory) / f"{label_key}.labels.txt"
-    if names_file.exists() and _lines(names_file) != list(class_names):
+        self.where = f"{directory}, split {split!r}"
+        try:
+            builder = tfds.builder_from_directory(directory)
+        except Exception as error:  # of JSON, protocol buffers and TFDS itself
+            raise ValueError(
+                f"{directory}: features.json or dataset_info.json is damaged ({error}); copy it "
+                "again or prepare the dataset again"
+            ) from error
+        info = builder.info
+        self._name = info.name
+        images, self.label_key = _image_and_label_keys(info, directory)
+        self._image_key = images[0]
+        decoders = None if decode else dict.fromkeys(images, tfds.decode.SkipDecoding())
+        with self._reading():
+            try:
+                self._source = builder.as_data_source(split=split, decoders=decoders)
+            except NotImplementedError as error:
+                raise ValueError(
+                    f"{self.where}: the files are in the format {info.file_format.value}, which "
+                    "takes TensorFlow to read; prepare the dataset again with "
+                    "file_format='array_record'"
+                ) from error
+        if not len(self):
+            raise ValueError(f"{self.where}: there are no examples in it")
+        self.class_names = tuple(info.features[self.label_key].names or ())
+        names = Path(directory) / f"{self.label_key}.labels.txt"
         # TFDS passes over what it cannot read, and calls classes by their numbers.
-        raise ValueError(f"{where}: {names_file} holds no class names; copy it again")
-    first = source[0][image_key]
-    return _Records(
-        source,
-        builder.info.name,
-        image_key,
-        label_key,
-        class_names,
-        first.shape,
-        first.dtype,
-        lambda: builder.as_data_source(
-            split=split,
-            decoders={
-                key: tfds.decode.SkipDecoding()
-                for key, feature in builder.info.features.items()
-                if isinstance(feature, tfds.features.Image)
-            },
-        ),
-    )
+        if names.exists() and _lines(names) != list(self.class_names):
+            raise ValueError(f"{self.where}: {names} holds no class names; copy it again")
+        self.first = self[[0]][0][self._image_key]
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        with self._reading():
+            return self._source.__getitems__(places)
+
+    def in_order(self, verb: str) -> Iterator[dict[str, Any]]:
+        """All examples; read in batches, which costs a third less than one by one."""
+        starts = range(0, len(self), _BATCH)
+        batches = (self[range(start, min(start + _BATCH, len(self)))] for start in starts)
+        return track(chain.from_iterable(batches), f"{verb} {self._name}", len(self))
+
+    def image(self, example: dict[str, Any], place: int) -> np.ndarray:
+        """The image of an example; raises ValueError if it is of another size than the first."""
+        image = example[self._image_key]
+        if image.shape != self.first.shape:
+            raise ValueError(
+                f"{self.where}: image {place} has [H, W, C] = {list(image.shape)} and the first "
+                f"has {list(self.first.shape)}; expected images of one size: write resized ones "
+                "into a folder and load folder:PATH"
+            )
+        return image
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, OSError) as error:  # array_record's and PIL's
+            raise ValueError(
+                f"{self.where}: files are missing or damaged ({error}); copy them or prepare the "
+                "dataset again"
+            ) from error
 
 
-def _image(example: dict[str, Any], place: int, records: _Records, where: str) -> np.ndarray:
-    image = example[records.image_key]
-    if image.shape != records.image_shape:
-        raise ValueError(
-            f"{where}: image {place} has [H, W, C] = {list(image.shape)} and the first has "
-            f"{list(records.image_shape)}; expected images of one size: write resized ones into a "
-            "folder and load folder:PATH"
-        )
-    return image
+def _lines(file: Path) -> list[str]:
+    text = file.read_bytes().decode(errors="replace")
+    return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-def _in_order(source: Any) -> Iterator[dict[str, Any]]:
-    """All examples in order; read in batches, which costs a third less than one by one."""
-    for start in range(0, len(source), _BATCH):
-        yield from source.__getitems__(range(start, min(start + _BATCH, len(source))))
+def _image_and_label_keys(info: Any, where: str) -> tuple[list[str], str]:
+    """The keys of all images, the input first, and of the label.
 
-
-def _image_and_label_keys(info, where: str) -> tuple[str, str]:
-    """The keys that the set names as input and label, or its only image and only class label."""
+    They are what the set names as input and label, or its only image and only class label.
+    """
     with extra("data"):
         import tensorflow_datasets as tfds
 
@@ -282,9 +238,9 @@ def _image_and_label_keys(info, where: str) -> tuple[str, str]:
     labels = [k for k, f in features.items() if isinstance(f, tfds.features.ClassLabel)]
     match info.supervised_keys:
         case (image, label) if image in images and label in labels:
-            return image, label
+            return [image, *images], label
     if len(images) == 1 and len(labels) == 1:
-        return images[0], labels[0]
+        return images, labels[0]
     raise ValueError(
         f"{where} is not an image classification set: expected one Image and one ClassLabel "
         f"feature, got images {images} and class labels {labels} among {list(features)}"

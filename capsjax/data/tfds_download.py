@@ -10,16 +10,9 @@ from capsjax.data.tfds import prepared_names
 
 
 def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> None:
-    """Downloads and prepares a TFDS set into the first of `directories`. Needs TensorFlow.
+    """Downloads and prepares a TFDS set, with TensorFlow, into the first of `directories`.
 
-    Args:
-      name: as TFDS calls it.
-      directories: where the set was looked for.
-      known: names that are known without asking TFDS.
-
-    Raises:
-      ValueError: nothing has that name.
-      FileNotFoundError: TensorFlow is not installed.
+    `known` are names that are known without asking TFDS.
     """
     candidates = [*known, *prepared_names(list(directories)), *_tfds_names()]
     base_name = name.partition(":")[0].partition("/")[0]

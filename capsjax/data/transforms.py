@@ -5,6 +5,7 @@ See `capsjax.data.affine` for rotations, scales and shears.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
@@ -28,7 +29,7 @@ def translate(
       offset: each in [−max_shift, max_shift].
       max_shift: the farthest it can be moved; part of the compiled program.
     """
-    _check_image(image)
+    check_image(image)
     margin = (max_shift, max_shift)
     padded = jnp.pad(image, (margin, margin, (0, 0)))
     top, left = max_shift - offset
@@ -39,11 +40,8 @@ def pad(image: Num[Array, "h w c"], size: tuple[int, int]) -> Num[Array, "h_out 
     """Puts an image in the middle of a black canvas of `size` (rows, columns).
 
     An odd row or column goes to the bottom or the right.
-
-    Raises:
-      ValueError: the canvas is smaller than the image.
     """
-    _check_image(image)
+    check_image(image)
     margins = [n - side for n, side in zip(size, image.shape, strict=False)]
     if min(margins) < 0:
         raise ValueError(
@@ -55,13 +53,13 @@ def pad(image: Num[Array, "h w c"], size: tuple[int, int]) -> Num[Array, "h_out 
 
 def flip(image: Num[Array, "h w c"], flipped: Bool[Array, ""] | bool = True) -> Num[Array, "h w c"]:
     """The mirror image, left for right, where `flipped`."""
-    _check_image(image)
+    check_image(image)
     return jnp.where(flipped, image[:, ::-1], image)
 
 
 def erase(image: Num[Array, "h w c"], corner: Int[Array, "2"], size: int) -> Num[Array, "h w c"]:
     """Blackens the square of `size` rows and columns whose top left pixel is `corner`."""
-    _check_image(image)
+    check_image(image)
     rows, columns = (
         (jnp.arange(side) >= first) & (jnp.arange(side) < first + size)
         for side, first in zip(image.shape[:2], corner, strict=True)
@@ -77,7 +75,8 @@ def overlay(images: Num[Array, "n h w c"]) -> Float[Array, "h w c"]:
     return jnp.minimum(jnp.sum(to_unit(images), axis=0), 1)
 
 
-def _check_image(image: Array) -> None:
+def check_image(image: Array | np.ndarray) -> None:
+    """Raises ValueError unless it is one image."""
     if image.ndim != 3:
         raise ValueError(
             f"image: expected one image [H, W, C], got shape {image.shape}; vmap over batches"

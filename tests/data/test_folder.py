@@ -249,9 +249,9 @@ def test_transparent_pixels_are_drawn_on_white(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": -1}, "size must be ≥ 0"),
+        ({"size": -1}, "size must not be negative, got -1"),
         ({"channels": 2}, r"channels must be 1 \(grey\), 3 \(colour\) or 0"),
-        ({"fit": "stretch"}, "fit must be pad or crop, got 'stretch'"),
+        ({"fit": "stretch"}, "fit must be one of pad, crop, got 'stretch'"),
     ],
 )
 def test_what_images_cannot_be_made(pictures, options, message):

@@ -1,3 +1,4 @@
+import hashlib
 import os
 import shutil
 import subprocess
@@ -75,6 +76,16 @@ def test_same_file_touched_is_decoded_anew(tmp_path):
     os.utime(records, (1, 1))
     with pytest.raises(ValueError, match="files are missing or damaged"):
         capsjax.data.load("tiny", "train", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"), [("digits", "c1543c33f7a05bde"), ("blobs", "49e56e1b2f493286")]
+)
+def test_same_bytes_everywhere(name, digest):
+    """Computed once: a change means that accuracies are no longer comparable."""
+    test = capsjax.data.load(name, "test")
+    found = hashlib.sha256(test.images.tobytes() + test.labels.astype("<i4").tobytes())
+    assert found.hexdigest().startswith(digest)
 
 
 def test_unknown_split_lists_those_that_exist():

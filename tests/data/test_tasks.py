@@ -283,7 +283,7 @@ def test_distorted_images_stay_whole():
     """Moved by at most the margins, and often by all of them."""
     image = np.zeros((1, 12, 12, 1), np.uint8)
     image[0, 3:9, 2:7] = 255
-    recipe = Distorted(10, max_rotation=0.0, max_squeeze=0.0, erased=0)
+    recipe = Distorted(10, 0.0, 0.0, 0)
     keys = jax.random.split(jax.random.key(0), 2000)
     drawn = jax.vmap(lambda key: recipe.draw(key, 0, image))(keys)
     rows, columns = drawn.translation.T
@@ -400,16 +400,16 @@ def test_options_are_those_of_the_family(source):
     [
         ("multimnist", {"max_shfit": 2}, "multimnist has no option 'max_shfit': did you mean 'max"),
         ("classification", {"canvas": 40}, "has no option 'canvas'"),
-        ("classification", {"max_rotation": -1.0}, "max_rotation must be ≥ 0"),
+        ("classification", {"max_rotation": -1.0}, "max_rotation must not be negative"),
         ("mnist_translated", {"canvas": 7}, "canvas: 7×7 is smaller than the images of 8×8"),
         ("mnist_translated", {"max_shift": 14}, r"max_shift must be in \[0, 14\)"),
         ("mnist_distorted", {"max_squeeze": 1.0}, r"max_squeeze must be in \[0, 1\), got 1.0"),
         ("mnist_distorted", {"erased": 3}, r"erased must be in \[0, 2\] for these images, got 3"),
-        ("mnist_distorted", {"max_rotation": -1.0}, "max_rotation must be ≥ 0, got -1.0"),
+        ("mnist_distorted", {"max_rotation": -1.0}, "max_rotation must not be negative, got -1.0"),
         ("affnist_generated", {"min_scale": 2.0}, "min_scale ≤ max_scale"),
         ("affnist_generated", {"validation_fraction": 1.5}, r"must be in \[0, 1\)"),
         ("affnist_generated", {"train_fraction": 0.0}, r"train_fraction must be in \(0, 1\]"),
-        ("multimnist", {"versions": -1}, "versions must be ≥ 0"),
+        ("multimnist", {"versions": -1}, "versions must not be negative"),
         ("diverse_multimnist", {"single_probability": 1.5}, r"single_probability must be in"),
     ],
 )

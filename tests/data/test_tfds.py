@@ -85,28 +85,29 @@ def test_configurations(data_dir):
         capsjax.data.load("tiny", "train", data_dir)
 
 
+def image(side=None):
+    shape = (side, side, 1) if side else (6, 5, 1)
+    return tfds.features.Image(shape=shape, encoding_format="png")
+
+
+def label(names):
+    """By their number, or as they are called."""
+    given = {"num_classes": names} if isinstance(names, int) else {"names": names}
+    return tfds.features.ClassLabel(**given)
+
+
 def write_with_features(data_dir, features, supervised_keys=None):
     examples = [
         {key: png(image) if key.startswith("i") else 1 for key in features()}
         for image in random_images(3)
     ]
     write_tfds(
-        data_dir,
-        features=features,
-        supervised_keys=supervised_keys,
-        splits={"train": examples},
+        data_dir, features=features, supervised_keys=supervised_keys, splits={"train": examples}
     )
 
 
 def test_keys_are_found_by_type(data_dir):
-    def features():
-        return {
-            "number": np.int64,
-            "i_scan": tfds.features.Image(shape=(6, 5, 1), encoding_format="png"),
-            "kind": tfds.features.ClassLabel(num_classes=4),
-        }
-
-    write_with_features(data_dir, features)
+    write_with_features(data_dir, lambda: {"number": np.int64, "i_scan": image(), "kind": label(4)})
     dataset = capsjax.data.load("tiny", "train", data_dir)
     np.testing.assert_array_equal(dataset.images, random_images(3))
     assert dataset.class_names == ("0", "1", "2", "3")
@@ -114,13 +115,7 @@ def test_keys_are_found_by_type(data_dir):
 
 @pytest.mark.parametrize("names", [b"", b"\n", b"\xff\xfe"])
 def test_a_file_of_class_names_without_any(data_dir, names):
-    def features():
-        return {
-            "image": tfds.features.Image(shape=(6, 5, 1), encoding_format="png"),
-            "label": tfds.features.ClassLabel(names=("a", "b", "c")),
-        }
-
-    write_with_features(data_dir, features, ("image", "label"))
+    write_with_features(data_dir, lambda: {"image": image(), "label": label(CLASSES)})
     (file,) = data_dir.rglob("label.labels.txt")
     file.write_bytes(names)
     with pytest.raises(
@@ -131,42 +126,28 @@ def test_a_file_of_class_names_without_any(data_dir, names):
 
 def test_supervised_keys_decide_between_several_labels(data_dir):
     def features():
-        return {
-            "image": tfds.features.Image(shape=(6, 5, 1), encoding_format="png"),
-            "coarse": tfds.features.ClassLabel(num_classes=2),
-            "label": tfds.features.ClassLabel(num_classes=3),
-        }
+        return {"image": image(), "coarse": label(2), "label": label(3)}
 
-    write_with_features(data_dir, features, ("image", "label"))
-    assert capsjax.data.load("tiny", "train", data_dir).num_classes == 3
+    write_with_features(data_dir / "decided", features, ("image", "label"))
+    assert capsjax.data.load("tiny", "train", data_dir / "decided").num_classes == 3
+    write_with_features(data_dir / "open", features)
+    with pytest.raises(ValueError, match=r"not an image classification set: .*coarse.*label"):
+        capsjax.data.load("tiny", "train", data_dir / "open")
 
 
 def test_smallnorb_as_tfds_has_it(data_dir):
     """Stereo pairs and five labels, of which the left image and the category count."""
-    import tensorflow_datasets as tfds
+    sizes = {"instance": 10, "label_azimuth": 18, "label_elevation": 9, "label_lighting": 6}
 
     def features():
-        return {
-            "image": tfds.features.Image(shape=(96, 96, 1)),
-            "image2": tfds.features.Image(shape=(96, 96, 1)),
-            "instance": tfds.features.ClassLabel(num_classes=10),
-            "label_azimuth": tfds.features.ClassLabel(num_classes=18),
-            "label_category": tfds.features.ClassLabel(names=("animals", "figures", "trucks")),
-            "label_elevation": tfds.features.ClassLabel(num_classes=9),
-            "label_lighting": tfds.features.ClassLabel(num_classes=6),
-        }
+        category = label(("animals", "figures", "trucks"))
+        labels = {key: label(size) for key, size in sizes.items()}
+        return {"image": image(96), "image2": image(96), "label_category": category, **labels}
 
     left, right = (random_images(4, size=(96, 96), seed=seed) for seed in (0, 1))
     examples = [
-        {
-            "image": png(left[i]),
-            "image2": png(right[i]),
-            "instance": 9 - i,
-            "label_azimuth": 17 - i,
-            "label_category": i % 3,
-            "label_elevation": 8 - i,
-            "label_lighting": 5 - i,
-        }
+        {"image": png(left[i]), "image2": png(right[i]), "label_category": i % 3}
+        | {key: size - 1 - i for key, size in sizes.items()}
         for i in range(4)
     ]
     write_tfds(
@@ -180,19 +161,6 @@ def test_smallnorb_as_tfds_has_it(data_dir):
     np.testing.assert_array_equal(dataset.images, left)
     assert dataset.labels.tolist() == [0, 1, 2, 0]
     assert dataset.class_names == ("animals", "figures", "trucks")
-
-
-def test_several_labels_and_nothing_decides(data_dir):
-    def features():
-        return {
-            "image": tfds.features.Image(shape=(6, 5, 1), encoding_format="png"),
-            "coarse": tfds.features.ClassLabel(num_classes=2),
-            "label": tfds.features.ClassLabel(num_classes=3),
-        }
-
-    write_with_features(data_dir, features)
-    with pytest.raises(ValueError, match=r"not an image classification set: .*coarse.*label"):
-        capsjax.data.load("tiny", "train", data_dir)
 
 
 def test_no_image(data_dir):

@@ -12,7 +12,7 @@ from capsjax.data.tasks.classification import Classification, OwnImages
 from capsjax.data.tasks.distorted import DistortedTask
 from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
 from capsjax.data.tasks.rendering import Rendered, render, spread
-from capsjax.data.tasks.source_splits import Reader, as_it_is, fixed_set
+from capsjax.data.tasks.source_splits import Family, Reader, as_it_is, fixed_set
 from capsjax.data.tasks.task import (
     EvaluationSet,
     Example,
@@ -45,8 +45,6 @@ __all__ = [
     "spread",
     "take",
 ]
-
-Family = Classification | DistortedTask | Translated | AffNIST | MultiMNIST | DiverseMultiMNIST
 
 _GENERATED: dict[str, Family] = {
     "mnist_distorted": DistortedTask(),
@@ -88,8 +86,7 @@ def create(
         in this package.
 
     Raises:
-      ValueError: unknown option (the nearest is named) or a value out of range; and what
-        `capsjax.data.load` raises.
+      ValueError: unknown option (the nearest is named) or a value out of range.
     """
     own = family(name)
     check_options(name, overrides, [field.name for field in fields(own)])

@@ -4,67 +4,48 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
+from capsjax._options import not_negative, one_of
 from capsjax.data.accuracy import top
-from capsjax.data.images import AS_IT_IS, Fitting
+from capsjax.data.images import AS_IT_IS, Fitting, channels_option
 from capsjax.data.tasks.single import Moved
-from capsjax.data.tasks.source_splits import Reader, fixed_set, read_splits
+from capsjax.data.tasks.source_splits import Family, Reader
 from capsjax.data.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Family):
     """The images of a data set; those to train on are shifted, flipped and rotated if asked for.
 
     Attributes:
-      validation_fraction: part of the training split held out, stratified.
-      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
       max_shift: pixels, either way along each axis (Sabour et al. 2017: 2 for MNIST; the same as
         padding by as many and cropping, Tsai et al. 2020: 4 for CIFAR).
       flip: mirror half of the images.
       max_rotation: degrees, either way.
     """
 
-    validation_fraction: float = 0.1
-    train_fraction: float = 1.0
-    max_shift: int = 2
+    max_shift: int = not_negative(2)
     flip: bool = False
-    max_rotation: float = 0.0
-    own_validation: ClassVar[bool] = False
+    max_rotation: float = not_negative(0.0)
 
     def build(self, name: str, read: Reader) -> Task:
         """The task on the source `name`."""
-        splits = read_splits(
-            name,
-            self.validation_fraction,
-            self.train_fraction,
-            read,
-            own_validation=self.own_validation,
-        )
+        splits = self.read(name, read)
         if len(splits.class_names) < 2:
             raise ValueError(
                 f"name: {name!r} has only the class {splits.class_names[0]!r}, expected two or "
                 "more: in a folder, one subfolder of images for each class (PATH/CLASS/IMAGE)"
             )
         side = min(splits.train.images.shape[1:3])
-        if not 0 <= self.max_shift < side:
+        if self.max_shift >= side:
             raise ValueError(
                 f"max_shift must be in [0, {side}) for these images, got {self.max_shift}"
             )
-        if not self.max_rotation >= 0:
-            raise ValueError(f"max_rotation must be ≥ 0, got {self.max_rotation}")
-        num_classes = len(splits.class_names)
-        as_it_is = Moved(num_classes)
-        return Task(
-            name=name,
-            class_names=splits.class_names,
-            train=splits.train,
-            recipe=replace(
-                as_it_is, max_shift=self.max_shift, flip=self.flip, max_rotation=self.max_rotation
-            ),
-            validation=fixed_set(splits.validation, as_it_is),
-            rule=top(1),
-            tests={"test": lambda: fixed_set(splits.test(), as_it_is)} if splits.has_test else {},
+        as_it_is = Moved(len(splits.class_names))
+        moved = replace(
+            as_it_is, max_shift=self.max_shift, flip=self.flip, max_rotation=self.max_rotation
         )
+        tests = {"test": (as_it_is, 1)} if splits.has_test else {}
+        return splits.task(name, moved, as_it_is, tests, rule=top(1))
 
 
 @dataclass(frozen=True)
@@ -80,12 +61,12 @@ class OwnImages(Classification):
       fit: see `capsjax.data.images.Fitting`.
     """
 
-    size: int = 0
-    channels: int = 0
-    fit: str = "pad"
+    size: int = not_negative(0)
+    channels: int = channels_option()
+    fit: str = one_of("pad", "crop")
     own_validation: ClassVar[bool] = True
 
     def build(self, name: str, read: Reader) -> Task:
         """The task on the folder `name`."""
-        fitting = Fitting(self.size, self.size, self.channels, self.fit).check()
+        fitting = Fitting(self.size, self.size, self.channels, self.fit)
         return super().build(name, partial(read, fitting=fitting) if fitting != AS_IT_IS else read)

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
+from capsjax._options import decay, not_negative
 from capsjax.data.accuracy import top
 from capsjax.data.affine import affine_matrix, ink_translations, transform
 from capsjax.data.tasks.single import Moved, OneObject
-from capsjax.data.tasks.source_splits import Reader, fixed_set, read_splits
-from capsjax.data.tasks.task import Example, Task
+from capsjax.data.tasks.source_splits import Family, FromSource, Reader
+from capsjax.data.tasks.task import Example, Index, Task
 from capsjax.data.transforms import erase
 
 
@@ -53,26 +54,18 @@ class Distorted(OneObject):
     with standard deviation 0.33 and at most 1. Half of the images are turned. A shift is towards
     one side, of as many whole pixels as its part of the margin between the ink and that side.
 
-    Attributes:
-      num_classes: length of the labels.
-      max_rotation: degrees, either way.
-      max_squeeze: of the width, in [0, 1).
-      erased: rows and columns of the square; 0 for none.
+    The options are those of `DistortedTask`.
     """
 
-    max_rotation: float = 30.0
-    max_squeeze: float = 0.25
-    erased: int = 4
+    max_rotation: float
+    max_squeeze: float
+    erased: int
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        """The source's; see `Recipe`."""
         height, width, channels = source
         return height, width, channels
 
-    def draw(
-        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "1 h w c"]
-    ) -> Distortions:
-        """See `Recipe`."""
+    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "1 h w c"]) -> Distortions:
         normal_key, turned_key, side_key, corner_key = jax.random.split(key, 4)
         turn, down, right, squeeze = jnp.clip(0.33 * jax.random.normal(normal_key, (4,)), -1, 1)
         rotation = self.max_rotation * turn * jax.random.bernoulli(turned_key)
@@ -93,51 +86,34 @@ class Distorted(OneObject):
     def render(
         self, images: UInt8[Array, "1 h w c"], labels: Int[Array, "1"], parameters: Distortions
     ) -> Example:
-        """See `Recipe`."""
         (source,) = images
         image = transform(source, parameters.matrix, parameters.shift, source.shape[:2])
         return self.example(erase(image, parameters.corner, self.erased), labels[0])
 
 
 @dataclass(frozen=True)
-class DistortedTask:
+class DistortedTask(Family, FromSource):
     """The images of a data set, distorted in training and as they are in evaluation.
 
     Attributes:
-      source: of the images, see `capsjax.data.load`.
-      validation_fraction: part of the training split held out, stratified.
-      train_fraction: part of the rest to train on, stratified; fewer images, shorter epochs.
-      max_rotation, max_squeeze, erased: see `Distorted`.
+      max_rotation: degrees, either way.
+      max_squeeze: of the width.
+      erased: rows and columns of the square that is erased; 0 for none.
     """
 
-    source: str = "mnist"
-    validation_fraction: float = 0.1
-    train_fraction: float = 1.0
-    max_rotation: float = 30.0
-    max_squeeze: float = 0.25
+    max_rotation: float = not_negative(30.0)
+    max_squeeze: float = decay(0.25)
     erased: int = 4
 
     def build(self, name: str, read: Reader) -> Task:
         """The task, called `name`."""
-        splits = read_splits(self.source, self.validation_fraction, self.train_fraction, read)
+        splits = self.read(self.source, read)
         side = min(splits.train.images.shape[1:3])
-        if not self.max_rotation >= 0:
-            raise ValueError(f"max_rotation must be ≥ 0, got {self.max_rotation}")
-        if not 0 <= self.max_squeeze < 1:
-            raise ValueError(f"max_squeeze must be in [0, 1), got {self.max_squeeze}")
         if not 0 <= 3 * self.erased <= side:
             raise ValueError(
                 f"erased must be in [0, {side // 3}] for these images, got {self.erased}"
             )
-        as_it_is = Moved(len(splits.class_names))
-        return Task(
-            name=name,
-            class_names=splits.class_names,
-            train=splits.train,
-            recipe=Distorted(
-                len(splits.class_names), self.max_rotation, self.max_squeeze, self.erased
-            ),
-            validation=fixed_set(splits.validation, as_it_is),
-            rule=top(1),
-            tests={"test": lambda: fixed_set(splits.test(), as_it_is)},
-        )
+        num_classes = len(splits.class_names)
+        distorted = Distorted(num_classes, self.max_rotation, self.max_squeeze, self.erased)
+        as_it_is = Moved(num_classes)
+        return splits.task(name, distorted, as_it_is, {"test": (as_it_is, 1)}, rule=top(1))

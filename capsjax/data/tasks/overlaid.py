@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, UInt8
 
 from capsjax.data.lazy_images import select
-from capsjax.data.tasks.task import Example, Objects, Source
+from capsjax.data.tasks.task import Example, Index, Objects, Source
 from capsjax.data.transforms import overlay, pad, random_offset, translate
 from capsjax.functional import to_unit
 
@@ -35,20 +35,24 @@ class Placements(NamedTuple):
 
 @dataclass(frozen=True)
 class _OnCanvas:
-    """How recipes of two objects are rendered."""
+    """How recipes of two objects are rendered.
+
+    Attributes:
+      num_classes: length of the labels.
+      canvas: rows and columns.
+      max_shift: pixels from the middle, either way along each axis.
+    """
 
     num_classes: int
     canvas: int
     max_shift: int
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        """The canvas; see `Recipe`."""
         return self.canvas, self.canvas, source[-1]
 
     def render(
         self, images: UInt8[Array, "2 h w c"], labels: Int[Array, "2"], parameters: Placements
     ) -> Example:
-        """The sum of both, at most 1; see `Recipe`."""
         offsets, present = parameters
 
         def alone(image, offset):
@@ -70,9 +74,6 @@ class Overlaid(_OnCanvas):
     allows, and its image uniform in that class.
 
     Attributes:
-      num_classes: length of the labels.
-      canvas: rows and columns.
-      max_shift: pixels from the middle, either way along each axis, uniform.
       pairs: the classes that may be seen together.
       single_probability: of an image with one object only.
       versions: if positive, the number of different images of each first object, drawn once and for
@@ -86,10 +87,7 @@ class Overlaid(_OnCanvas):
     versions: int = 0
     seed: int = 0
 
-    def choose(
-        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
-    ) -> Int[Array, "2"]:
-        """See `Recipe`."""
+    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "2"]:
         class_key, image_key, _, _ = self._keys(key, index)
         index = index % len(labels)
         partners, counts = _partners(self.pairs, self.num_classes)
@@ -99,10 +97,7 @@ class Overlaid(_OnCanvas):
         start, stop = class_range(labels, partners[first_class, choice])
         return jnp.stack([index, jax.random.randint(image_key, (), start, stop)])
 
-    def draw(
-        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "2 h w c"]
-    ) -> Placements:
-        """See `Recipe`."""
+    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "2 h w c"]) -> Placements:
         _, _, offset_key, single_key = self._keys(key, index)
         offset_keys = jax.random.split(offset_key)
         return Placements(
@@ -112,7 +107,7 @@ class Overlaid(_OnCanvas):
             ),
         )
 
-    def _keys(self, key: PRNGKeyArray, index: Int[Array, ""]) -> Key[Array, "4"]:
+    def _keys(self, key: PRNGKeyArray, index: Index) -> Key[Array, "4"]:
         """For the class and the image of the second object, the offsets, whether it is alone."""
         if self.versions:
             key = jax.random.fold_in(jax.random.key(self.seed), index)
@@ -147,18 +142,13 @@ class ShiftGrid(_OnCanvas):
         pair = fixed * (self.num_classes - 1) + moving - (moving > fixed)
         return pair * self.per_pair
 
-    def choose(
-        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
-    ) -> Int[Array, "2"]:
-        """Nothing is random here; see `Recipe`."""
+    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "2"]:
+        # Nothing is random here.
         fixed, moving = jnp.divmod(index // self.per_pair, self.num_classes - 1)
         moving += moving >= fixed
         return jnp.stack([class_range(labels, label)[0] for label in (fixed, moving)])
 
-    def draw(
-        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "2 h w c"]
-    ) -> Placements:
-        """See `Recipe`."""
+    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "2 h w c"]) -> Placements:
         place = index % self.per_pair
         offset = jnp.stack(jnp.divmod(place, 2 * self.max_shift + 1)) - self.max_shift
         offsets = jnp.stack([jnp.zeros_like(offset), offset])
@@ -192,26 +182,18 @@ def by_class(source: Source) -> Source:
     return Source(select(source.images, order), source.labels[order])
 
 
-def class_range(
-    labels: Int[Array, "n"], label: Int[Array, ""]
-) -> tuple[Int[Array, ""], Int[Array, ""]]:
+def class_range(labels: Int[Array, "n"], label: Index) -> tuple[Index, Index]:
     """Where the images of a class begin and end among sorted `labels`."""
-    return (
-        jnp.searchsorted(labels, label, side="left"),
-        jnp.searchsorted(labels, label, side="right"),
-    )
+    return jnp.searchsorted(labels, label), jnp.searchsorted(labels, label, side="right")
 
 
 def _partners(
     pairs: Pairs, num_classes: int
 ) -> tuple[Int[Array, "classes most"], Int[Array, "classes"]]:
     """By class, the classes that it is paired with (padded), and how many they are."""
-    partners: list[list[int]] = [[] for _ in range(num_classes)]
+    paired = np.zeros((num_classes, num_classes), bool)
     for a, b in pairs:
-        partners[a].append(b)
-        partners[b].append(a)
-    counts = [len(row) for row in partners]
-    table = np.zeros((num_classes, max(counts)), np.int32)
-    for row, values in zip(table, partners, strict=True):
-        row[: len(values)] = values
-    return jnp.asarray(table), jnp.asarray(counts)
+        paired[a, b] = paired[b, a] = True
+    counts = paired.sum(axis=1)
+    partners = np.argsort(~paired, axis=1, kind="stable")[:, : counts.max()]
+    return jnp.asarray(partners, jnp.int32), jnp.asarray(counts, jnp.int32)

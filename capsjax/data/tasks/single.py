@@ -14,7 +14,7 @@ from capsjax.data.affine import (
     random_affine,
     transform,
 )
-from capsjax.data.tasks.task import Example, Objects
+from capsjax.data.tasks.task import Example, Index, Objects
 from capsjax.data.transforms import flip, pad, random_offset, translate
 from capsjax.functional import to_unit
 
@@ -43,10 +43,7 @@ class OneObject:
 
     num_classes: int
 
-    def choose(
-        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
-    ) -> Int[Array, "1"]:
-        """The image at `index`; see `Recipe`."""
+    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "1"]:
         return index[None]
 
     def example(self, image: Float[Array, "h w c"], label: Int[Array, ""]) -> Example:
@@ -60,7 +57,6 @@ class Moved(OneObject):
     """A source image on a canvas, shifted, perhaps flipped and rotated.
 
     Attributes:
-      num_classes: length of the labels.
       canvas: rows and columns, 0 for the source's own.
       max_shift: pixels from the middle, either way along each axis, uniform.
       flip: mirror half of the images.
@@ -73,14 +69,10 @@ class Moved(OneObject):
     max_rotation: float = 0.0
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        """The canvas; see `Recipe`."""
         height, width, channels = source
         return (self.canvas or height), (self.canvas or width), channels
 
-    def draw(
-        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "1 h w c"]
-    ) -> Moves:
-        """See `Recipe`."""
+    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "1 h w c"]) -> Moves:
         offset_key, flip_key, rotation_key = jax.random.split(key, 3)
         return Moves(
             offset=random_offset(offset_key, self.max_shift),
@@ -93,7 +85,6 @@ class Moved(OneObject):
     def render(
         self, images: UInt8[Array, "1 h w c"], labels: Int[Array, "1"], parameters: Moves
     ) -> Example:
-        """See `Recipe`."""
         (source,) = images
         height, width, _ = self.image_shape(source.shape)
         if self.max_rotation:
@@ -122,7 +113,6 @@ class AffineTransformed(OneObject):
     """A source image on a canvas under a random affine transformation.
 
     Attributes:
-      num_classes: length of the labels.
       canvas: rows and columns.
       ranges: what the transformation is drawn from.
     """
@@ -131,19 +121,14 @@ class AffineTransformed(OneObject):
     ranges: AffineRanges
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        """The canvas; see `Recipe`."""
         return self.canvas, self.canvas, source[-1]
 
-    def draw(
-        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "1 h w c"]
-    ) -> Transformed:
-        """See `Recipe`."""
+    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "1 h w c"]) -> Transformed:
         return Transformed(random_affine(key, images[0], (self.canvas, self.canvas), self.ranges))
 
     def render(
         self, images: UInt8[Array, "1 h w c"], labels: Int[Array, "1"], parameters: Transformed
     ) -> Example:
-        """See `Recipe`."""
         size = (self.canvas, self.canvas)
         affine = parameters.affine
         image = transform(images[0], affine.matrix, affine.translation, size)

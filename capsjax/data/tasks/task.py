@@ -21,6 +21,8 @@ from capsjax.data.accuracy import Rule
 from capsjax.data.dataset import Dataset
 from capsjax.data.lazy_images import Images, select
 
+Index = Int[Array, ""]
+
 
 class Source(NamedTuple):
     """Images that examples are made from.
@@ -71,17 +73,13 @@ class Recipe(Protocol):
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         """Height, width and channels of an example made from images of shape `source`."""
 
-    def choose(
-        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
-    ) -> Int[Array, "k"]:
+    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "k"]:
         """The places of the k source images of an example.
 
         Of n images, the first is at `index`, or at `index` mod n where a task has `versions`.
         """
 
-    def draw(
-        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "k h w c"]
-    ) -> Any:
+    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "k h w c"]) -> Any:
         """Parameters (a NamedTuple of arrays) of an example of the chosen `images`."""
 
     def render(
@@ -93,7 +91,7 @@ class Recipe(Protocol):
 def make_example(
     recipe: Recipe,
     key: PRNGKeyArray,
-    index: Int[Array, ""],
+    index: Index,
     images: UInt8[Array, "k h w c"],
     labels: Int[Array, "k"],
 ) -> Example:
@@ -115,21 +113,21 @@ class NumberedExamples:
     versions: int = 1
     seed: int = 0
 
-    def choose(self, labels: Int[Array, "n"], number: Int[Array, ""]) -> Int[Array, "k"]:
-        """The places of the source images of an example."""
+    def choose(self, labels: Int[Array, "n"], number: Index) -> Int[Array, "k"]:
+        """The places of an example's source images."""
         return self.recipe.choose(self._key(number), labels, number // self.versions)
 
-    def draw(self, number: Int[Array, ""], images: UInt8[Array, "k h w c"]) -> Any:
+    def draw(self, number: Index, images: UInt8[Array, "k h w c"]) -> Any:
         """The recipe's parameters of an example of the chosen `images`."""
         return self.recipe.draw(self._key(number), number // self.versions, images)
 
     def make(
-        self, number: Int[Array, ""], images: UInt8[Array, "k h w c"], labels: Int[Array, "k"]
+        self, number: Index, images: UInt8[Array, "k h w c"], labels: Int[Array, "k"]
     ) -> Example:
         """The example of the chosen `images` and their `labels`."""
         return self.recipe.render(images, labels, self.draw(number, images))
 
-    def _key(self, number: Int[Array, ""]) -> PRNGKeyArray:
+    def _key(self, number: Index) -> PRNGKeyArray:
         return jax.random.fold_in(jax.random.key(self.seed), number)
 
 
@@ -152,7 +150,6 @@ class EvaluationSet:
 
     @property
     def recipe(self) -> Recipe:
-        """What makes the examples."""
         return self.numbered.recipe
 
     @cached_property
@@ -177,7 +174,7 @@ class EvaluationSet:
 
         @jax.jit
         @jax.vmap
-        def labels(number: Int[Array, ""], of_sources: Int[Array, "k"]) -> Float[Array, "classes"]:
+        def labels(number: Index, of_sources: Int[Array, "k"]) -> Float[Array, "classes"]:
             return self.numbered.make(number, black, of_sources).label
 
         return np.asarray(labels(np.arange(self.size), self.source.labels[self.chosen]))
@@ -230,18 +227,13 @@ class Task:
     ) -> Example:
         """A batch of `count` random training examples; jit-able with `count` static.
 
-        The source images are drawn with replacement: training goes through them in epochs
-        instead (`capsjax.training.step.run_steps`).
-
-        Args:
-          key: of the batch.
-          images, labels: those of `self.train`, on the device.
-          count: of examples.
+        The source images, which are those of `self.train`, are drawn with replacement: training
+        goes through them in epochs instead (`capsjax.training.step.run_steps`).
         """
         index_key, example_key = jax.random.split(key)
         indices = jax.random.randint(index_key, (count,), 0, len(labels) * self.versions)
 
-        def example(key: PRNGKeyArray, index: Int[Array, ""]) -> Example:
+        def example(key: PRNGKeyArray, index: Index) -> Example:
             chosen = self.recipe.choose(key, labels, index)
             return make_example(self.recipe, key, index, images[chosen], labels[chosen])
 
@@ -251,9 +243,6 @@ class Task:
         """The fixed set `name`: "train", "validation", or one of `tests`.
 
         "train" is one example of each training image, made as in training.
-
-        Raises:
-          ValueError: there is no set of that name.
         """
         if name == "train":
             return EvaluationSet(self.train, NumberedExamples(self.recipe), len(self.train.labels))
