@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from _benchmark.measure import measure, provenance, seconds_of
+from capsjax._files import write_atomically
 from capsjax.data import tasks
 from capsjax.data.tasks import EvaluationSet, Task
 from capsjax.training import config as configs
@@ -40,7 +41,8 @@ def run(options: argparse.Namespace) -> None:
             seconds = batch_seconds(task, examples, options.batch_size, options.repeats)
             records.append({"task": what, "seconds": seconds, "step_seconds": steps.get(kind)})
     if options.output:
-        options.output.write_text(json.dumps({"about": about, "tasks": records}, indent=2))
+        text = json.dumps({"about": about, "tasks": records}, indent=2)
+        write_atomically(options.output, text)
     console = Console(soft_wrap=True)
     console.print(escape(f"{about}\n"))
     heads = ("task", "ms per batch", "images/s", "CapsNet's step, ms", "share of it")
