@@ -186,10 +186,10 @@ class LinearVotes:
         check_floating("kernel", kernel)
         object.__setattr__(self, "poses", jnp.asarray(poses))
         object.__setattr__(self, "kernel", jnp.asarray(kernel))
+        # Without the axis A, a batch of vectors reads as one example of matrices.
+        vectors = self.poses.ndim == 2 or self.poses.shape[-2:] == self.kernel.shape[:2]
+        hint = "; vectors [..., I, X] become poses[..., None, :]" if vectors else ""
         if self.poses.ndim < 3:
-            hint = (
-                "; vectors [..., I, X] become poses[..., None, :]" if self.poses.ndim == 2 else ""
-            )
             raise ValueError(
                 f"poses must have axes [..., I, A, X] (children, pose rows, pose columns), "
                 f"got shape {self.poses.shape}{hint}."
@@ -204,7 +204,7 @@ class LinearVotes:
             raise ValueError(
                 f"kernel axis 0 must be the number of children I = {children} of poses "
                 f"{self.poses.shape}, or 1 for a kernel shared by all children, "
-                f"got kernel {self.kernel.shape}."
+                f"got kernel {self.kernel.shape}{hint}."
             )
         if self.kernel.shape[1] != columns:
             raise ValueError(
