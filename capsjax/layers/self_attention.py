@@ -80,4 +80,6 @@ class DepthwiseCapsules(nnx.Module):
             )
         seen = features[:, :rows, :columns]
         sums = jnp.sum(seen * self.kernel[...][:, :, 0], axis=(1, 2)) + self.bias[...]
-        return self.activation(sums.reshape(len(sums), channels // self.pose_size, self.pose_size))
+        return self.activation(
+            sums.reshape(sums.shape[0], channels // self.pose_size, self.pose_size)
+        )

@@ -87,7 +87,7 @@ class ReconstructingConvNet(ReconstructingModel):
             second = squash(second.reshape(*second.shape[:-1], num_poses, self.squash_pose))
         units = self.dense(lax.collapse(second, 1))
         size = units.shape[-1] // self.num_classes
-        poses = units.reshape(len(images), self.num_classes, size)
+        poses = units.reshape(images.shape[0], self.num_classes, size)
         if self.squash_pose is not None:
             poses = squash(poses)
         scores, kind = self._classify(poses)
