@@ -4,14 +4,15 @@
   python experiments/predict.py --checkpoint=runs/mnist my_digits 'scans/*.png' --output=all.html
   python experiments/predict.py --checkpoint=releases/digits_capsnet.safetensors --crop docs/photos
   python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.jax_export
+  python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.onnx
 
 Files, folders (all images in them) and patterns are taken. Images are made grey or coloured and
 scaled as those that the network was trained on, keeping their proportions, and what was done is
 said. A file that cannot be read is skipped and listed at the end; the exit status is then 1.
 Digits of MNIST are light on dark and fill most of the image: --crop makes photographs of writing
 like the training images, --invert alone turns ink on paper light. --output writes JSON, CSV or a
-page of pictures, by its ending. The exported file holds the parameters and needs JAX alone, see
-docs/evaluation.md.
+page of pictures, by its ending. The exported file holds the parameters. If its name ends in .onnx,
+ONNX runtimes read it; otherwise it needs JAX alone, see docs/evaluation.md.
 """
 
 import argparse
@@ -84,7 +85,10 @@ def parser() -> argparse.ArgumentParser:
         help="write all results: a file that ends in .json, .csv or .html",
     )
     parser.add_argument(
-        "--export", type=_cli.path, metavar="FILE", help="write the network with jax.export"
+        "--export",
+        type=_cli.path,
+        metavar="FILE",
+        help="write the network for JAX, or as ONNX if FILE ends in .onnx",
     )
     return parser
 
@@ -114,6 +118,7 @@ def main(args: argparse.Namespace) -> None:
     import jax
 
     from capsjax.evaluation import export
+    from capsjax.evaluation.onnx import export_onnx
     from capsjax.runs import checkpoints
     from capsjax.runs.display import console
     from capsjax.runs.process import cache_programs
@@ -132,11 +137,14 @@ def main(args: argparse.Namespace) -> None:
             write(args.output, checkpoint, predictions, broken, args.top)
             terminal.print(f"Written to {args.output}.", markup=False)
     if args.export:
-        _cli.save(args.export, export.export_scores(checkpoint.model, task.input_shape))
-        terminal.print(
-            f"Written to {args.export}, for {', '.join(export.PLATFORMS)}; jax {jax.__version__}.",
-            markup=False,
-        )
+        if args.export.suffix == ".onnx":
+            contents = export_onnx(checkpoint.model, task.input_shape)
+            of = "ONNX, checked with onnxruntime"
+        else:
+            contents = export.export_scores(checkpoint.model, task.input_shape)
+            of = f"for {', '.join(export.PLATFORMS)}; jax {jax.__version__}"
+        _cli.save(args.export, contents)
+        terminal.print(f"Written to {args.export}, {of}.", markup=False)
     if broken:
         lines = [f"{len(broken)} could not be read:", *broken.values()]
         print("\n  ".join(lines), file=sys.stderr)

@@ -18,6 +18,7 @@ from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 PLATFORMS = ("cpu", "tpu", "cuda")
+_CHOICES: dict[Primitive, Callable[..., Any]] = {}  # of every primitive that `define` made
 
 
 class Target(NamedTuple):
@@ -57,6 +58,7 @@ def define(
     primitive = Primitive(name)
     primitive.multiple_results = multiple_results
     primitive.def_abstract_eval(abstract)
+    _CHOICES[primitive] = choose
 
     def rule_for(platform: str) -> Callable[..., Any]:
         def rule(ctx: Any, *args: Any, **params: Any) -> Any:
@@ -93,6 +95,16 @@ def define(
 
     primitive.def_impl(evaluate)
     return primitive
+
+
+def portable(
+    primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]
+) -> Callable[..., Any] | None:
+    """What computes `primitive` where no platform is known; None if it is one of JAX's own."""
+    if primitive not in _CHOICES:
+        return None
+    function, _ = _CHOICES[primitive](Target("default"), avals, **params)
+    return function
 
 
 @functools.cache
