@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "--costs",
         action="store_true",
         help="estimate anew what full scale would take on accelerators, from the records of "
-        "experiments/compile.py, into docs/accelerators/full.json; minutes",
+        "experiments/compile.py, into experiments/_reproduce/costs.json; minutes",
     )
     parser.add_argument(
         "--scale",

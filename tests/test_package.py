@@ -196,6 +196,8 @@ print("works")
     assert "\n  evaluate " in command().stdout
     assert "there is no command 'trian': did you mean 'train'?" in command("trian").stderr
     assert "usage: capsjax train" in command("train", "--help").stdout
+    listed = command("reproduce", "--list")
+    assert "gu2021/table2" in listed.stdout, listed.stderr
     # A recipe of the wheel.
     wrong = command("train", "--config=digits", "--workdir=x", "--config.training.epoch=1").stderr
     assert "did you mean 'training.epochs'?" in wrong

@@ -25,7 +25,8 @@ from capsjax.training.build import build, build_model
 DOCS = Path(__file__).parents[2] / "docs" / "accelerators"
 # The head of a column of `Cost`.
 FULL = "full scale, hours on one v5e chip / eight / one H100 at least (estimates)"
-COMPILED, COSTS = DOCS / "now.json", DOCS / "full.json"
+COMPILED = DOCS / "now.json"
+COSTS = Path(__file__).with_name("costs.json")  # beside the code, so that the wheel has it
 
 
 class Cost(NamedTuple):
@@ -55,7 +56,7 @@ def read() -> dict[str, Cost]:
 
 
 def write(experiments: dict[str, Experiment]) -> dict[str, Cost]:
-    """Estimates all names anew, which takes minutes, and keeps them in docs/accelerators."""
+    """Estimates all names anew, which takes minutes, and keeps the result in `COSTS`."""
     found = {name: estimate(experiment) for name, experiment in experiments.items()}
     text = json.dumps({name: cost._asdict() for name, cost in found.items()}, indent=1)
     write_atomically(COSTS, f"{text}\n")
