@@ -1,4 +1,4 @@
-"""The table of options in docs/training.md, from their declarations: `python docs/_options.py`."""
+"""The table of options in docs/options.md, from their declarations: `python docs/_options.py`."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from capsjax._options import Described
 from capsjax.training import config as configs
 from capsjax.training.optimizers import OPTIMIZERS, SCHEDULES
 
-PAGE = Path(__file__).parent / "training.md"
+PAGE = Path(__file__).parent / "options.md"
 PLACE = re.compile(r"(?<=<!-- options: python docs/_options.py -->\n)(?:\|.*\n)*")
 
 
@@ -32,7 +32,7 @@ def rows() -> Iterator[tuple[str, Described]]:
 
 
 def page() -> str:
-    """docs/training.md with today's table in it."""
+    """Returns docs/options.md with today's table in it."""
     lines = ["| option | default | allowed | what it does |", "| --- | --- | --- | --- |"]
     lines += [
         f"| {name} | `{value!r}` | {allowed} | {text} |" for name, (value, allowed, text) in rows()
