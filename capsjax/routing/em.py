@@ -100,7 +100,7 @@ def em_routing(
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def m_step(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
-        """For R = relative · largest, with the largest R of each parent [..., 1, J]."""
+        """Takes R as relative · largest, the largest R of each parent [..., 1, J]."""
         schedule = inverse_temperature
         value = jnp.asarray(schedule(iteration) if callable(schedule) else schedule, dtype)
         sums, squares, total = moments(jnp.broadcast_to(activations * relative, full))

@@ -223,9 +223,9 @@ def reshard(x: Any, others: Sequence[Any], *spec: Any) -> Any:
 
 
 def parts(x: Any) -> int:
-    """In how many parts the type of `x` says that its first axis is divided over devices.
+    """Counts the parts into which the first axis of `x` is divided over devices, by its type.
 
-    1 where it is whole, or where types do not say it.
+    1 if the axis is not divided, or if types do not say.
     """
     names = _spec(x)[0]
     each = (names,) if isinstance(names, str) else names or ()
@@ -255,7 +255,7 @@ def reshape_after(x: Any, axis: int, shape: tuple[Any, ...]) -> Any:
 
 
 def _spec(x: Any) -> tuple[Any, ...]:
-    """For each axis of `x` the axes of a mesh over which its type says it is divided, or None."""
+    """Returns, for each axis of `x`, the axes of the mesh that divide it by its type, or None."""
     spec = tuple(jax.typeof(x).sharding.spec)
     return spec + (None,) * (x.ndim - len(spec))
 

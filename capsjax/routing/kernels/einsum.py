@@ -9,7 +9,7 @@ from capsjax.routing.kernels import blocks
 from capsjax.routing.kernels.adapter import mesh_sharding
 from capsjax.routing.kernels.terms import KERNELS, Operands, Sizes, operands_of, sizes_of
 
-# Of the largest array of a block, [b, I, J, A, X or Y].
+# The bytes of a block's largest array, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
 
 
