@@ -130,7 +130,7 @@ class Described(NamedTuple):
 
 
 def describe(options: Any) -> dict[str, Described]:
-    """By name, what a dataclass and the docstrings of its class say about each field."""
+    """Returns, by name, what a dataclass and its docstrings say about each field."""
     texts: dict[str, str] = {}
     for owner in reversed(type(options).__mro__):
         found = re.search(r"^Attributes[^\n]*:\n(.*)", inspect.getdoc(owner) or "", re.M | re.S)

@@ -72,7 +72,7 @@ def _true_shares(model: Any, images: Array, targets: Array) -> Float[Array, "n"]
 
 
 def _entropies(model: Any, images: Array) -> dict[str, tuple[Float[Array, "n"], ...]]:
-    """By layer, for each image: the rows' mean entropy, and their least and greatest sum."""
+    """Returns, by layer and image, the rows' mean entropy and their least and greatest sum."""
 
     def of_rows(coupling: Array) -> tuple[Float[Array, "n"], ...]:
         rows = coupling_entropy(coupling).reshape(len(images), -1)

@@ -64,7 +64,7 @@ class Display:
     ):
         self._console, self._label = console, label
         self._total, self._batch_size, self._per_epoch = total, batch_size, steps_per_epoch
-        # Of the steps done, compilation aside, and of each end of an epoch.
+        # Times of the steps done, without compilation, and of each end of an epoch.
         self._steps, self._seconds, self._ends = 0, 0.0, list[float]()
         self._bar = rich.progress.Progress(
             # All of it fits 80 columns.

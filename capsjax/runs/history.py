@@ -26,7 +26,7 @@ class History:
         self._open = open_sums or {"steps": 0}
 
     def to_json(self) -> Record:
-        """For a checkpoint; `History(**...)` restores it. A copy: saves overlap training."""
+        """Copies the history, as saves overlap training; `History(**...)` restores it."""
         return {"records": list(self.records), "open_sums": dict(self._open)}
 
     def add_steps(

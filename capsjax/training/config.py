@@ -40,9 +40,9 @@ class RunOptions(Options):
     """The options outside of all sections.
 
     Attributes:
-      seed: of the parameters, the order and the examples.
-      key_version: what is drawn from the seed, and how: a run goes on with the version that it
-        began with.
+      seed: determines the parameters, the order and the examples.
+      key_version: how random numbers follow from the seed; a run keeps the version that it began
+        with.
       seeds: the number of runs, with the seeds `seed`, `seed` + 1, ….
       init_from: a work directory whose best checkpoint the run starts from; "" for none.
       init_layers: the layers to take from it; () for all that fit.
@@ -78,9 +78,9 @@ class TrainingOptions(Options):
     Attributes:
       epochs: passes over the training images.
       batch_size: images per step, divided over the devices.
-      log_every_steps: steps that one record of the metrics is the mean of.
+      log_every_steps: steps over which one record of the metrics is averaged.
       compute_dtype: the network's arithmetic; parameters are float32.
-      matmul_precision: of float32 matrix products on accelerators.
+      matmul_precision: the precision of float32 matrix products on accelerators.
       stop_at_accuracy: ends at the first epoch whose validation accuracy reaches this (gu2021,
         table 1; sabour2017, affNIST).
     """
@@ -111,7 +111,7 @@ class CheckpointOptions(Options):
 
 
 def _first_lines(table: Mapping[str, type]) -> str:
-    """What the docstrings of the classes begin with."""
+    """Joins the first lines of the classes' docstrings."""
     return " ".join(f"{name}: {str(cls.__doc__).splitlines()[0]}" for name, cls in table.items())
 
 
@@ -127,8 +127,8 @@ SECTIONS: dict[str, Callable[[str], Any]] = {
 }
 NAMED = ("model", "data", "optimizer", "schedule")
 _NAMES = {
-    "model": ("of experiments/models.py, or registered", "the network."),
-    "data": ("of experiments/data.py, npz:FILE or folder:PATH", "the data set or task."),
+    "model": ("listed by experiments/models.py, or registered", "the network."),
+    "data": ("listed by experiments/data.py, npz:FILE or folder:PATH", "the data set or task."),
     "optimizer": (", ".join(OPTIMIZERS), _first_lines(OPTIMIZERS)),
     "schedule": (", ".join(SCHEDULES), _first_lines(SCHEDULES)),
 }

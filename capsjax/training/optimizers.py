@@ -26,9 +26,9 @@ class Optimizer(Options, ABC):
     """What every optimizer has.
 
     Attributes:
-      learning_rate: which the schedule multiplies.
+      learning_rate: the rate that the schedule multiplies.
       weight_decay: adds that multiple of each parameter to its gradient, before the optimizer.
-      clip_norm: then limits the gradient's global norm; 0: no limit.
+      clip_norm: the largest global norm of the gradient, after weight decay; 0: no limit.
     """
 
     SECTION: ClassVar[str] = "optimizer"
@@ -64,7 +64,7 @@ class RMSprop(Optimizer):
 
     Attributes:
       rho: decay of the mean of squared gradients.
-      eps: added to its root.
+      eps: a number added to its root.
     """
 
     rho: float = decay(0.9)
@@ -93,7 +93,7 @@ class Constant(Options):
     """A constant rate.
 
     Attributes:
-      warmup_steps: of a linear rise from 0 to the schedule.
+      warmup_steps: steps of a linear rise from 0 to the schedule.
     """
 
     SECTION: ClassVar[str] = "schedule"
@@ -110,9 +110,9 @@ class Exponential(Constant):
     """rate · decay_rate^(step / decay_steps) (sabour2017's released code).
 
     Attributes:
-      decay_rate: what the rate is multiplied by in `decay_steps` steps.
-      decay_steps: in which the rate falls by `decay_rate`.
-      minimum: below which the rate does not fall.
+      decay_rate: the factor of the rate in `decay_steps` steps.
+      decay_steps: steps in which the rate is multiplied by `decay_rate` once.
+      minimum: the smallest rate.
     """
 
     decay_rate: float = fraction(0.96)
@@ -130,7 +130,7 @@ class InverseTime(Constant):
     """rate / (1 + decay · step), Keras's `decay` (choi2019).
 
     Attributes:
-      decay: per step.
+      decay: the factor of the step number in the formula.
     """
 
     decay: float = not_negative(1e-4)
@@ -148,8 +148,8 @@ class Steps(Constant):
     """rate, times `factor` after each of `epochs` (tsai2020).
 
     Attributes:
-      epochs: after which the rate falls.
-      factor: what the rate is multiplied by after each of `epochs`.
+      epochs: the epochs after which the rate falls.
+      factor: the factor of the rate after each of `epochs`.
     """
 
     epochs: tuple[int, ...] = checked(

@@ -48,7 +48,7 @@ def replicate(tree: Any, devices: Devices) -> Any:
 
 
 def of_this_process(devices: Devices) -> list[int]:
-    """Which of the `devices`, by number, belong to this process."""
+    """Returns the numbers of those `devices` that belong to this process."""
     return [n for n, d in enumerate(devices) if d.process_index == jax.process_index()]
 
 

@@ -103,7 +103,7 @@ class Batches(NamedTuple):
         return order + epoch % self.versions * self.num_examples
 
     def places(self, step: Any, slots: Any) -> Any:
-        """Where in the order of its epoch the examples of a step are; of arrays of any kind."""
+        """Returns the places of a step's examples in the epoch's order, for arrays of any kind."""
         return step % self.per_epoch * self.batch_size + slots
 
     def slots_of(self, device: Int[Array, ""] | int) -> Int[Array, "local"]:
@@ -156,9 +156,9 @@ def run_key(seed: int, version: int) -> PRNGKeyArray:
 def example_keys(
     key: PRNGKeyArray, step: Int[Array, ""], slots: Int[Array, "*local"]
 ) -> tuple[Key[Array, "*local"], Key[Array, "*local"]]:
-    """For the data and for the model, one each for the examples in these slots of a step.
+    """Makes two keys, for the data and for the model, for the example in each slot of a step.
 
-    By slot in the global batch, so that examples do not depend on the device count.
+    Slots count through the global batch, so examples do not depend on the number of devices.
     """
     of_step = jax.random.fold_in(key, step)
     keys = jax.vmap(lambda slot: jax.random.split(jax.random.fold_in(of_step, slot)))(slots)
