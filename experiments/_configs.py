@@ -16,7 +16,7 @@ FOLDER = next(parent / "configs" for parent in (HERE, HERE.parent) if (parent / 
 
 
 def files() -> dict[str, Path]:
-    """By name, without the ending."""
+    """Returns the files of configs/ by name, without the ending."""
     return {file.stem: file for file in sorted(FOLDER.glob("*.py"))}
 
 

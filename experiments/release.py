@@ -163,7 +163,7 @@ def _cell(text: str) -> str:
 
 
 def _recipe(config: dict[str, Any]) -> dict[str, Any]:
-    """Without what the data say: shape and names."""
+    """Returns the config without what follows from the data: shape and names."""
     return {key: value for key, value in config.items() if key != "task"}
 
 

@@ -371,7 +371,7 @@ TARGETS = [Target(platform, capability=(8, 0)) for platform in PLATFORMS]
 
 
 def explain() -> Table:
-    """Which arithmetic votes get on each platform, by capsjax/routing/kernels/forms.py."""
+    """Lists the form that votes get on each platform (capsjax/routing/kernels/forms.py)."""
     table = Table("votes", *PLATFORMS)
     for name, sizes in VOTES.items():
         table.add_row(name, *(_form_in_words(target, sizes) for target in TARGETS))

@@ -40,7 +40,7 @@ class Assignment(NamedTuple):
 
 
 def read(folder: Path) -> Assignment:
-    """From the dump of a compilation, also of one that failed because there was not enough."""
+    """Reads the dump of a compilation, even if it failed for lack of memory."""
     (path,) = folder.glob("*buffer-assignment.txt")
     found, kind, total = [], "", 0
     for line in path.read_text().splitlines():

@@ -27,7 +27,7 @@ _dumps: Path | None = None
 
 
 def folder() -> Path:
-    """Where compilers lie: `CAPSJAX_COMPILERS`, or one for each JAX in ~/.cache/capsjax."""
+    """Returns the compilers' folder: `CAPSJAX_COMPILERS`, or one per JAX in ~/.cache/capsjax."""
     own = os.environ.get("CAPSJAX_COMPILERS")
     if own:
         return Path(own).expanduser()
@@ -141,7 +141,7 @@ def enabled() -> bool:
 
 
 def dumps() -> Path:
-    """Where libtpu writes the instructions of what it compiles."""
+    """Returns the folder into which libtpu writes the instructions of what it compiles."""
     if _dumps is None:
         raise RuntimeError("compilers.enable() was not called before JAX was imported")
     return _dumps

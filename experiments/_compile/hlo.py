@@ -119,7 +119,7 @@ class Module:
                 branches = instruction.called(
                     "branch_computations", "true_computation", "false_computation"
                 )
-                # Which is taken is not known: the longest.
+                # We do not know which is taken, and count the longest.
                 yield from max(
                     (tuple(self._executed(branch, times, in_step)) for branch in branches), key=len
                 )
@@ -131,7 +131,7 @@ class Module:
                 yield Operation(instruction, times, in_step)
 
     def _trips(self, loop: Instruction) -> int | None:
-        """As the compiler says, or by the constants between which the loop counts by ones."""
+        """Returns the number of trips that the compiler states or the loop's constants give."""
         if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.line):
             return int(known[1])
         (name,) = loop.called("condition")
@@ -198,7 +198,7 @@ class Module:
         return self.computations[name].values() if name in self.computations else ()
 
     def source(self, instruction: Instruction) -> str:
-        """Where it comes from: `FILE:LINE` in this project, else what JAX calls it."""
+        """Returns the `FILE:LINE` of this project that it comes from, or JAX's name for it."""
         frame = re.search(r"stack_frame_id=(\d+)", instruction.line)
         for file, line in self._stack(int(frame[1]) if frame else 0):
             if own := re.search(r".*/((?:capsjax|experiments|tests)/(?!_compile).*\.py)$", file):

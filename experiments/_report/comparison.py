@@ -36,13 +36,13 @@ class Group(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name that people see."""
         first, *others = self.names
         return f"{first} and {counted(len(others), 'more seed')}" if others else first
 
     @property
     def config(self) -> dict[str, Any]:
-        """Without the seed."""
+        """The config without its seed."""
         values = flatten(self.runs[0].checkpoint.config)
         return {key: value for key, value in values.items() if key != "seed"}
 

@@ -61,7 +61,7 @@ def learning(results: Results) -> Html:
         alt += f", and validation accuracy, {max(validation.values()):.1%} at best"
         lines.append(curves.Line("validation", validation, colour=1, marked=True))
     plots += curves.accuracies(lines, alt, step)
-    # Of the last steps of an epoch there may be fewer.
+    # The last record of an epoch may cover fewer steps.
     steps = {record["steps"] for record in history.records if record["split"] == "train"}
     at_most = "" if len(steps) == 1 else "at most "
     text = (

@@ -62,7 +62,7 @@ class Examples(NamedTuple):
     reconstruction: Float[np.ndarray, "n h w c"] | None
 
     def rows(self, places: Sequence[int]) -> list[int]:
-        """Where images are in the arrays."""
+        """Returns the rows of images in the arrays."""
         row = {place: i for i, place in enumerate(self.places.tolist())}
         return [row[place] for place in places]
 

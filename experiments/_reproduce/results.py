@@ -46,9 +46,9 @@ def _said(value: object) -> str:
 def gather_all(
     stores: Sequence[Store], experiments: Mapping[str, Experiment]
 ) -> dict[str, list[Comparison]]:
-    """By name, a comparison for each scale that it has and that is in `stores`.
+    """Compares each name at each of its scales that is in `stores`.
 
-    If none is, an empty one at full scale.
+    If there are none, the comparison is an empty one at full scale.
     """
     found = {}
     for name, experiment in experiments.items():

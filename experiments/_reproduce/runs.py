@@ -41,7 +41,7 @@ class Store(NamedTuple):
     data_dir: str | None  # as for `capsjax.data.load`
 
     def with_earlier(self) -> "Store":
-        """With the stand-ins of earlier calls too."""
+        """Adds the stand-ins of earlier calls."""
         file = self.folder / "about.json"
         earlier = read_json(file)["data"] if file.exists() else {}
         return self._replace(use={**earlier, **self.use})
@@ -64,7 +64,7 @@ def recorded(
 
 
 def number_of(file: Path) -> int:
-    """Which of the runs of a row `file` records."""
+    """Returns the number of the row's run that `file` records."""
     return int(file.stem.rpartition("-seed")[2])
 
 
