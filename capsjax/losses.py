@@ -38,7 +38,7 @@ def margin_loss(
 def spread_loss(
     presences: Float[Array, "classes"], label: Float[Array, "classes"], *, margin: float = 0.9
 ) -> Float[Array, ""]:
-    """Σ_{k≠t} max(0, m − (a_t − a_k))²   (Hinton et al. 2018, eq. 3).
+    """Σ_{k≠t} max(0, m − (a_t − a_k))²   (Hinton et al. 2018, spread loss).
 
     With several present classes t, the sum over all pairs of a present and an absent class.
 
@@ -105,7 +105,7 @@ def _times_log(weight: Array, log: Array) -> Array:
 
 
 def _of_one_example(scores: Array, label: Array) -> tuple[Array, Array]:
-    """Both in at least float32; raises ValueError for a batch or a class number."""
+    """Returns both in at least float32; raises ValueError for a batch or a class number."""
     scores, label = at_least_float32(scores), at_least_float32(label)
     if scores.ndim != 1 or scores.shape != label.shape:
         raise ValueError(

@@ -69,9 +69,9 @@ def _scaled_temperature(factor: float, iteration: jax.Array | int) -> jax.Array:
 
 
 class EMClassCapsules(nnx.Module):
-    """Class capsules whose weights are shared over positions (Hinton et al. 2018, section 4).
+    """Class capsules whose weights are shared over positions (Hinton et al. 2018).
 
-    So that position is not lost, `coordinate_addition` writes it into the votes.
+    `coordinate_addition` writes the position into the votes, so that it is not lost.
 
     Args:
       in_channels: C, the capsules per position below.
@@ -126,7 +126,7 @@ class EMClassCapsules(nnx.Module):
 def coordinate_addition(
     votes: Float[Array, "*batch H W C J D"],
 ) -> Float[Array, "*batch H W C J D"]:
-    """Adds each child's row and column to its votes (Hinton et al. 2018, section 4).
+    """Adds each child's row and column to its votes (Hinton et al. 2018, coordinate addition).
 
     Votes are √D×√D matrices. The centre of the position, as a fraction of height and width, is
     added to the first two numbers of the last column: the place of a translation in a homogeneous

@@ -36,7 +36,7 @@ class SelfAttentionRouting(nnx.Module):
 class DepthwiseCapsules(nnx.Module):
     """Capsules that each see a whole feature map: a depthwise convolution with one position.
 
-    Mazzia et al. 2021, section 3: one filter a channel, as large as the map; `pose_size`
+    Mazzia et al. 2021: one filter a channel, as large as the map; `pose_size`
     consecutive channels are a capsule. Such a convolution is a product and a sum: XLA's grouped
     convolutions, slow to differentiate on a CPU, are not needed.
 

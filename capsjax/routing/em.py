@@ -43,7 +43,7 @@ def em_routing(
         [Float[Array, "*batch I J"]], Float[Array, "*batch I J"]
     ] = softmax_over_parents,
 ) -> Routed:
-    """EM routing (Hinton et al. 2018, procedure 1; the EM baseline of Tsai et al. 2020).
+    """EM routing (Hinton et al. 2018; the EM baseline of Tsai et al. 2020).
 
     `num_iterations` M-steps with E-steps between them. From R_ij = 1/J and child activations a_i:
 
@@ -152,7 +152,7 @@ def _m_step(
     beta_activate: Float[Array, "*#batch #J"],
     variance_floor: Float[Array, ""],
 ) -> _Parents:
-    """The M-step of procedure 1, from moments of the votes for weights w = R_ij a_i / `largest`.
+    """The M-step, from moments of the votes for weights w = R_ij a_i / `largest`.
 
     They are Σ_i w_ij v_ij, Σ_i w_ij (v_ij − μ_j)² and Σ_i w_ij; see `LinearVotes.moments`.
     """
@@ -167,7 +167,7 @@ def _m_step(
 def _e_step(
     parents: _Parents, distance: Callable[[Array, Array], Float[Array, "*batch I J"]]
 ) -> Float[Array, "*batch I J"]:
-    """log a_j + log p_ij, the E-step of procedure 1 before its softmax."""
+    """log a_j + log p_ij, the E-step before its softmax."""
     log_normal = -0.5 * distance(parents.means, 1 / parents.variances)
     constant = 0.5 * jnp.sum(jnp.log(parents.variances) + math.log(2 * math.pi), axis=-1)
     log_parent = jax.nn.log_sigmoid(parents.activation_logits) - constant

@@ -100,7 +100,7 @@ def define(
 def portable(
     primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]
 ) -> Callable[..., Any] | None:
-    """What computes `primitive` where no platform is known; None if it is one of JAX's own."""
+    """Returns what computes `primitive` on an unknown platform; None for JAX's own primitives."""
     if primitive not in _CHOICES:
         return None
     function, _ = _CHOICES[primitive](Target("default"), avals, **params)
@@ -109,7 +109,7 @@ def portable(
 
 @functools.cache
 def eager_program(primitive: Primitive, **params: Any) -> Callable[..., Any]:
-    """What a call outside `jax.jit` runs: kept, so that only the first one compiles."""
+    """Returns what a call outside `jax.jit` runs: kept, so that only the first one compiles."""
     return jax.jit(functools.partial(primitive.bind, **params))
 
 
@@ -194,7 +194,7 @@ def zeros(like: jax.ShapeDtypeStruct, sources: Any) -> Any:
 
 
 def kernel_result(shape: tuple[int, ...], like: Any) -> jax.ShapeDtypeStruct:
-    """What `pallas_call` is told of a result: its shape, and the type of the operand `like`."""
+    """Describes a result for `pallas_call`: its shape, and the type of the operand `like`."""
     manual = jax.typeof(like).manual_axis_type  # asked for under `jax.shard_map`
     return jax.ShapeDtypeStruct(shape, like.dtype, manual_axis_type=manual)
 

@@ -190,5 +190,5 @@ def interpreted(platform: str, mode: Any = True) -> Iterator[None]:
 
 
 def interpret_mode() -> Any:
-    """What `pallas_call` is given as `interpret`."""
+    """Returns the argument `interpret` of `pallas_call`."""
     return _mode if _interpreted else False

@@ -381,7 +381,7 @@ class _Tile(NamedTuple):
         return parents * sizes.rows * sizes.width, inside & voted
 
     def _within(self, letter: str, row: Any, column: int) -> Any:
-        """How far the entry (row, column) of an operand is from the entry (0, 0)."""
+        """Returns the distance of an operand's entry (row, column) from the entry (0, 0)."""
         sizes = self.plan.sizes
         if letter in KERNELS:  # [I, X, J, Y]
             return row * sizes.parents * sizes.width + column
