@@ -35,7 +35,7 @@ def changes(recorded: Mapping[str, Any], today: Mapping[str, Any]) -> dict[str, 
 
 
 def differences(recorded: Mapping[str, Any], today: Mapping[str, Any]) -> list[str]:
-    """One line for each of `changes`."""
+    """Writes one line for each of `changes`."""
     return [
         f"{key}: {'not set' if old is ABSENT else repr(old)} → "
         f"{'not set' if new is ABSENT else repr(new)}"
@@ -54,7 +54,7 @@ def seal(directory: epath.Path) -> None:
 
 
 def damage(directory: epath.Path) -> str | None:
-    """What is wrong with a sealed directory; None if nothing changed since it was sealed."""
+    """Says what is wrong with a sealed directory; None if nothing changed since it was sealed."""
     try:
         sums = json.loads((directory / SUMS).read_text())
     except FileNotFoundError:

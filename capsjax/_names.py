@@ -18,7 +18,7 @@ _KINDS: dict[type, tuple[type, str]] = {
 
 
 def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """`table[name]`; raises ValueError for an unknown name of a `kind` of thing."""
+    """Returns `table[name]`; raises ValueError for an unknown name of this `kind` of thing."""
     if name not in table:
         raise ValueError(f"unknown {kind} {name!r}: {nearest(name, table)}")
     return table[name]

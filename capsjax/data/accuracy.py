@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 @runtime_checkable
 class Rule(Protocol):
-    """Which classes scores predict."""
+    """How scores predict classes."""
 
     def __call__(self, scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
         """The predicted classes; scores are lengths or probabilities in [0, 1], or `logits`."""

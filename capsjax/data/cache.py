@@ -24,7 +24,7 @@ VERSION = 2
 
 
 def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Examples:
-    """What `build()` returns, from the cache if it holds it and into the cache if not.
+    """Returns `build()` from the cache, after adding it if it is not there.
 
     A damaged entry, or a directory that cannot be written, gives a warning.
 

@@ -116,7 +116,7 @@ class Folder:
         return checked(np.stack(images), np.array(labels), self.class_names, where)
 
     def survey(self) -> Survey:
-        """What is in the folder; reads every image."""
+        """Reads every image and says what is in the folder."""
         counts, broken = {}, list(self._broken)
         sizes: Counter[tuple[int, ...]] = Counter()
         for split, files in self._files.items():
@@ -129,7 +129,7 @@ class Folder:
     def _decoded(
         self, files: Files, verb: str, fitting: Fitting, broken: list[str]
     ) -> Iterator[tuple[Path, int, UInt8[np.ndarray, "h w c"]]]:
-        """Each image that can be read, with file and label; messages on others go to `broken`."""
+        """Yields each readable image with file and label; messages on others go to `broken`."""
         for file, label in track(files, f"{verb} {self._path.name}", len(files)):
             try:
                 image = read_fitted(file, fitting).pixels

@@ -65,7 +65,7 @@ def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
 
 
 def within(images: Images, budget_mb: float | None) -> Images:
-    """`images`, as `LazyImages` if they exceed the budget."""
+    """Returns `images`, as `LazyImages` if they exceed the budget."""
     if isinstance(images, LazyImages) or not exceeds(images.nbytes, budget_mb):
         return images
     return LazyImages(images.__getitem__, images.shape[1:], np.arange(len(images)))

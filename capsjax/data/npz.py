@@ -98,7 +98,7 @@ class Npz:
         largest = max((int(x.max()) for x in stored if x.size and x.dtype.kind in "iu"), default=-1)
         if largest >= MAX_UNNAMED_CLASSES:
             raise ValueError(
-                f"{self.where}: labels go up to {largest}; if that is no mistake, add class_names"
+                f"{self.where}: labels go up to {largest}; if that is right, add class_names"
             )
         return tuple(str(label) for label in range(largest + 1))
 

@@ -68,7 +68,7 @@ def erase(image: Num[Array, "h w c"], corner: Int[Array, "2"], size: int) -> Num
 
 
 def overlay(images: Num[Array, "n h w c"]) -> Float[Array, "h w c"]:
-    """Several images on one another: the sum of their ink in [0, 1], at most 1.
+    """Overlays images: the sum of their ink in [0, 1], at most 1.
 
     As in the MultiMNIST of Sabour et al. 2017, section 6.1.
     """

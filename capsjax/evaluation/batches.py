@@ -127,7 +127,7 @@ def check_labels(labels: Any, images: Any, num_classes: int) -> None:
 
 
 def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
-    """`batch_size`, or less for a small set, which is not padded to a large batch."""
+    """Lowers `batch_size` for a small set, so that it is not padded to a large batch."""
     return min(batch_size, -(-num // num_devices) * num_devices)
 
 

@@ -128,10 +128,10 @@ def _predicted(rule: Rule, logits: bool, scores: Array) -> Array:
 
 
 def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> Accuracy:
-    """Wilson's interval for as many independent answers as leave the mean as uncertain as it is.
+    """Computes the accuracy with Wilson's interval for the effective sample size.
 
-    Versions of one image tend to be right or wrong together. From n, if they are independent, to
-    the number of images, if all versions of one give the same.
+    Versions of one image tend to be right or wrong together. The effective size is n if they are
+    independent, and the number of images if all versions of an image agree.
     """
     by_image = correct.reshape(-1, versions).mean(axis=1)
     rate, num_images = float(correct.mean()), len(by_image)

@@ -64,7 +64,7 @@ def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> M
 
 
 def move(images: Num[Array, "n h w c"], motion: Motion) -> Float[Array, "n h w c"]:
-    """All images by one motion, on a canvas of their size; floats in [0, 1], or uint8."""
+    """Moves all images by one motion, on a canvas of their size; floats in [0, 1], or uint8."""
     size = (images.shape[1], images.shape[2])
     return jax.vmap(lambda image: transform(image, *motion, size))(images)
 

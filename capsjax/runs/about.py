@@ -30,7 +30,7 @@ class About(NamedTuple):
     circumstances: Circumstances
 
     def to_json(self) -> dict[str, Any]:
-        """What `parse` takes."""
+        """Returns what `parse` takes."""
         return {
             "config": configs.to_json(self.config),
             "history": self.history.to_json(),

@@ -44,7 +44,7 @@ def restore(
 
 
 def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
-    """What `restore` returns, with the history and the step."""
+    """Reads what `restore` returns, with the history and the step."""
     if isinstance(which, Integral):
         which = int(which)
     elif which not in ("best", "latest"):

@@ -86,7 +86,7 @@ class Display:
         self._bar.stop()
 
     def update(self, step: int, count: int, seconds: float, loss: float, accuracy: float) -> None:
-        """After each dispatch of `count` steps: the numbers of its last step."""
+        """Shows the numbers of the last step after a dispatch of `count` steps."""
         self._steps, self._seconds = self._steps + count, self._seconds + seconds
         text = f"loss {loss:.4f}  accuracy {accuracy:.1%}  {self._speed():,.0f} images/s"
         self._bar.update(self._task, completed=step, description=text, left=self._left(step))
@@ -106,7 +106,7 @@ class Display:
         validation: float | None,
         seconds: float,
     ) -> None:
-        """At the end of an epoch, which took `seconds` to validate and show."""
+        """Shows the end of an epoch, which took `seconds` to validate and show."""
         self._ends.append(seconds)
         held_out = "" if validation is None else f"  validation {validation:.2%}"
         self._print(

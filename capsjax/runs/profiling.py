@@ -39,7 +39,7 @@ class Profiler:
         self._end_trace()
 
     def cut(self, step: int, count: int) -> int:
-        """At most `count`, the steps after `step` until something begins or ends."""
+        """Returns the steps after `step` until something begins or ends, at most `count`."""
         return min([count, *(event - step for event in (self._start, self._stop) if event > step)])
 
     def at(self, step: int) -> None:

@@ -1,4 +1,4 @@
-"""Which checkpoints of a directory are intact, and which of them is wanted."""
+"""Finds the intact checkpoints of a directory, and the one that is wanted."""
 
 import json
 import os

@@ -228,7 +228,7 @@ def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKi
 
 
 def _batches(config: ml_collections.ConfigDict, task: Task, num_devices: int) -> Batches:
-    """How an epoch is divided; raises ValueError where a run of `config` cannot be."""
+    """Divides an epoch into batches; raises ValueError if a run of `config` is impossible."""
     options = config.training
     check_batch_size(options.batch_size, num_devices, "training.batch_size")
     batches = Batches(len(task.train.labels), options.batch_size, num_devices, task.versions)

@@ -91,7 +91,7 @@ def describe(found: Examined) -> str:
 
 
 def _in_order(output: Output) -> dict[str, Any]:
-    """What the network computed, in that order."""
+    """Returns what the network computed, in that order."""
     made: dict[str, Any] = {}
     for name, features in output.features.items():
         routed = output.routed.get(name)

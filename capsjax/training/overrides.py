@@ -46,7 +46,7 @@ def override(
 
 
 def parse(text: str, current: Any) -> Any:
-    """`text` as a value like `current`, or as it is, for `complete` to refuse, if it is not one."""
+    """Reads `text` as a value like `current`; returns it unchanged if that fails."""
     if isinstance(current, str):
         return text
     try:

@@ -144,10 +144,10 @@ class DeviceSource(NamedTuple):
 
 
 def run_key(seed: int, version: int) -> PRNGKeyArray:
-    """What the order and the examples of a run are drawn from.
+    """Makes the key from which the order and the examples of a run are drawn.
 
-    In version 1 it was the key that the parameters are drawn from too: their first draws were the
-    same random numbers.
+    In version 1 the parameters were drawn from the same key, so their first draws were the same
+    random numbers.
     """
     key = jax.random.key(seed)
     return key if version == 1 else jax.random.fold_in(key, _RUN)

@@ -75,7 +75,7 @@ def create(
     read: Reader | None = None,
     **overrides: Any,
 ) -> Task:
-    """What to train and test on.
+    """Creates a task: what to train and test on.
 
     Args:
       name: one of `generated()`, or any name that `capsjax.data.load` takes.
