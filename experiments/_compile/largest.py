@@ -14,7 +14,9 @@ from _compile.targets import Target
 def largest_batch(
     config: ml_collections.ConfigDict, target: Target, devices: Sequence[Any], terminal: Console
 ) -> int:
-    """By bisection over compilations, to a sixteenth; at most the number of training images."""
+    """Finds the largest batch that fits, to a sixteenth, by bisection over compilations.
+
+    It is at most the number of training images."""
 
     def fits(per_device: int) -> bool:
         trial = config.copy_and_resolve_references()

@@ -35,7 +35,7 @@ class Couplings(NamedTuple):
     Attributes:
       means: c_ij, the mean over the capsules at a position.
       weighted: the mean with each capsule weighted by its length; None where lengths exceed 1, so
-        that they are no probabilities.
+        that they are not probabilities.
       layer: the name of the capsules' layer.
       rows, columns: where the positions are.
       iterations: the number of routing iterations behind each map.
@@ -187,7 +187,7 @@ def _axes(
 
 
 def _axis(touched: Bool[np.ndarray, "k side"]) -> Axis:
-    """From the pixels that each position sees; at the edges padding may hide a part."""
+    """Makes an axis from the pixels that each position sees; at edges padding may hide some."""
     count, side = touched.shape
     first, last = touched.argmax(1), side - touched[:, ::-1].argmax(1)
     extents = np.where(touched.any(1), last - first, 0)

@@ -147,7 +147,7 @@ def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[
 
 
 def deviation(metric: str) -> Derive:
-    """For each line, the standard deviation of `metric` over all of its rows (divided by n)."""
+    """Derives, for each line, the standard deviation of `metric` over its rows (divided by n)."""
 
     def derive(lines: Mapping[str, Mapping[str, float]], values: Values) -> dict:
         found = {line: [values(row, metric) for row in rows] for line, rows in lines.items()}
@@ -160,7 +160,7 @@ def deviation(metric: str) -> Derive:
 
 
 def drop(metric: str) -> Derive:
-    """For each row, how far `metric` is below that of its line's first row, seed by seed."""
+    """Derives, for each row and seed, how far `metric` is below that of its line's first row."""
 
     def derive(lines: Mapping[str, Mapping[str, float]], values: Values) -> dict:
         found = {}

@@ -82,14 +82,14 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 
 def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> Changes:
-    """Where a recorded recipe and today's differ."""
+    """Returns the options in which a recorded recipe and today's differ."""
     return _ledger.changes(recipe(recorded), recipe(configs.to_json(config)))
 
 
 def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options by dotted key: no seeds, nothing that follows from the data."""
     flat = configs.flatten(ml_collections.ConfigDict(values))
-    # Which recipe a training begins with counts; with what seed it was trained does not.
+    # The recipe that a training begins with counts; the seed of that training does not.
     flat["init_from"] = flat["init_from"].rpartition("-seed")[0]
     draws = ("seed", "seeds", "key_version")
     kept = {k: v for k, v in flat.items() if k not in draws and not k.startswith("task.")}
