@@ -44,7 +44,7 @@ def of_arguments() -> Iterator[None]:
 
 
 def command(script: str) -> str:
-    """What starts `script`, typed as the user typed the script that is running."""
+    """Returns the command for `script`, in the form in which the user started this one."""
     return f"{PROGRAM} {script}" if PROGRAM else f"python experiments/{script}.py"
 
 
@@ -69,7 +69,7 @@ def table_console() -> "Console":
 
 
 def whole_names(table: "Table") -> "Table":
-    """`table` with a first column that is never cut or broken: names are there to be copied."""
+    """Keeps the table's first column whole, so that names can be copied."""
     from rich.cells import cell_len
 
     first = table.columns[0]
@@ -79,7 +79,7 @@ def whole_names(table: "Table") -> "Table":
 
 
 def add_checkpoint(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """--checkpoint, of one network or of several, and --which."""
+    """Adds --checkpoint, of one network or of several, and --which."""
     parser.add_argument(
         "--checkpoint",
         required=True,
@@ -92,7 +92,7 @@ def add_checkpoint(parser: argparse.ArgumentParser, *, several: bool = False) ->
 
 
 def add_which(parser: argparse.ArgumentParser) -> None:
-    """--which: the checkpoint among those of a run."""
+    """Adds --which, the checkpoint among those of a run."""
     parser.add_argument(
         "--which",
         type=_which,
@@ -103,7 +103,7 @@ def add_which(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """What to evaluate on, and how."""
+    """Adds the options of the data to evaluate on."""
     parser.add_argument(
         "--dataset", metavar="NAME", help="default: the one that the network was trained on"
     )
@@ -119,7 +119,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """--data_dir: where prepared data sets are."""
+    """Adds --data_dir, where prepared data sets are."""
     parser.add_argument(
         "--data_dir",
         metavar="DIR",
@@ -128,7 +128,7 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def add_device_budget(parser: argparse.ArgumentParser) -> None:
-    """--device_budget_mb: when images are not to be put on the device all at once."""
+    """Adds --device_budget_mb, above which images stay on the host."""
     parser.add_argument(
         "--device_budget_mb",
         type=float,
@@ -171,7 +171,7 @@ def _which(text: str) -> str | int:
 
 
 def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """--config, with the values that are changed in it; `config_of` gives it."""
+    """Adds --config and its changed values; `config_of` returns the config."""
     parser.add_argument(
         "--config",
         required=required,
@@ -184,7 +184,7 @@ def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
 
 
 def config_of(args: argparse.Namespace) -> "ml_collections.ConfigDict":
-    """What --config and --config.KEY=VALUE describe."""
+    """Returns the config that --config and --config.KEY=VALUE describe."""
     import _configs
 
     from capsjax.training.overrides import override

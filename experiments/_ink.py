@@ -27,7 +27,7 @@ class Ink(NamedTuple):
 
 
 def of_training(config: "ml_collections.ConfigDict", data_dir: str | None) -> Ink:
-    """How writing stands in the images that a network was trained on, by their median."""
+    """Measures how writing stands in a network's training images, by the median."""
     from capsjax.data import tasks
     from capsjax.evaluation.scoring import evaluation_data
 

@@ -89,7 +89,7 @@ def main(args: argparse.Namespace) -> None:
 def score(
     checkpoint: "Checkpoint", args: argparse.Namespace, terminal: Console
 ) -> tuple["EvaluationData", "np.ndarray"]:
-    """What `args` ask for, and the scores of all its images."""
+    """Loads what `args` ask for, and scores all its images."""
     import jax
     from rich.progress import Progress
 
@@ -140,7 +140,7 @@ def default_file_name(data: "EvaluationData", kind: str = "evaluation") -> str:
 
 
 def about(members: Sequence["Checkpoint"], data: "EvaluationData") -> dict[str, Any]:
-    """What was evaluated, and on what."""
+    """Says what was evaluated, and on what."""
     networks = [
         {
             "model": member.config.model.name,

@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Prediction(NamedTuple):
-    """What the network says of an image."""
+    """The network's scores of an image."""
 
     file: Path  # the image
     fitted: "Fitted"  # what the network was shown
@@ -152,7 +152,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _training_ink(checkpoint: "Checkpoint", args: argparse.Namespace) -> "Ink":
-    """How writing stands in the training images, or as --margin says."""
+    """Returns how writing stands in the training images, or what --margin says."""
     from _ink import Ink, of_training
 
     if checkpoint.config.task.input_shape[-1] != 1:
@@ -201,7 +201,7 @@ def classify(
     invert: bool,
     like: "Ink | None" = None,
 ) -> list[Prediction]:
-    """What the network says of all files that can be read; the others go to `broken`.
+    """Classifies all files that can be read; messages on the others go to `broken`.
 
     With `like` they are cropped to their ink, which then stands as it says.
     """
@@ -307,7 +307,7 @@ def write(
     broken: dict[str, str],
     top: int,
 ) -> None:
-    """Everything that is known, in the format of the file's ending."""
+    """Writes all results, in the format of the file's ending."""
     names = checkpoint.config.task.class_names
     if path.suffix == ".html":
         from _report.gallery import Shown, gallery

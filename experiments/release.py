@@ -122,7 +122,7 @@ def card(
     summary: "Summary | MultiLabelSummary",
     licence: str,
 ) -> str:
-    """What a reader needs to know of a released network, in Markdown."""
+    """Writes what a reader needs to know of a released network, in Markdown."""
     import evaluate
     from _provenance import commit
 

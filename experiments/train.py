@@ -176,7 +176,7 @@ def fit_length(config: "ml_collections.ConfigDict", args: argparse.Namespace) ->
 
 
 def _say_end(args: argparse.Namespace, history: "History") -> None:
-    """One line that says what came out and what comes next."""
+    """Prints one line that says what came out and what comes next."""
     from capsjax.runs.display import console
 
     records = [r for r in history.records if r["split"] == "validation"]

@@ -81,7 +81,7 @@ def machine_rates(repeats: int) -> tuple[float, float]:
 
 
 def provenance() -> dict[str, Any]:
-    """What a number needs beside it."""
+    """Returns what stands beside a number: commit, versions and machine."""
     return {
         "commit": commit(),
         "jax": jax.__version__,

@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
 def step_of(
     name: str, batch_size: int, repeats: int, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One network: parameters, seconds of a step, memory of the program, time to compile it."""
+    """Measures one network: parameters, seconds of a step, memory, time to compile."""
     network = models.lookup(name)
     shape, num_classes = network.input_shape, network.num_classes
     model = models.create(name, shape, num_classes, rngs=nnx.Rngs(0), **overrides)

@@ -28,7 +28,7 @@ class Operations(NamedTuple):
 
 
 def operations(jaxpr: Jaxpr) -> Operations:
-    """What a jaxpr does: the accelerators' branch of a choice, a loop's body times its length.
+    """Counts a jaxpr's operations, with the accelerators' branch of a choice and all loop steps.
 
     XLA's own count takes the body of a loop once.
     """

@@ -241,7 +241,7 @@ PASSES = {"forward": 1, "forward+backward": 3}  # and the products that they nee
 def compare(
     name: str, repeats: int, rates: tuple[float, float], versions: Sequence[str] = VERSIONS
 ) -> dict[str, Any]:
-    """One row of the table: times, memory, ratios, agreement, and the floor.
+    """Measures one row of the table: times, memory, ratios, agreement, and the floor.
 
     The textbook comes first in `versions`, what it is compared with last.
     """

@@ -166,7 +166,7 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
             step, times, host_times = 2, [], []
             for _ in range(repeats):
                 record, seconds = steps(count)
-                # What the loop does between dispatches.
+                # Notes what the loop does between dispatches.
                 began = time.perf_counter()
                 record = {name: np.asarray(values)[:count] for name, values in record.items()}
                 history.add_steps(step, record, every=20, epoch=1)
@@ -196,7 +196,7 @@ def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[
 
 
 def _input_seconds(setup: Training, devices: list[jax.Device], count: int, repeats: int) -> float:
-    """Making the examples of a step, the order of the epoch included."""
+    """Times the making of a step's examples, the order of the epoch included."""
 
     def steps(source, key, count):
         draw = drawing(jnp.int32(0), source, key, task=setup.task, batches=setup.batches)
@@ -214,7 +214,7 @@ def _input_seconds(setup: Training, devices: list[jax.Device], count: int, repea
 
 
 def _as_number(x: jax.Array) -> jax.Array:
-    """Made of all of it, so that all of it is computed."""
+    """Sums everything, so that all of it is computed."""
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
         x = jax.random.key_data(x)
     return jnp.sum(x.astype(jnp.float32))

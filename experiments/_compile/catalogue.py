@@ -71,7 +71,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """All of them, the quickest to compile first within each group."""
+    """Returns all entries, the quickest to compile first within each group."""
     found = []
     for target in HERE:
         for name in PROCEDURES:

@@ -76,7 +76,7 @@ def fetch() -> None:
 
 
 def _install(wheels: Iterable[str], target: Path) -> None:
-    """Beside `target` at first, so that a download that broke off leaves nothing."""
+    """Installs beside `target` first, so that a broken download leaves nothing."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as beside:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]

@@ -182,7 +182,7 @@ class Module:
         return {name: inside for inside in self.computations.values() for name in inside}
 
     def kernel(self, instruction: Instruction) -> str | None:
-        """What makes the custom kernel (Pallas on TPUs) that it runs; None if it runs none.
+        """Returns the maker of the custom kernel that it runs (Pallas on TPUs); None without one.
 
         Two with the same text are the same: program, operands and results, and where these lie.
         """
@@ -261,7 +261,7 @@ def _elements(array: re.Match[str]) -> int:
 
 
 def _read(fused: Mapping[str, Instruction], number: int) -> int:
-    """What a fusion reads of its operand `number`: no more than the slices it takes of it."""
+    """Counts the bytes that a fusion reads of its operand `number`: only the slices it takes."""
     parameters = [i for i in fused.values() if i.opcode == "parameter"]
     (own,) = (i for i in parameters if re.search(rf"parameter\({number}\)", i.line))
     users = [i for i in fused.values() if own.name in i.operands]

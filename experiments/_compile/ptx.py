@@ -19,7 +19,7 @@ class Kernel(NamedTuple):
 
 
 def read(folder: Path) -> tuple[str, ...]:
-    """All programs in the dump of a compilation."""
+    """Reads all programs in the dump of a compilation."""
     texts = (path.read_text() for path in sorted(folder.glob("*.ptx")))
     return tuple(text for text in texts if ".entry" in text)
 

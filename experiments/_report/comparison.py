@@ -203,7 +203,7 @@ def _line(
 
 
 def _mistakes(columns: Sequence[Group]) -> Html:
-    """Each against the first."""
+    """Compares each run with the first."""
     base, *others = columns
     text = "What one gets wrong and the other does not: where they differ, for better or worse."
     if any(len(column.runs) > 1 for column in columns):

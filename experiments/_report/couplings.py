@@ -162,7 +162,7 @@ class _Maps:
 
 
 def _probes(shape: tuple[int, ...]) -> UInt8[np.ndarray, "k h w c"]:
-    """Noise, and the same with other noise in a row or in a column, for each of them."""
+    """Makes noise, and for each row and column the same noise with that row or column changed."""
     height, width, _ = shape
     noise, other = np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)
     probes = np.repeat(noise[None], 1 + height + width, axis=0)

@@ -72,7 +72,7 @@ def accuracies(lines: Sequence[Line], alt: str, step: int | None = None) -> Html
 def _html(
     lines: Sequence[Line], scale: Callable[[Axes], None], alt: str, what: str, step: int | None
 ) -> Html:
-    """Both pictures, and the values of the lines with their places in it for curves.js."""
+    """Returns both pictures, and the values and places of the lines for curves.js."""
     light, _ = _svg(lines, scale, what, step, dark=False)
     dark, drawn = _svg(lines, scale, what, step, dark=True)
     data = json.dumps({"what": what, "lines": drawn}, separators=(",", ":"))

@@ -93,7 +93,7 @@ def moved(
     label: int,
     values: Float[np.ndarray, "d k"],
 ) -> Float[np.ndarray, "d k h w c"]:
-    """One image drawn with each element of the pose of class `label` at each of its `values`."""
+    """Draws an image with each element of the pose of class `label` at each of its `values`."""
     size, count = values.shape
     changed = np.repeat(poses[None], size * count, axis=0).reshape(size, count, *poses.shape)
     for element in range(size):
@@ -105,7 +105,7 @@ def moved(
 def effects(
     results: Results, examples: Examples, drawing: Drawing, own: Spread
 ) -> Float[np.ndarray, "shown d"]:
-    """How much a pixel changes, on average, when an element goes from −3 to +3 deviations.
+    """Measures the mean change of a pixel when an element goes from −3 to +3 deviations.
 
     The average is over pixels and over the first images of each class.
     """

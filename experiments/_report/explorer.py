@@ -90,7 +90,7 @@ def _image(results: Results, place: int) -> dict[str, Any]:
 
 
 def _warning(found: Errors) -> Html:
-    """Nothing, or that pictures of a decoder that has not learned mean little."""
+    """Warns that pictures of an undertrained decoder mean little; otherwise empty."""
     if not found.undertrained:
         return Html()
     text = (
@@ -103,7 +103,7 @@ def _warning(found: Errors) -> Html:
 def _poses(
     results: Results, examples: Examples, places: Sequence[int], drawing: Drawing
 ) -> dict[str, Any]:
-    """Poses, their spread, and the decoder or what it drew."""
+    """Returns poses, their spread, and the decoder or its pictures."""
     assert examples.poses is not None
     shown, labels = list(examples.by_class), results.dataset.labels[examples.places]
     own = spread(results, examples)

@@ -64,12 +64,12 @@ def contents(titles: dict[str, str]) -> Html:
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """Like "1 image" and "1,200 images"."""
+    """Writes a count, such as "1 image" or "1,200 images"."""
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def percent(share: float) -> str:
-    """Like 98.9 %."""
+    """Writes a percentage, such as 98.9 %."""
     return f"{100 * share:.1f} %"
 
 

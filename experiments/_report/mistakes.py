@@ -37,7 +37,7 @@ def mistakes(results: Results) -> Html:
 
 
 def _of_all_kinds(results: Results, worst: Int[np.ndarray, "n"]) -> Int[np.ndarray, "m"]:
-    """At most `MORE_MISTAKES`, of as many cells of the confusion matrix as there is room for."""
+    """Chooses at most `MORE_MISTAKES`, from as many cells of the confusion matrix as possible."""
     seen: Counter[tuple[int, int]] = Counter()
     rank = []
     for i in worst.tolist():

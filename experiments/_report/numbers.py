@@ -14,7 +14,7 @@ LONG_NAME = 4
 
 
 def header(results: Results, versions: dict[str, str]) -> Html:
-    """What was trained, and how good it is."""
+    """Says what was trained, and how good it is."""
     checkpoint, dataset, summary = results.checkpoint, results.dataset, results.summary
     config = checkpoint.config
     low, high = summary.interval
@@ -75,7 +75,7 @@ def learning(results: Results) -> Html:
 
 
 def confusion(results: Results) -> Html:
-    """Counts, true class by predicted."""
+    """Shows the counts by true and predicted class."""
     names, counts = results.dataset.class_names, results.summary.confusion
     # Long names stand upright, so that the columns stay narrow.
     kind = "long" if max(map(len, names)) > LONG_NAME else None
@@ -125,7 +125,7 @@ def settings(config: ml_collections.ConfigDict) -> Html:
 
 
 def commands(lines: Iterable[str], note: str) -> Html:
-    """How to get all this again; `note` is the last sentence above it."""
+    """Shows the commands that repeat all this; `note` is the last sentence above them."""
     text = f"In a clone of capsjax, with this page's versions. {note}"
     body = tag("pre", "\n".join(lines), class_="scroll", tabindex=0)
     return section("commands", "Reproduce", text, body)

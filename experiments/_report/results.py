@@ -68,7 +68,7 @@ class Examples(NamedTuple):
 
 
 def examples(results: Results) -> Examples:
-    """One run of the network for all sections that show poses and reconstructions."""
+    """Runs the network once for all sections that show poses and reconstructions."""
     labels = results.dataset.labels
     shown = np.unique(labels)[:MAX_CLASSES].tolist()
     first = {label: np.flatnonzero(labels == label)[:MEASURED_PER_CLASS] for label in shown}

@@ -130,7 +130,7 @@ def compare(
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Their mean; None if there are none. One run has no deviation."""
+    """Averages the values; None if there are none. One run has no deviation."""
     if not values:
         return None
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None
@@ -233,7 +233,7 @@ def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
 def _below_floor(
     experiment: Experiment, row: Row, records: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """What the worst run of a row reached, if that is too little; None if all have learned."""
+    """Returns what the worst run of a row reached if that is too little, otherwise None."""
     floor = row.floor or experiment.floor
     if floor is None or row.network != "trained" or not records:
         return None

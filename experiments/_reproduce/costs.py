@@ -64,7 +64,7 @@ def write(experiments: dict[str, Experiment]) -> dict[str, Cost]:
 
 
 def estimate(experiment: Experiment) -> Cost:
-    """What all runs of an experiment would take at full scale."""
+    """Estimates what all runs of an experiment would take at full scale."""
     once = {}
     trained = [row for row in experiment.at("full").values() if row.network == "trained"]
     for row in trained:
@@ -80,7 +80,7 @@ def estimate(experiment: Experiment) -> Cost:
 
 
 def images_shown(config: ml_collections.ConfigDict) -> int:
-    """How many images a run trains on, if nothing stops it early."""
+    """Counts the images that a run trains on, if nothing stops it early."""
     batch = config.training.batch_size
     return config.training.epochs * (programs.num_examples(config) // batch) * batch
 
@@ -119,7 +119,7 @@ def _compiled(chip: str) -> list[Compiled]:
 
 
 def operations_of(config: ml_collections.ConfigDict) -> float:
-    """XLA's count for the network on one image; the body of a loop counts once."""
+    """Returns XLA's count for the network on one image; the body of a loop counts once."""
     task = tasks.create(**config.data, read=programs.blank)
     whole = build(config, task, jax.devices()[:1]).config
     return _operations(json.dumps(configs.to_json(whole), sort_keys=True))

@@ -202,7 +202,7 @@ def pairs(comparison: Comparison) -> Figure:
 
 
 def feature_spaces(comparison: Comparison) -> Figure:
-    """Above each variant's features on their two main axes, below where they are reconstructed."""
+    """Draws each variant's features on their two main axes, and below the reconstructions."""
     found = [(variant, record["loaded"]) for variant, record in _with_arrays(comparison)]
     if not found:
         return _nothing()
@@ -232,14 +232,14 @@ def scatters(comparison: Comparison) -> Figure:
 
 
 def _with_arrays(comparison: Comparison) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each variant with its first run that has arrays: one that diverged has none."""
+    """Returns each variant with its first run that has arrays; diverged runs have none."""
     for variant, records in comparison.records.items():
         for record in [record for record in records if "loaded" in record][:1]:
             yield variant, record
 
 
 def _arrays(comparison: Comparison) -> list[tuple[str, np.ndarray]]:
-    """All arrays of a run of each variant, with a title."""
+    """Returns all arrays of a run of each variant, with a title."""
     return [
         (f"{variant}: {name}", array)
         for variant, record in _with_arrays(comparison)

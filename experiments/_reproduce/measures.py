@@ -118,7 +118,7 @@ def test_curve(run: FinishedRun) -> Measured:
 
 
 def by_network(measures: Mapping[str, Measure]) -> Measure:
-    """One measurement for each network, by its name."""
+    """Chooses the measurement by the network's name."""
     return lambda run: measures[run.checkpoint.config.model.name](run)
 
 
@@ -138,7 +138,7 @@ def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
 
 
 def all_of(*measures: Measure) -> Measure:
-    """All of several measurements."""
+    """Combines several measurements."""
 
     def measure(run: FinishedRun) -> Measured:
         found = [one(run) for one in measures]
@@ -161,7 +161,7 @@ def _first_examples(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
 
 
 def routing(images: int = 500) -> Measure:
-    """How decided the routing is: nothing for a network without one.
+    """Measures how decided the routing is; empty for networks without routing.
 
     The entropy of its couplings in per cent of that of equal ones, by the layer that is lowest, and
     the share of a child's vote that the true class gets, in per cent.
@@ -337,7 +337,7 @@ def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
 
 
 def feature_space(run: FinishedRun) -> Measured:
-    """What the decoder sees of each test point, and where it puts it (Gu et al. 2021, figure 5).
+    """Records the decoder's input and output for each test point (Gu et al. 2021, figure 5).
 
     A conditional decoder sees the units of the true class alone, as in training.
     """

@@ -63,7 +63,7 @@ def slug(text: str) -> str:
 
 
 def recipe(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What identifies a training but for its seed: the options that depart from the defaults.
+    """Returns what identifies a training, besides its seed: the options that are not defaults.
 
     An option that the library gains later, at its default, leaves it as it is; one that it loses
     does not, unless it had its default. `values` are those of `configs.to_json`.

@@ -17,7 +17,7 @@ from capsjax._ledger import ABSENT
 
 
 def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
-    """What there is of `name`: records of today's recipe, and what is kept beside them."""
+    """Gathers the records of `name`: those of today's recipe, and those kept apart."""
     rows = experiment.at(store.scale)
     records: dict[str, list[dict]] = {row: [] for row in rows}
     left = []

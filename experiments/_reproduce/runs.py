@@ -164,7 +164,7 @@ def run(
 
 
 def outcome(record: Mapping[str, Any]) -> str:
-    """What was measured, or why nothing was."""
+    """Returns what was measured, or why nothing was."""
     numbers = (f"{metric} {value:.6g}" for metric, value in record["metrics"].items())
     return record["failed"] or ", ".join(numbers)
 
@@ -185,7 +185,7 @@ def _trained(
     members: Sequence[Sequence[ml_collections.ConfigDict]],
     images: int,
 ) -> tuple[Measured, str | None, list[dict[str, Any]]]:
-    """What is measured on a network or an ensemble, why it failed, and how each was trained."""
+    """Measures a network or an ensemble; returns the reason if it failed, and the trainings."""
     directories, begun, failed = [], [], None
     try:
         for member in members:
@@ -257,7 +257,7 @@ def _train(
 
 
 def _made(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """What a network is made with here and now."""
+    """Returns the config, commit, versions and device of a new record."""
     return {
         "config": configs.to_json(config),
         "commit": commit(),

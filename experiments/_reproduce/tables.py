@@ -50,7 +50,7 @@ Block = str | Table | Items | Picture
 
 
 def blocks(comparisons: Sequence[Comparison]) -> Iterator[Block]:
-    """What there is to say of a name: figure, tables and claims, then how they were made.
+    """Writes the page of a name: figure, tables and claims, then how they were made.
 
     `comparisons` has one for each scale, the largest first.
     """
@@ -79,7 +79,7 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[Block]:
 
 
 def _tables(comparison: Comparison) -> Iterator[Table]:
-    """One table for neighbouring columns of one title; how the networks routed."""
+    """Makes one table for neighbouring columns of one title, and one of how networks routed."""
     experiment = comparison.experiment
     for title, group in groupby(experiment.columns, lambda column: column.title):
         columns = [c for c in group if any(comparison.cells[c.metric].values()) or c.quoted]
@@ -118,7 +118,7 @@ def _marked(comparison: Comparison, name: str) -> str:
 
 
 def notes(experiment: Experiment) -> list[str]:
-    """What was chosen, and what differs from the paper, each said to be which."""
+    """Lists what was chosen, and what differs from the paper."""
     chosen = [f"chosen: {text}" for text in experiment.chosen]
     return chosen + [f"different: {text}" for text in experiment.different]
 
@@ -166,7 +166,7 @@ def printed_difference(experiment: Experiment, claim: Claim, against: str | floa
 
 
 def markdown(title: str, parts: Iterable[Block]) -> str:
-    """`parts` below a title; lists are folded away."""
+    """Writes `parts` below a title, with lists folded away."""
     lines = [f"# {title}", ""]
     for part in parts:
         if isinstance(part, str):
@@ -226,7 +226,7 @@ def _line(name: str, found: Sequence[Comparison], verdicts: Sequence[Verdict]) -
 
 
 def summary(comparisons: Sequence[Comparison]) -> str:
-    """How many claims of a name have which verdict, for a list."""
+    """Counts a name's claims by verdict, for a list."""
     count = Counter(verdict.verdict for verdict in best_verdicts(comparisons))
     return ", ".join(f"{v}: {count[v]}" for v in VERDICTS if count[v]) or "no claims"
 
@@ -241,7 +241,7 @@ def _table(table: Table) -> list[str]:
 
 
 def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:
-    """Ours, and the paper's in brackets."""
+    """Writes our number, and the paper's in brackets."""
     text = "–" if ours is None else _number(ours, digits)
     return text if printed is None else f"{text} ({_number(printed, digits)})"
 
@@ -253,7 +253,7 @@ def _number(value: Estimate, digits: int) -> str:
 
 
 def _about_runs(comparison: Comparison) -> Iterator[str]:
-    """What was run on what; failures; what was not run."""
+    """Says what was run on what, what failed, and what was not run."""
     run = {name: found for name, found in comparison.records.items() if found}
     records = [record for found in run.values() for record in found]
     yield f"Commit: {_each(_commit(r) for r in records)}"

@@ -77,7 +77,7 @@ ACCURACIES = "Accuracy, %"
 
 
 def _smoke(*only: str) -> dict[str, Scale]:
-    """At smoke scale fewer of the rows: each takes seconds to compile."""
+    """Keeps fewer rows at smoke scale: each takes seconds to compile."""
     return {"smoke": replace(AFFNIST_SCALES["smoke"], only=only)}
 
 
