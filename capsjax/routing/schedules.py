@@ -139,16 +139,16 @@ def fixed_point(
     iterate, finish, start = _as_iteration(procedure, votes, args, options)
 
     def converge(_: Any, start: Array) -> tuple[Array, tuple[Array, Array]]:
-        found = _until_still(iterate, start, tolerance, max_iterations)
+        limit = _until_still(iterate, start, tolerance, max_iterations)
         # As numbers: what comes with a root must have tangents.
-        return found.state, (found.change, found.num_iterations.astype(found.change.dtype))
+        return limit.state, (limit.change, limit.num_iterations.astype(limit.change.dtype))
 
     def solve(matrix: Callable[[Array], Array], vector: Array) -> Array:
         """x = x + matrix(x) − vector, which converges as the routing does; else the best x."""
         size = _largest(vector)
         vector = vector / jnp.where(size > 0, size, 1).astype(vector.dtype)
-        found = _until_still(lambda x: x + matrix(x) - vector, -vector, tolerance, max_iterations)
-        return found.best * size.astype(vector.dtype)
+        limit = _until_still(lambda x: x + matrix(x) - vector, -vector, tolerance, max_iterations)
+        return limit.best * size.astype(vector.dtype)
 
     state, (change, num_iterations) = lax.custom_root(
         lambda state: iterate(state) - state,

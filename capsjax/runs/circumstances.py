@@ -27,19 +27,21 @@ def current(devices: Sequence[jax.Device]) -> Circumstances:
     The cores count on CPU alone, where XLA divides sums by its threads.
     """
     kind = devices[0].device_kind
-    found: Circumstances = {
+    circumstances: Circumstances = {
         "device kind": kind,
         "devices": len(devices),
         "processes": len({device.process_index for device in devices}),
         "platform version": devices[0].client.platform_version,
     }
-    found |= {name: " ".join(sorted(os.environ.get(name, "").split())) for name in VARIABLES}
+    circumstances |= {
+        name: " ".join(sorted(os.environ.get(name, "").split())) for name in VARIABLES
+    }
     if devices[0].platform == "cpu":
         affinity = getattr(os, "sched_getaffinity", None)  # not on every system
-        found["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()
-    found |= {package: version(package) for package in PACKAGES}
+        circumstances["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()
+    circumstances |= {package: version(package) for package in PACKAGES}
     # A later JAX may drop a setting.
-    return found | {name: jax.config.values.get(name) for name in SETTINGS}
+    return circumstances | {name: jax.config.values.get(name) for name in SETTINGS}
 
 
 def warn_of_changes(before: Circumstances, now: Circumstances) -> None:

@@ -50,13 +50,13 @@ def connect(
       OSError: process 0 does not answer.
       ValueError: the arguments are incomplete or out of range, or nothing was detected.
     """
-    given: dict[str, Any] = {
+    addresses: dict[str, Any] = {
         "coordinator_address": coordinator_address,
         "num_processes": num_processes,
         "process_id": process_id,
     }
-    missing = [name for name, value in given.items() if value is None]
-    if 0 < len(missing) < len(given):
+    missing = [name for name, value in addresses.items() if value is None]
+    if 0 < len(missing) < len(addresses):
         raise ValueError(
             f"{', '.join(missing)} must be given too: coordinator_address, num_processes and "
             "process_id come together, or not at all where JAX detects them (Cloud TPU, SLURM, "
@@ -79,7 +79,7 @@ def connect(
     give_up.start()
     try:
         jax.distributed.initialize(
-            **given,
+            **addresses,
             heartbeat_timeout_seconds=round(heartbeat_seconds),
             # Later than `give_up`: JAX would end the process with a stack of C++.
             initialization_timeout=CONNECT_SECONDS + 60,

@@ -28,12 +28,12 @@ SIZES = {
 
 def operands_for(sizes: Sizes) -> dict[str, jax.Array]:
     """A random operand for every letter of capsjax/routing/kernels/terms.py."""
-    found = {}
+    operands = {}
     for seed, letter in enumerate(AXES):
         lead = () if letter in KERNELS else sizes.batch
-        found[letter] = normal(seed, *lead, *shape_of(letter, sizes))
-    found |= {letter: jnp.abs(found[letter]) for letter in "cw"}
-    return found | {letter: found[letter] / sizes.columns**0.5 for letter in KERNELS}
+        operands[letter] = normal(seed, *lead, *shape_of(letter, sizes))
+    operands |= {letter: jnp.abs(operands[letter]) for letter in "cw"}
+    return operands | {letter: operands[letter] / sizes.columns**0.5 for letter in KERNELS}
 
 
 def _with_gradients(function: Callable[..., Any], letters: str) -> Callable[..., Any]:

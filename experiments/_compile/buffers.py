@@ -42,7 +42,7 @@ class Assignment(NamedTuple):
 def read(folder: Path) -> Assignment:
     """Reads the dump of a compilation, even if it failed for lack of memory."""
     (path,) = folder.glob("*buffer-assignment.txt")
-    found, kind, total = [], "", 0
+    values, kind, total = [], "", 0
     for line in path.read_text().splitlines():
         if allocation := _ALLOCATION.match(line):
             kind = allocation["kind"]
@@ -51,7 +51,7 @@ def read(folder: Path) -> Assignment:
         elif value := _VALUE.match(line):
             shape = value["shape"]
             if "thread-local" not in kind:
-                found.append(
+                values.append(
                     Buffer(
                         value["name"],
                         shape,
@@ -61,4 +61,4 @@ def read(folder: Path) -> Assignment:
                         bool(_ELSEWHERE.search(kind)),
                     )
                 )
-    return Assignment(total, tuple(sorted(found, key=lambda buffer: -buffer.bytes)))
+    return Assignment(total, tuple(sorted(values, key=lambda buffer: -buffer.bytes)))

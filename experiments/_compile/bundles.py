@@ -33,12 +33,12 @@ class _Loop(NamedTuple):
 
 def read(folder: Path) -> dict[str, str]:
     """The final instructions of each operation, by its name in the module; removes the files."""
-    found = {}
+    programs = {}
     for path in sorted(folder.iterdir()):
         if match := re.fullmatch(r"\d+-(.+)-\d+-final_bundles\.txt", path.name):
-            found[match[1]] = path.read_text()
+            programs[match[1]] = path.read_text()
         path.unlink()
-    return found
+    return programs
 
 
 def count(text: str) -> Kernel:
@@ -78,6 +78,6 @@ def _trips(bundles: Mapping[int, str], predicate: str | None) -> int | None:
             r" /\* loop exit test"
         )
         for body in bundles.values():
-            if found := test.search(body):
-                return int(found[1])
+            if match := test.search(body):
+                return int(match[1])
     return None

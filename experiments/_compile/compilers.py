@@ -50,12 +50,12 @@ def required(platform: str) -> Requirement:
 def check(platform: str) -> None:
     """Raises ValueError unless the compiler for `platform` is there and fits this JAX."""
     need = required(platform)
-    for found in metadata.distributions(path=[str(folder() / platform)]):
-        if found.name == need.name:
-            if need.specifier.contains(found.version, prereleases=True):
+    for package in metadata.distributions(path=[str(folder() / platform)]):
+        if package.name == need.name:
+            if need.specifier.contains(package.version, prereleases=True):
                 return
             raise ValueError(
-                f"{folder() / platform} has {need.name} {found.version}, but jax "
+                f"{folder() / platform} has {need.name} {package.version}, but jax "
                 f"{metadata.version('jax')} needs {need.specifier}: `{FETCH}` replaces it"
             )
     raise ValueError(
@@ -156,5 +156,5 @@ def version(platform: str) -> str:
     """The name and version of the compiler for `platform`, "tpu", "gpu" or "cpu"."""
     name = EXTRAS[platform][1] if platform in EXTRAS else "jaxlib"
     path = [str(folder() / platform)] if platform in EXTRAS else sys.path
-    (found,) = list(metadata.distributions(name=name, path=path))[:1]
-    return re.sub(r"\s+", " ", f"{name} {found.version}")
+    (package,) = list(metadata.distributions(name=name, path=path))[:1]
+    return re.sub(r"\s+", " ", f"{name} {package.version}")

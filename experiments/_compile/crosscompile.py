@@ -81,7 +81,7 @@ class Compiled:
     @cached_property
     def costs(self) -> tuple[Cost, ...]:
         """All operations of a step, the most cycles first; by bytes where none are estimated."""
-        found = [
+        costs = [
             Cost(
                 operation.instruction.name,
                 self.module.source(operation.instruction),
@@ -91,22 +91,22 @@ class Compiled:
             for operation in self.module.operations
             if operation.in_step
         ]
-        return tuple(sorted(found, key=lambda cost: (-(cost.cycles or 0), -cost.bytes)))
+        return tuple(sorted(costs, key=lambda cost: (-(cost.cycles or 0), -cost.bytes)))
 
     @cached_property
     def tpu_kernels(self) -> dict[str, bundles.Kernel]:
         """Bundles and cycles of every custom kernel, by the name of its operation; once each."""
         if self.target.platform != "tpu":
             return {}
-        found = {
+        kernels = {
             o.instruction.name: self.module.kernel(o.instruction) for o in self.module.operations
         }
         # The compiler writes out one of several that are the same.
-        texts = {found[name]: text for name, text in self._bundles.items() if found.get(name)}
-        missing = [name for name, what in found.items() if what and what not in texts]
+        texts = {kernels[name]: text for name, text in self._bundles.items() if kernels.get(name)}
+        missing = [name for name, what in kernels.items() if what and what not in texts]
         if missing:
             raise RuntimeError(f"the compiler wrote no instructions of {', '.join(missing)}")
-        return {name: bundles.count(texts[what]) for name, what in found.items() if what}
+        return {name: bundles.count(texts[what]) for name, what in kernels.items() if what}
 
     @cached_property
     def gpu_kernels(self) -> tuple[ptx.Kernel, ...]:

@@ -39,8 +39,8 @@ class Instruction:
 
     def called(self, *attributes: str) -> list[str]:
         """The computations that it names as one of `attributes`."""
-        found = re.findall(rf"\b(?:{'|'.join(attributes)})=(\{{[^}}]*\}}|%?[\w.\-]+)", self.line)
-        return [name.lstrip("%") for group in found for name in re.findall(r"%?[\w.\-]+", group)]
+        names = re.findall(rf"\b(?:{'|'.join(attributes)})=(\{{[^}}]*\}}|%?[\w.\-]+)", self.line)
+        return [name.lstrip("%") for group in names for name in re.findall(r"%?[\w.\-]+", group)]
 
     @property
     def collective(self) -> str | None:
@@ -51,8 +51,8 @@ class Instruction:
     @property
     def cycles(self) -> int | None:
         """The compiler's estimate for running it once; TPUs only, and not for kernels."""
-        found = re.search(r'"estimated_cycles":"(\d+)"', self.line)
-        return int(found[1]) if found else None
+        match = re.search(r'"estimated_cycles":"(\d+)"', self.line)
+        return int(match[1]) if match else None
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Module:
     @cached_property
     def computations(self) -> Mapping[str, Mapping[str, Instruction]]:
         """Instructions by name, by the name of their computation; the entry's is ""."""
-        found: dict[str, dict[str, Instruction]] = defaultdict(dict)
+        computations: dict[str, dict[str, Instruction]] = defaultdict(dict)
         inside = None
         for line in self.text.splitlines():
             if head := _COMPUTATION.match(line):
@@ -92,8 +92,8 @@ class Module:
                 instruction = Instruction(
                     match["name"], match["opcode"], match["shape"], tuple(operands), line
                 )
-                found[inside][instruction.name] = instruction
-        return found
+                computations[inside][instruction.name] = instruction
+        return computations
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -101,10 +101,10 @@ class Module:
 
         A module without such a loop is one step as a whole.
         """
-        found = tuple(self._executed("", 1, False))
-        if any(operation.in_step for operation in found):
-            return found
-        return tuple(Operation(o.instruction, o.times, True) for o in found)
+        operations = tuple(self._executed("", 1, False))
+        if any(operation.in_step for operation in operations):
+            return operations
+        return tuple(Operation(o.instruction, o.times, True) for o in operations)
 
     def _executed(self, name: str, times: int, in_step: bool) -> Iterator[Operation]:
         for instruction in self.computations[name].values():
@@ -152,13 +152,13 @@ class Module:
     @cached_property
     def collectives(self) -> dict[str, Collective]:
         """By kind, in one step."""
-        found: dict[str, Collective] = {}
+        collectives: dict[str, Collective] = {}
         for operation in self.operations:
             if kind := operation.instruction.collective:
-                number, size = found.get(kind, (0, 0))
+                number, size = collectives.get(kind, (0, 0))
                 size += operation.times * _collective_bytes(operation.instruction)
-                found[kind] = Collective(number + operation.times, size)
-        return found
+                collectives[kind] = Collective(number + operation.times, size)
+        return collectives
 
     def bytes_moved(self, operation: Operation) -> int:
         """What it reads from and writes to the device's main memory in a step, in bytes."""

@@ -63,14 +63,16 @@ def programs(
     setup = build(config, task, devices)
     model = nnx.eval_shape(lambda: build_model(setup.config))
     score = partial(lower_score, model, devices=devices)
-    found: dict[str, Lower] = {"training": partial(_training, setup)}
+    programs: dict[str, Lower] = {"training": partial(_training, setup)}
     if len(task.validation):
-        found["validation"] = partial(score, task.validation, batch_size=config.training.batch_size)
+        programs["validation"] = partial(
+            score, task.validation, batch_size=config.training.batch_size
+        )
     if evaluate:
         test = task.evaluation_set(next(iter(task.tests)))
-        found["evaluation"] = partial(score, test, batch_size=EVALUATED * len(devices))
+        programs["evaluation"] = partial(score, test, batch_size=EVALUATED * len(devices))
     precision = config.training.matmul_precision
-    return {name: partial(_with_precision, precision, lower) for name, lower in found.items()}
+    return {name: partial(_with_precision, precision, lower) for name, lower in programs.items()}
 
 
 def batch_sizes(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, int]:

@@ -26,7 +26,7 @@ def read(folder: Path) -> tuple[str, ...]:
 
 def assemble(programs: Iterable[str]) -> tuple[Kernel, ...]:
     """The kernels of `programs`."""
-    found: list[Kernel] = []
+    kernels: list[Kernel] = []
     for text in programs:
         (architecture,) = re.findall(r"^\.target\s+(\w+)", text, re.M)[:1]
         command = [compilers.assembler(), "-v", f"-arch={architecture}", "-o", "/dev/null"]
@@ -34,7 +34,7 @@ def assemble(programs: Iterable[str]) -> tuple[Kernel, ...]:
             file.write(text)
             file.flush()
             done = subprocess.run([*command, file.name], capture_output=True, text=True, check=True)
-        found += (
+        kernels += (
             Kernel(name, int(registers), int(spilled))
             for name, spilled, registers in re.findall(
                 r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores.*?Used (\d+) reg",
@@ -42,4 +42,4 @@ def assemble(programs: Iterable[str]) -> tuple[Kernel, ...]:
                 re.S,
             )
         )
-    return tuple(found)
+    return tuple(kernels)

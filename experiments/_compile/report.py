@@ -79,8 +79,8 @@ def show(console: Console, name: str, record: dict[str, Any]) -> None:
     console.print(costs)
 
 
-def _collectives(found: dict[str, Any]) -> str:
-    each = (f"{c['number']} {kind}, {_size(c['bytes'])}" for kind, c in found.items())
+def _collectives(collectives: dict[str, Any]) -> str:
+    each = (f"{c['number']} {kind}, {_size(c['bytes'])}" for kind, c in collectives.items())
     return "; ".join(each) or "none"
 
 

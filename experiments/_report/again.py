@@ -23,7 +23,7 @@ def train_command(
     after an update. `imports` are words --import=FILE.py.
     """
     wanted = _without_task(config)
-    found: list[tuple[str, dict[str, Any]]] = []
+    candidates: list[tuple[str, dict[str, Any]]] = []
     for name in _configs.files():
         base = _configs.load(name)
         before = flatten(base)
@@ -31,10 +31,10 @@ def train_command(
         values = _without_task(override(base, names))
         if values.keys() == wanted.keys():
             changes = names | {k: v for k, v in wanted.items() if values[k] != v}
-            found.append((f"{name}.py", changes))
-    if not found:
+            candidates.append((f"{name}.py", changes))
+    if not candidates:
         return None
-    name, changes = min(found, key=lambda candidate: len(candidate[1]))
+    name, changes = min(candidates, key=lambda candidate: len(candidate[1]))
     words = ["python", "experiments/train.py", f"--config=configs/{name}", f"--workdir={workdir}"]
     words += imports
     return shlex.join([*words, *(f"--config.{key}={value}" for key, value in changes.items())])

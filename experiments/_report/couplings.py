@@ -67,7 +67,7 @@ def couplings(
         in_batches(_Maps(path), network, (seen,), batch_size=AT_ONCE)
         for network in networks.values()
     ]
-    means, weighted, poses = (np.stack(found) for found in zip(*maps, strict=True))
+    means, weighted, poses = (np.stack(arrays) for arrays in zip(*maps, strict=True))
     num = len(images)
     rows, columns = _axes(poses[-1, num:], images.shape[1:])
     longest = np.linalg.norm(poses, axis=-1).max()
@@ -91,7 +91,7 @@ def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
     last = config.model.get("num_iterations", 1)
     if config.model.get("routing") == "uniform":
         return {1: model}
-    found: dict[int, Any] = {}
+    networks: dict[int, Any] = {}
     for number in np.linspace(1, last, min(last, MAX_ITERATIONS)).round().astype(int).tolist()[:-1]:
         changed = copy.deepcopy(config)
         with changed.unlocked():
@@ -100,8 +100,8 @@ def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
         abstract.eval()
         if _shapes(abstract) != _shapes(model):
             return {last: model}
-        found[number] = nnx.merge(nnx.graphdef(abstract), nnx.state(model))
-    return found | {last: model}
+        networks[number] = nnx.merge(nnx.graphdef(abstract), nnx.state(model))
+    return networks | {last: model}
 
 
 def _shapes(model: Any) -> list[tuple[str, tuple[int, ...]]]:

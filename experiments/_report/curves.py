@@ -74,8 +74,8 @@ def _html(
 ) -> Html:
     """Returns both pictures, and the values and places of the lines for curves.js."""
     light, _ = _svg(lines, scale, what, step, dark=False)
-    dark, drawn = _svg(lines, scale, what, step, dark=True)
-    data = json.dumps({"what": what, "lines": drawn}, separators=(",", ":"))
+    dark, lines_drawn = _svg(lines, scale, what, step, dark=True)
+    data = json.dumps({"what": what, "lines": lines_drawn}, separators=(",", ":"))
     source = tag("source", media="(prefers-color-scheme: dark)", srcset=dark)
     picture = tag("picture", source, tag("img", src=light, alt=alt))
     return tag("div", picture, class_="plot", data_plot=data)
@@ -105,8 +105,8 @@ def _svg(
         axes.legend(frameon=False, labelcolor=text)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-        drawn = [_placed(axes, line) for line in lines]
-    return data_uri(buffer.getvalue(), "image/svg+xml"), drawn
+        placed = [_placed(axes, line) for line in lines]
+    return data_uri(buffer.getvalue(), "image/svg+xml"), placed
 
 
 def _draw(axes: Axes, line: Line, colour: str) -> None:

@@ -107,12 +107,12 @@ def rows(results: Results, examples: Examples) -> list[Row] | str:
 
 def poses(results: Results, examples: Examples) -> Html:
     """Elements of class capsules' poses moved (Sabour et al. 2017, figure 4)."""
-    title, found = "What the pose elements mean", rows(results, examples)
-    if isinstance(found, str):
-        return section("poses", title, found)
+    title, moved_rows = "What the pose elements mean", rows(results, examples)
+    if isinstance(moved_rows, str):
+        return section("poses", title, moved_rows)
     ends = [tag("span", end) for end in (f"−{LIMIT} σ", "0", f"+{LIMIT} σ")]
     lines = [tag("tr", tag("td"), tag("td", tag("div", *ends, class_="ends")))]
-    for index, label, element, images in found:
+    for index, label, element, images in moved_rows:
         name = results.dataset.class_names[label]
         image = tag("img", src=picture(results.dataset.images[index]), alt=f"Image {index}")
         strip = sheet(images[None], gap=2)
@@ -123,19 +123,19 @@ def poses(results: Results, examples: Examples) -> Html:
     text = (
         "In each row one element of a class capsule's pose moves, from three standard deviations "
         "below the mean of its class to three above, and the decoder draws the result. These are "
-        f"the {len(found)} classes and elements that change the picture most."
+        f"the {len(moved_rows)} classes and elements that change the picture most."
     )
     return section("poses", title, text, tag("table", tag("tbody", *lines), class_="moved"))
 
 
 def poses_picture(results: Results, examples: Examples) -> Image.Image:
     """The same rows as one picture, for pages that cannot hold a report."""
-    found = rows(results, examples)
-    if isinstance(found, str):
-        raise ValueError(f"{results.checkpoint.config.model.name}: {found}")
+    moved_rows = rows(results, examples)
+    if isinstance(moved_rows, str):
+        raise ValueError(f"{results.checkpoint.config.model.name}: {moved_rows}")
     cell = HEIGHT + GAP
-    page = Image.new("RGB", ((STEPS + 1) * cell + 4 * GAP, len(found) * cell + GAP), "white")
-    for i, row in enumerate(found):
+    page = Image.new("RGB", ((STEPS + 1) * cell + 4 * GAP, len(moved_rows) * cell + GAP), "white")
+    for i, row in enumerate(moved_rows):
         for k, pixels in enumerate([results.dataset.images[row.index], *row.images]):
             image = ImageOps.pad(as_image(pixels).convert("RGB"), (HEIGHT, HEIGHT))
             # A wider gap after the image.

@@ -83,8 +83,10 @@ def errors(results: Results, examples: Examples, drawing: Drawing) -> Errors:
     images, labels = dataset.images[examples.places], dataset.labels[examples.places]
     means = {label: dataset.images[dataset.labels == label].mean(0) for label in examples.by_class}
     typical = np.stack([means[label] for label in labels])
-    drawn = 255 * drawing(examples.poses, labels)
-    return Errors(*(float(np.mean(((made - images) / 255) ** 2)) for made in (drawn, typical)))
+    images_drawn = 255 * drawing(examples.poses, labels)
+    return Errors(
+        *(float(np.mean(((made - images) / 255) ** 2)) for made in (images_drawn, typical))
+    )
 
 
 def moved(
@@ -110,14 +112,14 @@ def effects(
     The average is over pixels and over the first images of each class.
     """
     assert examples.poses is not None
-    found = []
+    changes = []
     for k, (label, places) in enumerate(examples.by_class.items()):
         ends = own.means[k][:, None] + own.deviations[k][:, None] * np.array([-LIMIT, LIMIT])
         images = [
             moved(drawing, poses, label, ends) for poses in examples.poses[examples.rows(places)]
         ]
-        found.append(np.mean([np.abs(i[:, 1] - i[:, 0]).mean((1, 2, 3)) for i in images], axis=0))
-    return np.stack(found)
+        changes.append(np.mean([np.abs(i[:, 1] - i[:, 0]).mean((1, 2, 3)) for i in images], axis=0))
+    return np.stack(changes)
 
 
 class Layer(NamedTuple):
@@ -155,7 +157,7 @@ def layers(
     x = poses[:, seen].reshape(len(labels), -1)
     for kernel, bias in zip(rounded, biases, strict=True):
         x = np.maximum(sums := x @ kernel.astype(np.float32) + bias, 0)
-    drawn = 1 / (1 + np.exp(-sums)).reshape(len(labels), *decoder.image_shape)
-    if np.abs(drawn - drawing(poses, labels)).max() > CLOSE:
+    image = 1 / (1 + np.exp(-sums)).reshape(len(labels), *decoder.image_shape)
+    if np.abs(image - drawing(poses, labels)).max() > CLOSE:
         return None
     return [Layer(*parts) for parts in zip(rounded, biases, strict=True)]

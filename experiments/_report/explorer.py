@@ -89,13 +89,13 @@ def _image(results: Results, place: int) -> dict[str, Any]:
     }
 
 
-def _warning(found: Errors) -> Html:
+def _warning(errors: Errors) -> Html:
     """Warns that pictures of an undertrained decoder mean little; otherwise empty."""
-    if not found.undertrained:
+    if not errors.undertrained:
         return Html()
     text = (
-        f"The decoder is undertrained: its mean squared error is {found.decoder:.4f} (pixels lie "
-        f"between 0 and 1), that of the mean image of each class {found.typical:.4f}."
+        f"The decoder is undertrained: its mean squared error is {errors.decoder:.4f} (pixels lie "
+        f"between 0 and 1), that of the mean image of each class {errors.typical:.4f}."
     )
     return tag("p", text, class_="warning")
 

@@ -125,8 +125,8 @@ def compare(
         if scale != "smoke":
             verdict = _judge(claim, experiment, scale, values, failed)
         verdicts.append(verdict._replace(seen=_seen(verdict, experiment, cells)))
-    found = {row: list(records.get(row, ())) for row in rows}
-    return Comparison(name, experiment, scale, found, cells, failed, verdicts, left)
+    records_by_row = {row: list(records.get(row, ())) for row in rows}
+    return Comparison(name, experiment, scale, records_by_row, cells, failed, verdicts, left)
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -139,21 +139,23 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[str, float]]:
     """The x of each trained row by line and name; of all rows, or of a scale's."""
-    found: dict[str, dict[str, float]] = {}
+    lines: dict[str, dict[str, float]] = {}
     for row in experiment.rows if scale is None else experiment.at(scale).values():
         if row.network == "trained":
-            found.setdefault(row.line, {})[row.name] = row.x
-    return found
+            lines.setdefault(row.line, {})[row.name] = row.x
+    return lines
 
 
 def deviation(metric: str) -> Derive:
     """Derives, for each line, the standard deviation of `metric` over its rows (divided by n)."""
 
     def derive(lines: Mapping[str, Mapping[str, float]], values: Values) -> dict:
-        found = {line: [values(row, metric) for row in rows] for line, rows in lines.items()}
+        values_by_line = {
+            line: [values(row, metric) for row in rows] for line, rows in lines.items()
+        }
         return {
             line: {seed: float(np.std([row[seed] for row in rows])) for seed in _common(*rows)}
-            for line, rows in found.items()
+            for line, rows in values_by_line.items()
         }
 
     return derive
@@ -163,13 +165,13 @@ def drop(metric: str) -> Derive:
     """Derives, for each row and seed, how far `metric` is below that of its line's first row."""
 
     def derive(lines: Mapping[str, Mapping[str, float]], values: Values) -> dict:
-        found = {}
+        drops = {}
         for first, *others in lines.values():
             base = values(first, metric)
             for row in others:
                 own = values(row, metric)
-                found[row] = {seed: base[seed] - own[seed] for seed in _common(base, own)}
-        return found
+                drops[row] = {seed: base[seed] - own[seed] for seed in _common(base, own)}
+        return drops
 
     return derive
 
@@ -195,11 +197,11 @@ def difference(values: Sequence[float], other: Sequence[float] | float) -> Diffe
     return Difference(mean, float(interval[0]), float(interval[1]), float(test.pvalue))
 
 
-def decide(found: Difference) -> str:
+def decide(difference: Difference) -> str:
     """Whether a difference is above 0, below, or within chance."""
-    if found.p > LEVEL:
+    if difference.p > LEVEL:
         return CHANCE
-    return HOLDS if found.mean > 0 else FAILS
+    return HOLDS if difference.mean > 0 else FAILS
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -225,8 +227,8 @@ def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
 
     `comparisons` has one for each scale, the largest first.
     """
-    run = [one for one in comparisons if one.was_run] or comparisons[-1:]
-    every = zip(*(one.verdicts for one in run), strict=True)
+    run = [comparison for comparison in comparisons if comparison.was_run] or comparisons[-1:]
+    every = zip(*(comparison.verdicts for comparison in run), strict=True)
     return [next((v for v in scales if v.difference), scales[0]) for scales in every]
 
 
@@ -297,26 +299,26 @@ def _judge(
         more, other = side(claim.more), side(name)
         if isinstance(more, float):
             assert not isinstance(other, float)
-            found = difference(other, more)
-            found = Difference(-found.mean, -found.high, -found.low, found.p)
+            result = difference(other, more)
+            result = Difference(-result.mean, -result.high, -result.low, result.p)
         else:
             shifted = [value + claim.slack for value in more]
-            found = difference(shifted, other)
-        tests.append((name, found))
+            result = difference(shifted, other)
+        tests.append((name, result))
     # All must hold; the hardest one is shown.
-    verdicts = [decide(found) for _, found in tests]
+    verdicts = [decide(result) for _, result in tests]
     verdict = next((v for v in (FAILS, CHANCE) if v in verdicts), HOLDS)
-    against, found = min(tests, key=lambda test: test[1].low)
+    against, result = min(tests, key=lambda test: test[1].low)
     runs = [len(ours[s]) for s in (claim.more, against) if isinstance(s, str) and s not in numbers]
-    return Verdict(claim, verdict, "", against, found, tuple(runs))
+    return Verdict(claim, verdict, "", against, result, tuple(runs))
 
 
 def _seen(
     verdict: Verdict, experiment: Experiment, cells: Mapping[str, Mapping[str, Cell]]
 ) -> bool | None:
     """Whether the paper's difference, relative to the error, is above our chance."""
-    claim, found = verdict.claim, verdict.difference
-    if found is None or not isinstance(claim.more, str) or not isinstance(verdict.against, str):
+    claim, result = verdict.claim, verdict.difference
+    if result is None or not isinstance(claim.more, str) or not isinstance(verdict.against, str):
         return None
     column = experiment.column(claim.metric)
     pair = [cells[claim.metric].get(side) for side in (claim.more, verdict.against)]
@@ -325,4 +327,4 @@ def _seen(
     ours = sum(abs(column.best - cell.ours.mean) for cell in pair)
     printed = sum(abs(column.best - cell.printed.mean) for cell in pair)
     published = pair[0].printed.mean - pair[1].printed.mean
-    return bool(abs(published) / printed * ours > (found.high - found.low) / 2)
+    return bool(abs(published) / printed * ours > (result.high - result.low) / 2)

@@ -49,9 +49,9 @@ def bars(metric: str, groups: Sequence[str], ylabel: str) -> Panel:
         width = 0.8 / len(lines)
         for number, (line, rows) in enumerate(lines.items()):
             cells = [(x, comparison.cells[metric][name].ours) for name, x in rows.items()]
-            found = [(x + (number + 0.5) * width - 0.4, ours) for x, ours in cells if ours]
-            if found:
-                places, ours = zip(*found, strict=True)
+            heights = [(x + (number + 0.5) * width - 0.4, ours) for x, ours in cells if ours]
+            if heights:
+                places, ours = zip(*heights, strict=True)
                 means, stds = [o.mean for o in ours], [o.std or 0.0 for o in ours]
                 axes.bar(places, means, width, yerr=stds, capsize=2, label=line)
         axes.set_xticks(range(len(groups)), groups)
@@ -96,9 +96,9 @@ def times(name: str, xlabel: str, ylabel: str) -> Panel:
                 x: [r["times"][name] for r in comparison.records[variant] if name in r["times"]]
                 for variant, x in variants.items()
             }
-            found = [(x, np.mean(own)) for x, own in seconds.items() if own]
-            if found:
-                axes.plot(*zip(*found, strict=True), marker="o", markersize=4, label=line)
+            means = [(x, np.mean(own)) for x, own in seconds.items() if own]
+            if means:
+                axes.plot(*zip(*means, strict=True), marker="o", markersize=4, label=line)
         _finish(axes, xlabel, ylabel)
 
     return draw
@@ -203,12 +203,12 @@ def pairs(comparison: Comparison) -> Figure:
 
 def feature_spaces(comparison: Comparison) -> Figure:
     """Draws each variant's features on their two main axes, and below the reconstructions."""
-    found = [(variant, record["loaded"]) for variant, record in _with_arrays(comparison)]
-    if not found:
+    loaded = [(variant, record["loaded"]) for variant, record in _with_arrays(comparison)]
+    if not loaded:
         return _nothing()
-    figure = Figure(figsize=(3.2 * len(found), 6.4), dpi=120, layout="constrained")
-    grid = figure.subplots(2, len(found), squeeze=False)
-    for column, (variant, arrays) in zip(grid.T, found, strict=True):
+    figure = Figure(figsize=(3.2 * len(loaded), 6.4), dpi=120, layout="constrained")
+    grid = figure.subplots(2, len(loaded), squeeze=False)
+    for column, (variant, arrays) in zip(grid.T, loaded, strict=True):
         for axes, name in zip(column, ("features", "reconstructions"), strict=True):
             points = arrays[name].T
             axes.scatter(*points, c=arrays["labels"], cmap="brg", s=4, rasterized=True)
@@ -219,11 +219,11 @@ def feature_spaces(comparison: Comparison) -> Figure:
 
 def scatters(comparison: Comparison) -> Figure:
     """Points in the plane, coloured by where on the grid they belong."""
-    found = _arrays(comparison)
-    if not found:
+    arrays = _arrays(comparison)
+    if not arrays:
         return _nothing()
-    figure, every = _figure(len(found))
-    for axes, (title, points) in zip(every, found, strict=True):
+    figure, every = _figure(len(arrays))
+    for axes, (title, points) in zip(every, arrays, strict=True):
         side = round(len(points) ** 0.5)
         axes.scatter(*points.T, c=np.arange(len(points)) // side, cmap="viridis", s=12)
         axes.set_title(title, fontsize=8)

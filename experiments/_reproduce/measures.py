@@ -94,8 +94,8 @@ def percent_right(run: FinishedRun, chosen: str | tuple[str, str]) -> float:
     model = run.checkpoint.model
     scores = scoring.score(model, data.examples, batch_size=128 * len(devices), devices=devices)
     logits = scoring.gives_logits(model, data.image_shape)
-    found = summaries.accuracy(data.rule, scores, data.examples.labels(), logits=logits)
-    return 100 * found.accuracy
+    accuracy = summaries.accuracy(data.rule, scores, data.examples.labels(), logits=logits)
+    return 100 * accuracy.accuracy
 
 
 def error(chosen: str | tuple[str, str] = "test") -> Measure:
@@ -131,9 +131,9 @@ def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
         "training steps": [record["step"] for record in training],
         "training": [100 * record["accuracy"] for record in training],
     }
-    if found := run.history.validation_accuracy():
-        series["steps"] = list(found)
-        series["validation"] = [100 * value for value in found.values()]
+    if validation := run.history.validation_accuracy():
+        series["steps"] = list(validation)
+        series["validation"] = [100 * value for value in validation.values()]
     return series
 
 
@@ -141,8 +141,8 @@ def all_of(*measures: Measure) -> Measure:
     """Combines several measurements."""
 
     def measure(run: FinishedRun) -> Measured:
-        found = [one(run) for one in measures]
-        return Measured(*(dict(ChainMap(*parts)) for parts in zip(*found, strict=True)))
+        results = [measure_one(run) for measure_one in measures]
+        return Measured(*(dict(ChainMap(*parts)) for parts in zip(*results, strict=True)))
 
     return measure
 
@@ -178,7 +178,7 @@ def routing(images: int = 500) -> Measure:
         except ValueError:  # attention routing divides a parent, not a child (Choi et al. 2019)
             return Measured({})
         most = {name: np.log(routed[name].coupling.shape[-1]) for name in entropies}
-        shares = [float(found.mean() / most[name]) for name, found in entropies.items()]
+        shares = [float(values.mean() / most[name]) for name, values in entropies.items()]
         true = true_class_shares(model, seen, targets)
         return Measured({ENTROPY: 100 * min(shares), SHARE: 100 * float(true.mean())})
 
@@ -188,13 +188,13 @@ def routing(images: int = 500) -> Measure:
 def compactness(run: FinishedRun) -> Measured:
     """Semantic compactness by factor of variation (Gu et al. 2021, table 5), averaged both ways."""
     images, labels = first_images(run)
-    found = {}
+    metrics = {}
     for factor, amounts in AMOUNTS.items():
         poses = moved_poses(run.checkpoint.model, images, labels, factor, amounts)
         # An image whose pose does not move at all has no distribution of variance.
-        found[factor] = float(np.nanmean(semantic_compactness(poses)))
-        found[f"{factor}, averaged first"] = float(compactness_of_mean(poses))
-    return Measured(found)
+        metrics[factor] = float(np.nanmean(semantic_compactness(poses)))
+        metrics[f"{factor}, averaged first"] = float(compactness_of_mean(poses))
+    return Measured(metrics)
 
 
 def alignment(run: FinishedRun) -> Measured:
@@ -203,14 +203,14 @@ def alignment(run: FinishedRun) -> Measured:
     Choi et al. 2019, table 3 and figure 4.
     """
     images, labels = first_images(run)
-    found = {}
+    aligned = {}
     for name, (factor, amounts) in TRANSFORMATIONS.items():
         poses = moved_poses(run.checkpoint.model, images, labels, factor, (0.0, *amounts))
-        found[name] = align(poses[:, 1:] - poses[:, :1])
-    metrics = {name: float(np.nanmean(a.ratios)) for name, a in found.items()}
+        aligned[name] = align(poses[:, 1:] - poses[:, :1])
+    metrics = {name: float(np.nanmean(a.ratios)) for name, a in aligned.items()}
     digits = {}  # the mean over the transformations
     for digit in sorted(set(labels.tolist())):
-        own = {n: float(np.nanmean(a.ratios[labels == digit])) for n, a in found.items()}
+        own = {n: float(np.nanmean(a.ratios[labels == digit])) for n, a in aligned.items()}
         metrics |= {f"{name}, digit {digit}": ratio for name, ratio in own.items()}
         digits[digit] = metrics[f"mean, digit {digit}"] = float(np.mean([*own.values()]))
     for digit, sign in ((8, 1), (5, -1)):
@@ -219,7 +219,7 @@ def alignment(run: FinishedRun) -> Measured:
         metrics[f"digit {digit} {'above' if sign > 0 else 'below'} all others"] = beyond
     series = {}
     for factor in ("rotation", "x", "y"):
-        both = (found[f"{factor}{sign}"].direction for sign in "+-")
+        both = (aligned[f"{factor}{sign}"].direction for sign in "+-")
         cosines = np.asarray(direction_cosines(*both))
         counts, edges = cosine_histogram(cosines)
         series[f"{factor} counts"] = [int(count) for count in counts]
@@ -429,10 +429,10 @@ def cost(batch_size: int = 128) -> Measure:
     def measure(run: FinishedRun) -> Measured:
         shape = tuple(run.checkpoint.config.task.input_shape)
         images = np.zeros((batch_size, *shape), np.uint8)
-        found = inference_cost(run.checkpoint.model, images, repeats=3)
+        costs = inference_cost(run.checkpoint.model, images, repeats=3)
         return Measured(
-            {"parameters": found.parameters, "memory MB": found.temporary_bytes / 2**20},
-            times={"inference_seconds": found.median_seconds},
+            {"parameters": costs.parameters, "memory MB": costs.temporary_bytes / 2**20},
+            times={"inference_seconds": costs.median_seconds},
         )
 
     return measure

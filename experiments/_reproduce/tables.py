@@ -56,25 +56,27 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[Block]:
     """
     experiment = comparisons[0].experiment
     yield f"{experiment.title}."
-    run = [one for one in comparisons if one.was_run]
+    run = [comparison for comparison in comparisons if comparison.was_run]
     if not run:
         yield NO_RECORDS
-    for number, one in enumerate(run):
+    for number, comparison in enumerate(run):
         if number == 0 and experiment.figure is not None:
-            yield Picture(one)
-        yield f"**Scale {one.scale}**: {experiment.scales[one.scale].about}"
-        if one.scale == "smoke":
+            yield Picture(comparison)
+        yield f"**Scale {comparison.scale}**: {experiment.scales[comparison.scale].about}"
+        if comparison.scale == "smoke":
             yield MEANINGLESS
-        yield from _tables(one)
-        if one.scale != "smoke":
-            yield from claims(one)
+        yield from _tables(comparison)
+        if comparison.scale != "smoke":
+            yield from claims(comparison)
     if not run:
         yield from claims(comparisons[-1])
     if chosen := notes(experiment):
         yield Items("Chosen here, or different from the paper", chosen)
-    for one in run:
-        yield Items(f"Runs at scale {one.scale}", list(_about_runs(one)))
-    if left := [f"{one.scale}: {line}" for one in comparisons for line in one.left]:
+    for comparison in run:
+        yield Items(f"Runs at scale {comparison.scale}", list(_about_runs(comparison)))
+    if left := [
+        f"{comparison.scale}: {line}" for comparison in comparisons for line in comparison.left
+    ]:
         yield Items("Kept apart", left)
 
 
@@ -136,17 +138,18 @@ def claims(comparison: Comparison) -> Iterator[Table | Items]:
 
 def in_words(verdict: Verdict, experiment: Experiment) -> str:
     """A verdict, such as "“CapsNet” is 2.1 above “CNN” (0.9 to 3.3; 3 and 3 seeds)"."""
-    claim, found = verdict.claim, verdict.difference
-    if found is None:
+    claim, result = verdict.claim, verdict.difference
+    if result is None:
         return verdict.reason
     digits = experiment.column(claim.metric).digits
     name = [
-        f"“{one}”" if isinstance(one, str) else f"{one:g}" for one in (claim.more, verdict.against)
+        f"“{side}”" if isinstance(side, str) else f"{side:g}"
+        for side in (claim.more, verdict.against)
     ]
-    mean = found.mean - claim.slack
+    mean = result.mean - claim.slack
     seeds = " and ".join(map(str, verdict.runs))
     where = f"{abs(mean):.{digits}f} {'above' if mean > 0 else 'below'}"
-    low, high = found.low - claim.slack, found.high - claim.slack
+    low, high = result.low - claim.slack, result.high - claim.slack
     interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
     if (paper := printed_difference(experiment, claim, verdict.against)) is not None:
@@ -183,13 +186,15 @@ def markdown(title: str, parts: Iterable[Block]) -> str:
 
 def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]) -> str:
     """The page of all names, with a sentence on each paper; the largest scale comes first."""
-    run = sum(any(one.was_run for one in found) for found in names.values())
+    run = sum(
+        any(comparison.was_run for comparison in comparisons) for comparisons in names.values()
+    )
     papers: dict[str, list[Verdict]] = {paper: [] for paper in findings}
     every = []
-    for name, found in names.items():
-        verdicts = best_verdicts(found)
+    for name, comparisons in names.items():
+        verdicts = best_verdicts(comparisons)
         papers[name.partition("/")[0]] += verdicts
-        every.append(_line(name, found, verdicts))
+        every.append(_line(name, comparisons, verdicts))
     corrected = {paper: Counter(after_holm(verdicts)) for paper, verdicts in papers.items()}
     short = [f"- **[{paper}](../papers/{paper}.md)**: {text}" for paper, text in findings.items()]
     by_paper = [
@@ -211,14 +216,14 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
     return markdown("What we found", parts)
 
 
-def _line(name: str, found: Sequence[Comparison], verdicts: Sequence[Verdict]) -> list[str]:
-    run = [one for one in found if one.was_run]
-    seeds = sorted({len(r) for one in run for r in one.records.values() if r})
+def _line(name: str, comparisons: Sequence[Comparison], verdicts: Sequence[Verdict]) -> list[str]:
+    run = [comparison for comparison in comparisons if comparison.was_run]
+    seeds = sorted({len(r) for comparison in run for r in comparison.records.values() if r})
     count = Counter(verdict.verdict for verdict in verdicts)
     asked = [verdict.seen for verdict in verdicts if verdict.seen is not None]
     return [
-        f"[{name}]({found[0].stem}.md)",
-        ", ".join(one.scale for one in run) or "–",
+        f"[{name}]({comparisons[0].stem}.md)",
+        ", ".join(comparison.scale for comparison in run) or "–",
         f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]) if seeds else "–",
         *(str(count[verdict]) for verdict in VERDICTS),
         f"{sum(asked)} of {len(asked)}" if asked else "–",
@@ -254,15 +259,19 @@ def _number(value: Estimate, digits: int) -> str:
 
 def _about_runs(comparison: Comparison) -> Iterator[str]:
     """Says what was run on what, what failed, and what was not run."""
-    run = {name: found for name, found in comparison.records.items() if found}
-    records = [record for found in run.values() for record in found]
+    run = {
+        name: records_of_row
+        for name, records_of_row in comparison.records.items()
+        if records_of_row
+    }
+    records = [record for records_of_row in run.values() for record in records_of_row]
     yield f"Commit: {_each(_commit(r) for r in records)}"
     yield f"Device: {_each('{device} ({machine})'.format_map(r) for r in records)}"
     yield f"Data: {_each(_data(r['config']['data']) for r in records)}"
     yield f"jax: {_each(r['versions']['jax'] for r in records)}"
     minutes = sum(r["times"]["training_seconds"] for r in records) / 60
     yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
-    keys = {name: key_of(found[0]["config"]) for name, found in run.items()}
+    keys = {name: key_of(records_of_row[0]["config"]) for name, records_of_row in run.items()}
     yield f"Recipes: {'; '.join(f'`{key}` {name}' for name, key in keys.items())}"
     for name, reached in comparison.failed.items():
         yield f"Learned or not: {name}, {reached}"
