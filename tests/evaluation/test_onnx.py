@@ -68,6 +68,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 @pytest.mark.parametrize("name", ["efficient_capsnet_mnist", "gu2021_convnet_r"])
 def test_networks_are_traced_for_batches_of_any_size(name):
     model = models.create(name, (28, 28, 1), 10, rngs=nnx.Rngs(0), width=0.25)
+    model.eval()
     (batch,) = jax_export.symbolic_shape("b")
     images = jax.ShapeDtypeStruct((batch, 28, 28, 1), jnp.uint8)
     assert jax.eval_shape(lambda x: model(x).scores, images).shape == (batch, 10)
