@@ -72,7 +72,7 @@ def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
         columns, labels = data["image"], data["label_int"].ravel()
     except KeyError as error:
         raise ValueError(f"{file}: has no {error} in it; expected an affNIST file") from error
-    except Exception as error:  # scipy and zlib raise all kinds for damaged files
+    except Exception as error:  # scipy and zlib raise many types for damaged files
         raise ValueError(
             f"{file}: not a MATLAB file, or a damaged one ({type(error).__name__}: {error}); "
             "expected an affNIST file with affNISTdata.image and label_int: copy it again"

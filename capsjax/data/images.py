@@ -148,7 +148,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
         ) from error
     if image.mode == "F" or image.mode.startswith("I"):
         return _as_8_bits(image, sixteen_bits, stated[0] if stated else None, path)
-    # Colours of 16 bits are made 8 by PIL.
+    # PIL converts 16-bit colours to 8 bits.
     if sixteen_bits and 0 < np.asarray(image)[..., :3].max() < 16:
         raise _unknown_range(path, "4095 at most")
     return image, []

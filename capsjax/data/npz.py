@@ -67,7 +67,7 @@ class Npz:
     def _check_one_size(self, archive: NpzFile) -> None:
         """Raises ValueError if train and test images differ in size: a network has one input."""
         shapes = [self._shape(archive, key) for key in ("images", "test_images")]
-        # Without an axis for channels there is one.
+        # Images without an axis for channels have one channel.
         sizes = [(*shape[1:], 1) if len(shape) == 3 else shape[1:] for shape in shapes]
         if sizes[0] != sizes[1]:
             raise ValueError(
@@ -110,7 +110,7 @@ class Npz:
     def _reading(self, what: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # zipfile, zlib and NumPy raise all kinds for damaged archives
+        except Exception as error:  # zipfile, zlib and NumPy raise many types for damaged archives
             raise ValueError(
                 f"{self.where}: cannot read {what} ({error}); expected undamaged arrays of numbers "
                 "or strings, not of objects: convert and write it again"

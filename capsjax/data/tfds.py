@@ -78,7 +78,7 @@ class PreparedDataset:
         return len(records) * records.first.size
 
     def read_labels(self, split: str) -> Examples:
-        """All labels, and of the images only the first."""
+        """Reads all labels, and only the first image."""
         records = _Records(self.where, split, decode=False)
         labels = [example[records.label_key] for example in records.in_order("labels of")]
         first = _Records(self.where, split).first[None]
@@ -180,7 +180,7 @@ class _Records:
             raise ValueError(f"{self.where}: there are no examples in it")
         self.class_names = tuple(info.features[self.label_key].names or ())
         names = Path(directory) / f"{self.label_key}.labels.txt"
-        # TFDS passes over what it cannot read, and calls classes by their numbers.
+        # TFDS skips what it cannot read, and names classes by numbers.
         if names.exists() and _lines(names) != list(self.class_names):
             raise ValueError(f"{self.where}: {names} holds no class names; copy it again")
         self.first = self[[0]][0][self._image_key]

@@ -159,7 +159,7 @@ def _m_step(
     divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
     means, variances = sums / divisor, squares / divisor + variance_floor
     mass = total * largest  # Σ_i R_ij a_i
-    # Equation 1 and, before its logistic function, equation 2.
+    # The cost and, before its logistic function, the activation.
     cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
     return _Parents(means, variances, inverse_temperature * (beta_activate - cost))
 

@@ -57,11 +57,11 @@ def pose_patches(
     height, width = poses.shape[-3 - pose_axes : -1 - pose_axes]
     rows = _Windows.of(height, window, stride, padding)
     columns = _Windows.of(width, window, stride, padding)
-    # Capsules and their poses as one long axis: what accelerators lay out and move well.
+    # Capsules and poses form one long axis, which accelerators lay out and move well.
     *batch, _, _, channels = poses.shape[: poses.ndim - pose_axes]
     pose = poses.shape[poses.ndim - pose_axes :]
     maps = jnp.asarray(poses).reshape(*batch, height, width, channels * math.prod(pose))
-    # As many more zeros as make whole steps: no tap reaches them.
+    # Zeros fill up the last step; no tap reaches them.
     pads = [(at.pads[0], at.pads[1] + -at.padded % stride) for at in (rows, columns)]
     padded = jnp.pad(row_major(maps), [*[(0, 0)] * len(batch), *pads, (0, 0)])
     # Cells at every stride-th row and column, so that a tap is a slice without steps: their

@@ -140,7 +140,7 @@ def fixed_point(
 
     def converge(_: Any, start: Array) -> tuple[Array, tuple[Array, Array]]:
         limit = _until_still(iterate, start, tolerance, max_iterations)
-        # As numbers: what comes with a root must have tangents.
+        # Returned as floats: what comes with a root must have tangents.
         return limit.state, (limit.change, limit.num_iterations.astype(limit.change.dtype))
 
     def solve(matrix: Callable[[Array], Array], vector: Array) -> Array:

@@ -54,7 +54,7 @@ class Checkpoint(NamedTuple):
     step: int
 
 
-# The kinds of what others rely on. Of a list: that of each element.
+# The types of the values that others rely on; for a list, the type of its elements.
 _SCHEMA = {
     "config": {
         **{section: {} for section in ("optimizer", "schedule", "training")},

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import jax
 
-# By name; what JSON can hold.
+# Values by name, of types that JSON holds.
 Circumstances = dict[str, str | int | bool | None]
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")

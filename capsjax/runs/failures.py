@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from etils import epath
 
-# By the system's own words, which TensorStore repeats in exceptions of its own.
+# Recognised by the system's own message, which TensorStore repeats in its exceptions.
 _CAUSES = {
     "No space left on device": "the disk is full",
     "Disk quota exceeded": "the disk quota is used up",
@@ -30,7 +30,7 @@ def explained(directory: epath.Path) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # Orbax and TensorStore raise all kinds
+    except Exception as error:  # Orbax and TensorStore raise many types
         text = "\n".join(map(str, _chain(error)))
         cause = next((cause for words, cause in _CAUSES.items() if words in text), None)
         gone = str(directory) in text or not directory.is_dir()

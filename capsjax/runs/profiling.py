@@ -49,7 +49,7 @@ class Profiler:
         if step >= self._stop:
             self._end_trace()
         elif step >= self._start and self._tracing is None:  # later where the run was resumed
-            # Written here first: the profiler knows no object stores.
+            # The trace is written here first: the profiler cannot write to object stores.
             self._tracing = tempfile.TemporaryDirectory()
             jax.profiler.start_trace(self._tracing.name)
 

@@ -82,7 +82,7 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
         metadata = header["__metadata__"]
         description, expected = metadata["capsjax"], metadata["sha256"]
         tree = json.loads(description)
-    except Exception as error:  # safetensors raises all kinds for files of others
+    except Exception as error:  # safetensors raises many types for other files
         raise ValueError(
             f"{name} is damaged, or was not made by experiments/release.py "
             f"({type(error).__name__}: {error})"

@@ -71,7 +71,7 @@ def _entropies(output: Output) -> dict[str, Float[Array, ""]]:
     def mean_entropy(coupling: Array) -> Float[Array, ""]:
         children, parents = (jnp.abs(coupling.sum(axis) - 1).max() < 1e-3 for axis in (-1, -2))
         of_parents = coupling_entropy(jnp.swapaxes(coupling, -1, -2)).mean()
-        # Leaky routing divides neither in full: the rest of each child goes nowhere.
+        # Leaky routing divides neither in full: a part of each child is dropped.
         return jnp.where(parents & ~children, of_parents, coupling_entropy(coupling).mean())
 
     return {name: mean_entropy(routed.coupling) for name, routed in output.routed.items()}
@@ -81,7 +81,7 @@ def _picture(
     images: Float[Array, "n h w c"], reconstructions: Float[np.ndarray, "n *objects h w c"]
 ) -> UInt8[np.ndarray, "height width channels"]:
     n, height, width, channels = images.shape
-    # A decoder that looks at no mask makes one image of all objects.
+    # A decoder without a mask draws one image of all objects.
     objects = reconstructions.reshape(n, -1, height, width, channels)
     grid = np.concatenate([np.asarray(images)[:, None], objects], axis=1)  # [n, rows, h, w, c]
     if channels not in (1, 3):  # no colours that a screen has

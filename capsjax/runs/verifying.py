@@ -27,7 +27,7 @@ def check_names(directory: epath.Path) -> None:
         if not path.name.isdecimal():
             continue  # Orbax's own: a save that is under way, or was cut off
         is_step = path.is_dir() and not path.is_symlink() and path.name == str(int(path.name))
-        # What is gone was a checkpoint that a run that goes on has deleted since.
+        # A missing one was a checkpoint that a running training has deleted since.
         if not is_step and os.path.lexists(path):
             misspelt = "a directory whose name is not spelt as a step's"
             what = "a link" if path.is_symlink() else "a file" if path.is_file() else misspelt
@@ -74,7 +74,7 @@ def choose(directory: epath.Path, which: Literal["best", "latest"] | int) -> int
 
 
 def description(directory: epath.Path) -> About:
-    """What the checkpoint in `directory` says about itself."""
+    """Reads what the checkpoint in `directory` says about itself."""
     with reading(directory):
         tree = json.loads((directory / "about" / "metadata").read_text())
     return about.parse(tree, directory)

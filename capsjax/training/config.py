@@ -30,7 +30,7 @@ from capsjax.training.optimizers import OPTIMIZERS, SCHEDULES
 
 KEY_VERSION = 2
 MAX_SEED = 2**32 - 1  # JAX takes others for one of these
-# Options of earlier versions, by their values that did nothing.
+# Options of earlier versions, with the values that had no effect.
 RETIRED = {"training.ema_decay": 0.0, "optimizer.accumulate_steps": 1}
 _HOW = "begin with capsjax.training.config.default(model, data) and change what differs"
 

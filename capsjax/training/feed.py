@@ -27,7 +27,7 @@ CHUNK_STEPS = 32
 CHUNK_BYTES = 64 * 2**20
 READERS = 8  # threads
 
-# From a step's number: what the devices need for it, and the first step that needs something else.
+# Takes a step's number; returns its data and the first step that needs other data.
 SourceAt = Callable[[int], tuple[DeviceSource, int]]
 
 

@@ -108,7 +108,7 @@ class Overlaid(_OnCanvas):
         )
 
     def _keys(self, key: PRNGKeyArray, index: Index) -> Key[Array, "4"]:
-        """For the class and the image of the second object, the offsets, whether it is alone."""
+        """Makes keys for the second object's class and image, the offsets and the number."""
         if self.versions:
             key = jax.random.fold_in(jax.random.key(self.seed), index)
         return jax.random.split(key, 4)
@@ -183,14 +183,14 @@ def by_class(source: Source) -> Source:
 
 
 def class_range(labels: Int[Array, "n"], label: Index) -> tuple[Index, Index]:
-    """Where the images of a class begin and end among sorted `labels`."""
+    """Returns where the images of a class begin and end among sorted `labels`."""
     return jnp.searchsorted(labels, label), jnp.searchsorted(labels, label, side="right")
 
 
 def _partners(
     pairs: Pairs, num_classes: int
 ) -> tuple[Int[Array, "classes most"], Int[Array, "classes"]]:
-    """By class, the classes that it is paired with (padded), and how many they are."""
+    """Returns, for each class, its partners (padded) and their number."""
     paired = np.zeros((num_classes, num_classes), bool)
     for a, b in pairs:
         paired[a, b] = paired[b, a] = True

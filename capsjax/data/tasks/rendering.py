@@ -51,7 +51,7 @@ def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None)
 
 
 def spread(examples: EvaluationSet, count: int) -> Int[np.ndarray, "count"]:
-    """`count` evenly spaced indices, at most all, so that they cover all sources."""
+    """Returns `count` evenly spaced indices, at most all, so that they cover all sources."""
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
     count = min(count, len(examples))
