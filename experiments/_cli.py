@@ -79,7 +79,7 @@ def whole_names(table: "Table") -> "Table":
 
 
 def add_checkpoint(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Adds Adds --checkpoint, of one network or of several, and --which."""
+    """Adds --checkpoint, of one network or of several, and --which."""
     parser.add_argument(
         "--checkpoint",
         required=True,

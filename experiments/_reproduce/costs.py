@@ -119,7 +119,7 @@ def _compiled(chip: str) -> list[Compiled]:
 
 
 def operations_of(config: ml_collections.ConfigDict) -> float:
-    """Returns Returns XLA's count for the network on one image; the body of a loop counts once."""
+    """Returns XLA's count for the network on one image; the body of a loop counts once."""
     task = tasks.create(**config.data, read=programs.blank)
     whole = build(config, task, jax.devices()[:1]).config
     return _operations(json.dumps(configs.to_json(whole), sort_keys=True))
