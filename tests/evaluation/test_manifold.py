@@ -83,7 +83,7 @@ def test_bad_input():
         fit_to(np.ones((4, 2)), np.eye(4)[:, :2])
     with pytest.raises(ValueError, match=r"got \(80, 2\) and \(81, 2\)"):
         grid_distance(np.ones((80, 2)))
-    with pytest.raises(ValueError, match="below the number of points, 9; got 30"):
+    with pytest.raises(ValueError, match=r"perplexity \(30.0\) must be less than n_samples \(9\)"):
         embed(np.ones((9, 4)))
     with pytest.raises(ValueError, match="max_shift must be at least 1 pixel, got 0"):
         shift_grid(0)
