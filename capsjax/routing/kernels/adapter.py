@@ -9,7 +9,7 @@ platform. A primitive can. `tests/routing/kernels/test_rules.py` tries each rule
 import functools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +19,9 @@ from jax.interpreters import ad, batching, mlir
 
 PLATFORMS = ("cpu", "tpu", "cuda")
 _CHOICES: dict[Primitive, Callable[..., Any]] = {}  # of every primitive that `define` made
+
+# What computes a result, and whether it is a kernel.
+Choice = tuple[Callable[..., Any], bool]
 
 
 class Target(NamedTuple):
@@ -42,7 +45,7 @@ def define(
     name: str,
     *,
     abstract: Callable[..., Any],
-    choose: Callable[..., tuple[Callable[..., Any], bool]],
+    choose: Callable[..., Choice],
     multiple_results: bool = False,
 ) -> Primitive:
     """A new primitive.
@@ -146,6 +149,12 @@ def set_rules(
     batching.primitive_batchers[primitive] = batch
     if transpose is not None:
         ad.primitive_transposes[primitive] = transpose
+
+
+def nonzero(letters: Iterable[str], tangents: Sequence[Any]) -> dict[str, Any]:
+    """The tangents or cotangents that are not zero by construction, by letter."""
+    pairs = zip(letters, tangents, strict=True)
+    return {letter: tangent for letter, tangent in pairs if not is_zero(tangent)}
 
 
 def is_zero(tangent: Any) -> bool:

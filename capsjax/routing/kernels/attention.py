@@ -5,6 +5,7 @@
 Its cotangent recomputes the couplings from P, W and q, so that none are kept for the backward pass.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,42 +13,38 @@ from jaxtyping import Array
 
 from capsjax.routing.kernels.derivatives import agreement, combine
 from capsjax.routing.kernels.forms import Form
-from capsjax.routing.kernels.fused import Fused, Kernel
+from capsjax.routing.kernels.fused import Fused, Results
 from capsjax.routing.kernels.terms import Operands
 
 
-def attend(poses: Array, kernel: Array, parents: Array) -> tuple[Array, Array]:
+def attend(poses: Array, weights: Array, parents: Array) -> tuple[Array, Array]:
     """The sums s [*batch, J, A, Y] and the couplings r [*batch, I, J]."""
-    sums, coupling = _attention(poses, kernel, parents)
+    sums, coupling = _attention(poses, weights, parents)
     return sums, coupling
 
 
-def _compose(poses: Array, kernel: Array, parents: Array) -> list[Array]:
-    coupling = jax.nn.softmax(agreement(poses, kernel, parents), axis=-1)
-    return [combine(coupling, poses, kernel), coupling]
+def _coupling(poses: Array, weights: Array, parents: Array) -> Array:
+    return jax.nn.softmax(agreement(poses, weights, parents), axis=-1)
 
 
-def _forward(form: Form) -> Kernel | None:
-    if form.attend is None:
+def _compose(poses: Array, weights: Array, parents: Array) -> Results:
+    coupling = _coupling(poses, weights, parents)
+    return [combine(coupling, poses, weights), coupling]
+
+
+def _forward(form: Form) -> Callable[..., Results] | None:
+    # XLA removes whichever of the two nothing asks for, which is nearly always the coupling.
+    kernel = form.attend
+    return kernel and (lambda *operands: [kernel(*operands), _coupling(*operands)])
+
+
+def _backward(form: Form, given: str) -> Callable[..., Operands] | None:
+    kernel = form.attend_backward
+    if kernel is None or given != "q":
         return None
-    kernel_of_sums = form.attend
 
-    def evaluate(poses: Array, kernel: Array, parents: Array) -> list[Array]:
-        # XLA removes whichever of the two nothing asks for, which is nearly always the coupling.
-        coupling = jax.nn.softmax(agreement(poses, kernel, parents), axis=-1)
-        return [kernel_of_sums(poses, kernel, parents), coupling]
-
-    return evaluate
-
-
-def _backward(form: Form, of: str) -> Kernel | None:
-    if form.attend_backward is None or of != "q":
-        return None
-    kernel_of_gradients = form.attend_backward
-
-    def evaluate(values: Operands, cotangents: Operands, **_: Any) -> Operands:
-        p, k, q = (values[letter] for letter in "pkq")
-        return kernel_of_gradients(p, k, q, cotangents["q"])
+    def evaluate(known: Operands, cotangents: Operands, **_: Any) -> Operands:
+        return kernel(*known.values(), cotangents["q"])
 
     return evaluate
 
@@ -57,7 +54,6 @@ _attention = Fused(
     operands="pkq",
     results="qc",
     compose=_compose,
-    about=_compose,
     forward=_forward,
     backward=_backward,
 )

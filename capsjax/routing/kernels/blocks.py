@@ -8,16 +8,24 @@ from jax import lax
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter
-from capsjax.routing.kernels.terms import AXES, KERNELS, Operands, Sizes
+from capsjax.routing.kernels.terms import AXES, WEIGHTS, Operands, Sizes
 
 
 def flatten_batch(operands: Operands, sizes: Sizes) -> Operands:
-    """The operands with one batch axis [N, …]; kernels have none."""
+    """The operands with one batch axis [N, …]; weights have none."""
     return {
         letter: x
-        if letter in KERNELS
+        if letter in WEIGHTS
         else x.reshape(sizes.positions, *x.shape[x.ndim - len(AXES[letter]) :])
         for letter, x in operands.items()
+    }
+
+
+def restore_batch(results: Operands, sizes: Sizes) -> Operands:
+    """The inverse of `flatten_batch`."""
+    return {
+        letter: x if letter in WEIGHTS else x.reshape(*sizes.batch, *x.shape[1:])
+        for letter, x in results.items()
     }
 
 
@@ -28,11 +36,11 @@ def even_length(positions: int, most: int) -> int:
 
 
 def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, most: int) -> Array:
-    """`f` of all positions [N, …], or for kernels its sum, from one block at a time.
+    """`f` of all positions [N, …], or for weights its sum, from one block at a time.
 
     Args:
-      f: takes operands whose leading axis is a block and returns one such array, or for `wrt` a
-        kernel the part of its derivative that the block adds.
+      f: takes operands whose leading axis is a block and returns one such array, or where `wrt`
+        are weights the part of their derivative that the block adds.
       operands: arrays [N, …]. Where their types say that N is divided over devices, each device
         goes through its own part.
       wrt: the letter of the result.
@@ -42,7 +50,7 @@ def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, mos
     parts = max(map(adapter.parts, operands.values()))
     length = even_length(positions // parts, most)
     blocks = jax.tree.map(lambda x: _split(x, parts, length), operands)
-    if wrt in KERNELS:
+    if wrt in WEIGHTS:
         zero = adapter.zeros(jax.eval_shape(f, jax.tree.map(_first, blocks)), blocks)
         return lax.scan(lambda total, block: (total + f(block), None), zero, blocks)[0]
     return _join(lax.map(f, blocks), parts, positions // parts)

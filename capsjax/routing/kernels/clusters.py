@@ -9,6 +9,7 @@ w, μ, P and W, with its cotangent for c. A sum of squares is least about the me
 by μ is zero and the first needs no term for μ.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import jax.numpy as jnp
@@ -17,63 +18,57 @@ from jaxtyping import Array
 from capsjax.routing.kernels import derivatives
 from capsjax.routing.kernels.derivatives import combine, scatter
 from capsjax.routing.kernels.forms import Form
-from capsjax.routing.kernels.fused import Fused, Kernel
+from capsjax.routing.kernels.fused import Fused, Results
 from capsjax.routing.kernels.terms import Operands
 
 LEAST_TOTAL = 1e-15  # below, the squares in the gradient of the quotient overflow
 
 
-def moments(coupling: Array, poses: Array, kernel: Array) -> tuple[Array, Array, Array]:
+def moments(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array, Array]:
     """Σ_i c_ij v_ij, Σ_i c_ij (v_ij − μ_j)², both [*batch, J, A, Y], and t = Σ_i c_ij [*batch, J].
 
     The mean μ is the first divided by t, or by LEAST_TOTAL where t is less.
     """
-    sums, squares, total, _ = _moments(coupling, poses, kernel)
+    sums, squares, total, _ = _moments(coupling, poses, weights)
     return sums, squares, total
 
 
-def distance(poses: Array, kernel: Array, means: Array, precision: Array) -> Array:
+def distance(poses: Array, weights: Array, means: Array, precision: Array) -> Array:
     """<w_j, (P_i W_ij − μ_j)²> [*batch, I, J]."""
-    (distances,) = _distance(poses, kernel, means, precision)
+    (distances,) = _distance(poses, weights, means, precision)
     return distances
 
 
-def _mean(sums: Array, total: Array) -> Array:
-    return sums / jnp.maximum(total, LEAST_TOTAL)[..., None, None]
+def _sums(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array]:
+    return combine(coupling, poses, weights), jnp.sum(coupling, axis=-2)
 
 
-def _compose_moments(coupling: Array, poses: Array, kernel: Array) -> list[Array]:
-    return _moments_by(_sums, coupling, poses, kernel)
+def _compose_moments(
+    coupling: Array,
+    poses: Array,
+    weights: Array,
+    about: Array | None = None,
+    *,
+    sums_and_total: Callable[..., tuple[Array, Array]] = _sums,
+) -> Results:
+    """The moments, and the means; the squares `about` other numbers than these."""
+    sums, total = sums_and_total(coupling, poses, weights)
+    means = sums / jnp.maximum(total, LEAST_TOTAL)[..., None, None]
+    squares = scatter(coupling, poses, weights, means if about is None else about)
+    return [sums, squares, total, means]
 
 
-def _sums(coupling: Array, poses: Array, kernel: Array) -> tuple[Array, Array]:
-    return combine(coupling, poses, kernel), jnp.sum(coupling, axis=-2)
+def _moments_forward(form: Form) -> Callable[..., Results] | None:
+    return form.sums and partial(_compose_moments, sums_and_total=form.sums)
 
 
-def _moments_by(
-    sums_and_total: Kernel, coupling: Array, poses: Array, kernel: Array
-) -> list[Array]:
-    sums, total = sums_and_total(coupling, poses, kernel)
-    means = _mean(sums, total)
-    return [sums, scatter(coupling, poses, kernel, means), total, means]
-
-
-def _moments_about(coupling: Array, poses: Array, kernel: Array, means: Array) -> list[Array]:
-    sums, total = _sums(coupling, poses, kernel)
-    return [sums, scatter(coupling, poses, kernel, means), total, _mean(sums, total)]
-
-
-def _moments_forward(form: Form) -> Kernel | None:
-    return None if form.sums is None else partial(_moments_by, form.sums)
-
-
-def _moments_backward(form: Form, of: str) -> Kernel | None:
-    if form.gradients is None or of != "qwt":
+def _moments_backward(form: Form, given: str) -> Callable[..., Operands] | None:
+    kernel = form.gradients
+    if kernel is None or given != "qwt":
         return None
-    gradients = form.gradients
 
-    def evaluate(values: Operands, cotangents: Operands, *, wrt: str) -> Operands:
-        found = gradients(values | {letter: cotangents[letter] for letter in "qw"}, wrt=wrt)
+    def evaluate(known: Operands, cotangents: Operands, *, wrt: str) -> Operands:
+        found = kernel(known | {letter: cotangents[letter] for letter in "qw"}, wrt=wrt)
         if "c" in wrt:
             found["c"] += cotangents["t"][..., None, :]
         return found
@@ -81,19 +76,13 @@ def _moments_backward(form: Form, of: str) -> Kernel | None:
     return evaluate
 
 
-def _compose_distance(poses: Array, kernel: Array, means: Array, precision: Array) -> list[Array]:
-    return [derivatives.distance(poses, kernel, means, precision)]
+def _compose_distance(*operands: Array) -> Results:
+    return [derivatives.distance(*operands)]
 
 
-def _distance_backward(form: Form, of: str) -> Kernel | None:
-    if form.gradients is None:
-        return None
-    gradients = form.gradients
-
-    def evaluate(values: Operands, cotangents: Operands, *, wrt: str) -> Operands:
-        return gradients(values | cotangents, wrt=wrt)
-
-    return evaluate
+def _distance_backward(form: Form, given: str) -> Callable[..., Operands] | None:
+    kernel = form.gradients
+    return kernel and (lambda known, cotangents, wrt: kernel(known | cotangents, wrt=wrt))
 
 
 _moments = Fused(
@@ -101,7 +90,6 @@ _moments = Fused(
     operands="cpk",
     results="qwtm",
     compose=_compose_moments,
-    about=_moments_about,
     kept="m",
     forward=_moments_forward,
     backward=_moments_backward,
@@ -111,6 +99,5 @@ _distance = Fused(
     operands="pkmw",
     results="c",
     compose=_compose_distance,
-    about=_compose_distance,
     backward=_distance_backward,
 )

@@ -14,8 +14,8 @@ from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks, einsum
 from capsjax.routing.kernels.terms import (
-    KERNELS,
     TERMS,
+    WEIGHTS,
     Grid,
     Operands,
     flat,
@@ -35,7 +35,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     laid_out = {
         letter: _lay_out(letter, x) for letter, x in blocks.flatten_batch(operands, sizes).items()
     }
-    kernels = {letter: laid_out.pop(letter) for letter in KERNELS if letter in laid_out}
+    kernels = {letter: laid_out.pop(letter) for letter in WEIGHTS if letter in laid_out}
 
     def one_block(block: Operands) -> Array:
         grids = {letter: _grid(letter, x) for letter, x in (block | kernels).items()}
@@ -50,7 +50,7 @@ def _sum_terms(terms: Grid, wrt: str) -> Array:
     """All terms, summed in one pass over the axis that the result lacks."""
     if wrt == "c":
         return terms[0][0]
-    axis = 0 if wrt in KERNELS else 2 if wrt in "pP" else 1
+    axis = 0 if wrt in WEIGHTS else 2 if wrt in "pP" else 1
     entries = flat(terms)
     shape = jnp.broadcast_shapes(*(term.shape for term in entries))
     sums = lax.reduce(
@@ -59,8 +59,8 @@ def _sum_terms(terms: Grid, wrt: str) -> Array:
         lambda totals, new: tuple(map(operator.add, totals, new)),
         (axis,),
     )
-    stacked = jnp.stack(sums, axis=0 if wrt in KERNELS else 1)
-    first = stacked.shape[: 0 if wrt in KERNELS else 1]
+    stacked = jnp.stack(sums, axis=0 if wrt in WEIGHTS else 1)
+    first = stacked.shape[: 0 if wrt in WEIGHTS else 1]
     return stacked.reshape(*first, len(terms), len(terms[0]), *stacked.shape[len(first) + 1 :])
 
 
@@ -69,14 +69,14 @@ def _sum_terms(terms: Grid, wrt: str) -> Array:
 
 def _lay_out(letter: str, x: Array) -> Array:
     """[X, Y, I, J] for kernels, otherwise [N, I, J], [N, A, X, I] or [N, A, Y, J]."""
-    if letter in KERNELS:
+    if letter in WEIGHTS:
         return x.transpose(1, 3, 0, 2)
     return x if letter == "c" else jnp.moveaxis(x, 1, -1)
 
 
 def _restore(x: Array, wrt: str, batch: tuple[int, ...]) -> Array:
     """The inverse of `_lay_out`, with all batch axes."""
-    if wrt in KERNELS:
+    if wrt in WEIGHTS:
         return x.transpose(2, 0, 3, 1)
     x = x if wrt == "c" else jnp.moveaxis(x, -1, 1)
     return x.reshape(*batch, *x.shape[1:])
@@ -86,7 +86,7 @@ def _grid(letter: str, x: Array) -> Grid:
     """The entries of `x`, laid out, as arrays that fit [b, I, J]."""
     if letter == "c":
         return [[x]]
-    if letter in KERNELS:
+    if letter in WEIGHTS:
         return [[x[None, row, column] for column in range(x.shape[1])] for row in range(x.shape[0])]
     x = jnp.expand_dims(x, -1 if letter in "pP" else -2)
     return [[x[:, row, column] for column in range(x.shape[2])] for row in range(x.shape[1])]

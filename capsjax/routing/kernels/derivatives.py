@@ -22,27 +22,27 @@ from jax import lax
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter, forms
-from capsjax.routing.kernels.terms import AXES, KERNELS, LINEAR, Operands, operands_of, sizes_of
+from capsjax.routing.kernels.terms import AXES, LINEAR, WEIGHTS, Operands, operands_of, sizes_of
 
 
-def combine(coupling: Array, poses: Array, kernel: Array) -> Array:
+def combine(coupling: Array, poses: Array, weights: Array) -> Array:
     """Σ_i c_ij P_i W_ij = ∂E/∂q."""
-    return differentiate("E", "q", {"c": coupling, "p": poses, "k": kernel})
+    return differentiate("E", "q", {"c": coupling, "p": poses, "k": weights})
 
 
-def agreement(poses: Array, kernel: Array, parents: Array) -> Array:
+def agreement(poses: Array, weights: Array, parents: Array) -> Array:
     """<P_i W_ij, q_j> = ∂E/∂c."""
-    return differentiate("E", "c", {"p": poses, "k": kernel, "q": parents})
+    return differentiate("E", "c", {"p": poses, "k": weights, "q": parents})
 
 
-def scatter(coupling: Array, poses: Array, kernel: Array, means: Array) -> Array:
+def scatter(coupling: Array, poses: Array, weights: Array, means: Array) -> Array:
     """Σ_i c_ij (P_i W_ij − μ_j)² = ∂Q/∂w."""
-    return differentiate("Q", "w", {"c": coupling, "p": poses, "k": kernel, "m": means})
+    return differentiate("Q", "w", {"c": coupling, "p": poses, "k": weights, "m": means})
 
 
-def distance(poses: Array, kernel: Array, means: Array, precision: Array) -> Array:
+def distance(poses: Array, weights: Array, means: Array, precision: Array) -> Array:
     """<w_j, (P_i W_ij − μ_j)²> = ∂Q/∂c."""
-    return differentiate("Q", "c", {"w": precision, "p": poses, "k": kernel, "m": means})
+    return differentiate("Q", "c", {"w": precision, "p": poses, "k": weights, "m": means})
 
 
 def differentiate(scalar: str, wrt: str, operands: Operands) -> Array:
@@ -60,7 +60,7 @@ def same_sharding(letters: Sequence[str], arrays: Sequence[Array]) -> list[Array
     arrays = adapter.alike(arrays)
     spec = _batch_spec(letters, [jax.typeof(x) for x in arrays])
     return [
-        x if letter in KERNELS else adapter.reshard(x, arrays, *spec)
+        x if letter in WEIGHTS else adapter.reshard(x, arrays, *spec)
         for letter, x in zip(letters, arrays, strict=True)
     ]
 
@@ -70,7 +70,7 @@ def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
     sizes = sizes_of(letters, avals)
     extents = dict(zip("ijaxy", sizes[1:], strict=True))
     shape = tuple(extents[axis] for axis in AXES[result])
-    if result in KERNELS:
+    if result in WEIGHTS:
         return adapter.typed(avals[0], shape, [None] * len(shape))
     spec = [*_batch_spec(letters, avals), *(None for _ in shape)]
     return adapter.typed(avals[0], sizes.batch + shape, spec)
@@ -80,7 +80,7 @@ def _batch_spec(letters: Sequence[str], avals: Sequence[Any]) -> list[Any]:
     """The axes of a mesh over which each batch axis is divided in one of the operands, or None."""
     axes: list[Any] = [None] * len(sizes_of(letters, avals).batch)
     for letter, aval in zip(letters, avals, strict=True):
-        if letter not in KERNELS:
+        if letter not in WEIGHTS:
             spec = aval.sharding.spec[: len(axes)]
             axes = [a or b for a, b in zip(axes, spec, strict=True)]
     return axes
@@ -104,11 +104,7 @@ def _choose(
 
 def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, scalar: str, wrt: str) -> Any:
     operands = dict(zip(operands_of(scalar, wrt), primals, strict=True))
-    rates = {
-        letter: adapter.instantiate(tangent)
-        for letter, tangent in zip(operands, tangents, strict=True)
-        if not adapter.is_zero(tangent)
-    }
+    rates = adapter.nonzero(operands, tangents)
     out = differentiate(scalar, wrt, operands)
     terms = [
         differentiate(scalar, wrt, operands | {letter: rate})
@@ -129,13 +125,13 @@ def _rate_of_square(wrt: str, operands: Operands, letter: str, rate: Array) -> A
         return 2 * differentiate("G", wrt, operands | {"P": rate, "K": operands["k"]})
     if letter == "k":
         return 2 * differentiate("G", wrt, operands | {"P": operands["p"], "K": rate})
-    poses, kernel, means = operands["p"], operands["k"], operands["m"]
+    poses, weights, means = operands["p"], operands["k"], operands["m"]
     if wrt == "c":
         weighted = operands["w"] * rate
         constant = jnp.sum(means * weighted, axis=(-2, -1))
-        return -2 * (agreement(poses, kernel, weighted) - constant[..., None, :])
+        return -2 * (agreement(poses, weights, weighted) - constant[..., None, :])
     mass = jnp.sum(operands["c"], axis=-2)[..., None, None]
-    return -2 * rate * (combine(operands["c"], poses, kernel) - mass * means)
+    return -2 * rate * (combine(operands["c"], poses, weights) - mass * means)
 
 
 def _rate_of_residual(wrt: str, operands: Operands, rates: Operands) -> Array:
@@ -146,8 +142,8 @@ def _rate_of_residual(wrt: str, operands: Operands, rates: Operands) -> Array:
         residual = jnp.einsum("...iax,ixjy->...ijay", xs["p"], xs["k"])
         residual -= xs["m"][..., None, :, :, :]
         letters = [letter for letter in "cwPK" if letter != wrt]
-        subscripts = ",".join(AXES[a] if a in KERNELS else "..." + AXES[a] for a in letters)
-        result = AXES[wrt] if wrt in KERNELS else "..." + AXES[wrt]
+        subscripts = ",".join(AXES[a] if a in WEIGHTS else "..." + AXES[a] for a in letters)
+        result = AXES[wrt] if wrt in WEIGHTS else "..." + AXES[wrt]
         return jnp.einsum(
             f"...ijay,{subscripts}->{result}", residual, *(xs[letter] for letter in letters)
         )
@@ -170,48 +166,54 @@ def _transpose(cotangent: Any, *primals: Any, scalar: str, wrt: str) -> list[Any
     return [result if letter == unknown else None for letter in letters]
 
 
-def batched(
-    letters: Sequence[str], args: Sequence[Array], axes: Sequence[Any], *, to_kernel: bool
-) -> list[Array] | None:
-    """The operands, mapped or not, with the mapped axis first; None if a kernel is mapped.
+def batch_rule(primitive: Any, letters: Callable[..., tuple[Sequence[str], str]]) -> Any:
+    """The rule of vmap: the mapped axis becomes one of the batch axes.
 
-    A kernel for each example has no place among the batch axes, and neither has the gradient of
-    one (`to_kernel`): such a map goes through its examples one at a time.
+    Weights for each example have no place among these, and neither has the gradient of weights:
+    such a map goes through its examples one at a time.
+
+    Args:
+      primitive: an operation on operands.
+      letters: from its parameters to the letters of its operands and of its results.
     """
-    mapped = [axis is not None for axis in axes]
-    if to_kernel or any(m and a in KERNELS for a, m in zip(letters, mapped, strict=True)):
-        return None
-    size = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
 
-    def placed(letter: str, x: Array, axis: Any) -> Array:
-        if letter in KERNELS:
-            return x
-        return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+    def rule(args: Sequence[Array], axes: Sequence[Any], **params: Any) -> Any:
+        operands, results = letters(**params)
+        apply = partial(primitive.bind, **params)
+        by_letter = list(zip(operands, args, axes, strict=True))
+        if any(a in WEIGHTS for a in results) or any(
+            letter in WEIGHTS and axis is not None for letter, _, axis in by_letter
+        ):
+            out = _one_at_a_time(apply, args, axes)
+        else:
+            size = next(x.shape[axis] for _, x, axis in by_letter if axis is not None)
+            moved = [_with_batch_axis(*each, size) for each in by_letter]
+            out = apply(*same_sharding(operands, moved))
+        return out, [0] * len(out) if primitive.multiple_results else 0
 
-    return same_sharding(letters, [placed(*each) for each in zip(letters, args, axes, strict=True)])
+    return rule
 
 
-def one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
+def _with_batch_axis(letter: str, x: Array, axis: int | None, size: int) -> Array:
+    if letter in WEIGHTS:
+        return x
+    return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+
+
+def _one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
     """`f` mapped over the axes that are not None, in a loop."""
-    mapped = [
-        jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True) if axis is not None
-    ]
-
-    def one(xs: list[Array]) -> Any:
-        rest = iter(xs)
-        return f(*(x if a is None else next(rest) for x, a in zip(args, axes, strict=True)))
-
-    return lax.map(one, mapped)
-
-
-def _batch(
-    args: Sequence[Array], axes: Sequence[Any], *, scalar: str, wrt: str
-) -> tuple[Array, int]:
-    operands = batched(operands_of(scalar, wrt), args, axes, to_kernel=wrt in KERNELS)
-    if operands is None:
-        return one_at_a_time(partial(derivative_p.bind, scalar=scalar, wrt=wrt), args, axes), 0
-    return derivative_p.bind(*operands, scalar=scalar, wrt=wrt), 0
+    mapped = {
+        number: jnp.moveaxis(args[number], axis, 0)
+        for number, axis in enumerate(axes)
+        if axis is not None
+    }
+    return lax.map(lambda xs: f(*(xs.get(n, x) for n, x in enumerate(args))), mapped)
 
 
 derivative_p = adapter.define("capsjax_vote_derivative", abstract=_abstract, choose=_choose)
-adapter.set_rules(derivative_p, jvp=_jvp, batch=_batch, transpose=_transpose)
+adapter.set_rules(
+    derivative_p,
+    jvp=_jvp,
+    batch=batch_rule(derivative_p, lambda scalar, wrt: (operands_of(scalar, wrt), wrt)),
+    transpose=_transpose,
+)

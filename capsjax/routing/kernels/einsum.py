@@ -7,7 +7,7 @@ from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks
 from capsjax.routing.kernels.adapter import mesh_sharding
-from capsjax.routing.kernels.terms import KERNELS, Operands, Sizes, operands_of, sizes_of
+from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, operands_of, sizes_of
 
 # The bytes of a block's largest array, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
@@ -17,7 +17,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """The derivative of `scalar` by `wrt`, in blocks of positions that hold 64 MiB at most."""
     sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
     flat = blocks.flatten_batch(operands, sizes)
-    kernels = {letter: flat.pop(letter) for letter in KERNELS if letter in flat}
+    kernels = {letter: flat.pop(letter) for letter in WEIGHTS if letter in flat}
 
     def one_block(block: Operands) -> Array:
         return _FORMULAS[scalar](wrt, **block, **kernels)
@@ -28,7 +28,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
         out = one_block(flat)
     else:
         out = blocks.sum_or_map(one_block, flat, wrt, most)
-    return out if wrt in KERNELS else out.reshape(*sizes.batch, *out.shape[1:])
+    return out if wrt in WEIGHTS else out.reshape(*sizes.batch, *out.shape[1:])
 
 
 def _bytes(scalar: str, sizes: Sizes) -> int:

@@ -6,7 +6,6 @@ linear in the tangents of the operands; the cotangent is its transpose, and reco
 needs. Platforms without such a kernel use the parts.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,115 +14,106 @@ import jax
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter, forms
-from capsjax.routing.kernels.derivatives import (
-    abstract,
-    batched,
-    one_at_a_time,
-    same_sharding,
-)
-from capsjax.routing.kernels.terms import KERNELS, Operands, sizes_of
+from capsjax.routing.kernels.derivatives import abstract, batch_rule, same_sharding
+from capsjax.routing.kernels.terms import Operands, sizes_of
 
-Kernel = Callable[..., Any]
+Results = list[Array]
 
 
-@dataclasses.dataclass(frozen=True)
 class Fused:
     """An operation, its tangent and its cotangent, as three primitives.
 
-    Attributes:
+    Tangent and cotangent are functions of what is `known` (operands, and results that are kept),
+    linear in what is `given`: tangents of operands, or cotangents of results. They return what is
+    `asked`: tangents of results, or cotangents of operands. All four are letters, see terms.py.
+
+    Args:
       name: what it is called in a jaxpr.
-      operands: their letters, see terms.py.
+      operands: their letters.
       results: letters of operands that have the shapes of the results.
       compose: from operands to the list of results, by derivatives of E and Q.
       about: the same, given the results in `kept` after the operands. Tangents are those of this
-        function, with these results held fixed.
+        function, with these results held fixed. None: `compose`.
       kept: results that tangent and cotangent are given instead of computing them again.
       forward: from a form to its kernel for the operation, or None. Arguments as for `compose`.
       backward: from a form and the letters of the results that have cotangents to its kernel for
-        the cotangent, or None. The kernel takes operands, kept results and cotangents, each in a
-        dict by letter, and the letters `wrt` of the cotangents asked for; it returns these in a
+        the cotangent, or None. The kernel takes operands and kept results, and cotangents, each in
+        a dict by letter, and the letters `wrt` of the cotangents asked for; it returns these in a
         dict.
     """
 
-    name: str
-    operands: str
-    results: str
-    compose: Callable[..., list[Array]]
-    about: Callable[..., list[Array]]
-    kept: str = ""
-    forward: Callable[[forms.Form], Kernel | None] = lambda form: None
-    backward: Callable[[forms.Form, str], Kernel | None] = lambda form, of: None
-    _operation: Any = dataclasses.field(init=False)
-    _tangent: Any = dataclasses.field(init=False)
-    _cotangent: Any = dataclasses.field(init=False)
+    def __init__(
+        self,
+        name: str,
+        *,
+        operands: str,
+        results: str,
+        compose: Callable[..., Results],
+        about: Callable[..., Results] | None = None,
+        kept: str = "",
+        forward: Callable[[forms.Form], Callable[..., Results] | None] = lambda form: None,
+        backward: Callable[[forms.Form, str], Callable[..., Operands] | None],
+    ):
+        self.operands, self.results, self.kept = operands, results, kept
+        self.known = operands + kept
+        self.compose, self.about = compose, about or compose
+        self.forward, self.backward = forward, backward
 
-    def __post_init__(self) -> None:
-        parts: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-            "": (self._types_of_results, self._choose),
-            "_tangent": (self._types_of_results, self._choose_tangent),
-            "_cotangent": (self._types_of_cotangents, self._choose_cotangent),
-        }
-        operation, tangent, cotangent = (
-            adapter.define(self.name + part, abstract=types, choose=choose, multiple_results=True)
-            for part, (types, choose) in parts.items()
+        def define(part: str, choose: Callable[..., Any]) -> Any:
+            return adapter.define(
+                name + part, abstract=self._types, choose=choose, multiple_results=True
+            )
+
+        self._operation = define("", self._choose)
+        self._tangent = define("_tangent", self._choose_tangent)
+        self._cotangent = define("_cotangent", self._choose_cotangent)
+        adapter.set_rules(
+            self._operation,
+            jvp=self._jvp,
+            batch=batch_rule(self._operation, lambda: (operands, results)),
         )
-        for field, primitive in (
-            ("_operation", operation),
-            ("_tangent", tangent),
-            ("_cotangent", cotangent),
+        for one, other, composed in (
+            (self._tangent, self._cotangent, self._compose_tangent),
+            (self._cotangent, self._tangent, self._compose_cotangent),
         ):
-            object.__setattr__(self, field, primitive)
-        adapter.set_rules(
-            operation, jvp=self._jvp, batch=self._batch(operation, lambda: self.operands)
-        )
-        adapter.set_rules(
-            tangent,
-            jvp=self._jvp_of(self._compose_tangent),
-            batch=self._batch(tangent, lambda wrt, **_: self._known + wrt),
-            transpose=self._transpose_tangent,
-        )
-        adapter.set_rules(
-            cotangent,
-            jvp=self._jvp_of(self._compose_cotangent),
-            batch=self._batch(cotangent, lambda of, **_: self._known + of),
-            transpose=self._transpose_cotangent,
-        )
+            adapter.set_rules(
+                one,
+                jvp=self._jvp_of(composed),
+                batch=batch_rule(one, lambda given, asked: (self.known + given, asked)),
+                transpose=self._transposed_by(other),
+            )
 
-    def __call__(self, *operands: Array) -> list[Array]:
+    def __call__(self, *operands: Array) -> Results:
         """The results."""
         return self._operation.bind(*same_sharding(self.operands, operands))
 
-    @property
-    def _known(self) -> str:
-        """What tangent and cotangent are given first."""
-        return self.operands + self.kept
-
     # Tangent and cotangent by derivatives of E and Q.
 
-    def _vary(self, known: Sequence[Array], wrt: str) -> tuple[Any, Operands]:
-        """`about` as a function of the operands in `wrt`, and where it is to be linearised."""
-        values = dict(zip(self._known, known, strict=True))
+    def _vary(self, known: Operands, letters: str, asked: str) -> tuple[Any, Operands]:
+        """The results `asked` as a function of some operands, and where it is linearised."""
 
-        def f(varied: Operands) -> list[Array]:
-            return self.about(*(values | varied).values())
+        def f(varied: Operands) -> Results:
+            results = dict(zip(self.results, self.about(*(known | varied).values()), strict=True))
+            return [results[letter] for letter in asked]
 
-        return f, {letter: values[letter] for letter in wrt}
+        return f, {letter: known[letter] for letter in letters}
 
-    def _compose_tangent(self, *args: Array, wrt: str) -> list[Array]:
-        known, rates = args[: len(self._known)], args[len(self._known) :]
-        f, at = self._vary(known, wrt)
-        return jax.jvp(f, (at,), (dict(zip(wrt, rates, strict=True)),))[1]
+    def _compose_tangent(self, *args: Array, given: str, asked: str) -> Results:
+        known, rates = self._split(args, given)
+        f, at = self._vary(known, given, asked)
+        return jax.jvp(f, (at,), (rates,))[1]
 
-    def _compose_cotangent(self, *args: Array, of: str, wrt: str) -> list[Array]:
-        known, cotangents = args[: len(self._known)], args[len(self._known) :]
-        f, at = self._vary(known, wrt)
+    def _compose_cotangent(self, *args: Array, given: str, asked: str) -> Results:
+        known, cotangents = self._split(args, given)
+        f, at = self._vary(known, asked, given)
+        (found,) = jax.vjp(f, at)[1](list(cotangents.values()))
+        return [found[letter] for letter in asked]
 
-        def chosen(varied: Operands) -> list[Array]:
-            results = dict(zip(self.results, f(varied), strict=True))
-            return [results[letter] for letter in of]
-
-        (found,) = jax.vjp(chosen, at)[1](list(cotangents))
-        return [found[letter] for letter in wrt]
+    def _split(self, args: Sequence[Array], given: str) -> tuple[Operands, Operands]:
+        """The arguments by letter: what is known, and what is given."""
+        number = len(self.known)
+        known, rest = args[:number], args[number:]
+        return dict(zip(self.known, known, strict=True)), dict(zip(given, rest, strict=True))
 
     # What a program is lowered to.
 
@@ -131,111 +121,65 @@ class Fused:
         sizes = sizes_of(self.operands, avals[: len(self.operands)])
         return forms.choose(target, sizes, avals[0].dtype)
 
-    def _choose(self, target: adapter.Target, avals: Sequence[Any]) -> tuple[Kernel, bool]:
+    def _choose(self, target: adapter.Target, avals: Sequence[Any]) -> adapter.Choice:
         form = self._form(target, avals)
         return self.forward(form) or self.compose, form.is_kernel
 
     def _choose_tangent(
-        self, target: adapter.Target, avals: Sequence[Any], *, wrt: str
-    ) -> tuple[Kernel, bool]:
+        self, target: adapter.Target, avals: Sequence[Any], **letters: str
+    ) -> adapter.Choice:
         form = self._form(target, avals)
-        return partial(self._compose_tangent, wrt=wrt), form.is_kernel
+        return partial(self._compose_tangent, **letters), form.is_kernel
 
     def _choose_cotangent(
-        self, target: adapter.Target, avals: Sequence[Any], *, of: str, wrt: str
-    ) -> tuple[Kernel, bool]:
+        self, target: adapter.Target, avals: Sequence[Any], *, given: str, asked: str
+    ) -> adapter.Choice:
         form = self._form(target, avals)
-        kernel = self.backward(form, of)
+        kernel = self.backward(form, given)
+        if kernel is None:
+            composed = partial(self._compose_cotangent, given=given, asked=asked)
+            return composed, form.is_kernel
 
-        def evaluate(*args: Array) -> list[Array]:
-            if kernel is None:
-                return self._compose_cotangent(*args, of=of, wrt=wrt)
-            known, cotangents = args[: len(self._known)], args[len(self._known) :]
-            found = kernel(
-                dict(zip(self._known, known, strict=True)),
-                dict(zip(of, cotangents, strict=True)),
-                wrt=wrt,
-            )
-            return [found[letter] for letter in wrt]
+        def evaluate(*args: Array) -> Results:
+            found = kernel(*self._split(args, given), wrt=asked)
+            return [found[letter] for letter in asked]
 
         return evaluate, form.is_kernel
 
-    # Types.
-
-    def _types_of_results(self, *avals: Any, **_: Any) -> list[Any]:
-        return [abstract(self.operands, avals[: len(self.operands)], r) for r in self.results]
-
-    def _types_of_cotangents(self, *avals: Any, wrt: str, **_: Any) -> list[Any]:
-        return [abstract(self.operands, avals[: len(self.operands)], letter) for letter in wrt]
+    def _types(self, *avals: Any, asked: str | None = None, **_: Any) -> list[Any]:
+        letters = self.results if asked is None else asked
+        return [abstract(self.operands, avals[: len(self.operands)], letter) for letter in letters]
 
     # Rules of differentiation.
 
     def _jvp(self, primals: Sequence[Array], tangents: Sequence[Any]) -> Any:
-        rates = {
-            letter: adapter.instantiate(tangent)
-            for letter, tangent in zip(self.operands, tangents, strict=True)
-            if not adapter.is_zero(tangent)
-        }
+        rates = adapter.nonzero(self.operands, tangents)
         out = self._operation.bind(*primals)
         kept = [x for letter, x in zip(self.results, out, strict=True) if letter in self.kept]
         args = adapter.alike([*primals, *kept, *rates.values()])
-        return out, self._tangent.bind(*args, wrt="".join(rates))
+        return out, self._tangent.bind(*args, given="".join(rates), asked=self.results)
 
-    def _jvp_of(self, composed: Callable[..., list[Array]]) -> Callable[..., Any]:
+    def _jvp_of(self, composed: Callable[..., Results]) -> Callable[..., Any]:
         """Further derivatives: those of the derivatives of E and Q."""
 
         def rule(primals: Sequence[Array], tangents: Sequence[Any], **params: Any) -> Any:
             rates = [adapter.instantiate(tangent) for tangent in tangents]
-            return jax.jvp(lambda *xs: composed(*xs, **params), tuple(primals), tuple(rates))
+            return jax.jvp(partial(composed, **params), tuple(primals), tuple(rates))
 
         return rule
 
-    def _transpose_tangent(self, cotangents: Sequence[Any], *primals: Any, wrt: str) -> list[Any]:
-        known, rates = primals[: len(self._known)], primals[len(self._known) :]
-        known_cotangents = {
-            letter: x
-            for letter, x in zip(self.results, cotangents, strict=True)
-            if not adapter.is_zero(x)
-        }
-        if not known_cotangents:
-            return [None] * len(primals)
-        asked = [
-            letter for letter, rate in zip(wrt, rates, strict=True) if adapter.is_unknown(rate)
-        ]
-        results = self._cotangent.bind(
-            *adapter.alike([*known, *known_cotangents.values()]),
-            of="".join(known_cotangents),
-            wrt="".join(asked),
-        )
-        found = dict(zip(asked, results, strict=True))
-        return [None] * len(known) + [found.get(letter) for letter in wrt]
+    def _transposed_by(self, other: Any) -> Callable[..., list[Any]]:
+        """Tangent and cotangent are each other's transpose."""
 
-    def _transpose_cotangent(
-        self, cotangents: Sequence[Any], *primals: Any, of: str, wrt: str
-    ) -> list[Any]:
-        """The transpose of the transpose: the tangent."""
-        known, asked = primals[: len(self._known)], primals[len(self._known) :]
-        rates = {a: x for a, x in zip(wrt, cotangents, strict=True) if not adapter.is_zero(x)}
-        if not rates:
-            return [None] * len(primals)
-        args = adapter.alike([*known, *rates.values()])
-        results = self._tangent.bind(*args, wrt="".join(rates))
-        found = dict(zip(self.results, results, strict=True))
-        return [None] * len(known) + [
-            found[letter] if adapter.is_unknown(x) else None
-            for letter, x in zip(of, asked, strict=True)
-        ]
-
-    # Rule of vectorisation.
-
-    def _batch(self, primitive: Any, letters: Callable[..., str]) -> Callable[..., Any]:
-        def rule(args: Sequence[Array], axes: Sequence[Any], **params: Any) -> Any:
-            to_kernel = primitive is self._cotangent and any(a in KERNELS for a in params["wrt"])
-            operands = batched(letters(**params), args, axes, to_kernel=to_kernel)
-            if operands is None:
-                out = one_at_a_time(lambda *xs: primitive.bind(*xs, **params), args, axes)
-            else:
-                out = primitive.bind(*operands, **params)
-            return out, [0] * len(out)
+        def rule(cotangents: Sequence[Any], *args: Any, given: str, asked: str) -> list[Any]:
+            rates = adapter.nonzero(asked, cotangents)
+            if not rates:
+                return [None] * len(args)
+            known, linear = args[: len(self.known)], args[len(self.known) :]
+            unknown = [a for a, x in zip(given, linear, strict=True) if adapter.is_unknown(x)]
+            operands = adapter.alike([*known, *rates.values()])
+            found = other.bind(*operands, given="".join(rates), asked="".join(unknown))
+            by_letter = dict(zip(unknown, found, strict=True))
+            return [None] * len(known) + [by_letter.get(letter) for letter in given]
 
         return rule

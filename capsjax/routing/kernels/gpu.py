@@ -2,15 +2,16 @@
 
 A program of the grid holds, for some positions and all parents, one number of each vote entry per
 thread or a few. Sums over the children (for parents) stay in registers while it goes through them
-one by one; sums over the positions (for kernels) while it goes through blocks of positions. All
+one by one; sums over the positions (for weights) while it goes through blocks of positions. All
 operands stay in the order that they come in, and nothing is stored between reading them and
 writing the result. Where there are too few programs to fill a GPU the loop is cut in parts, whose
 sums XLA adds up: without atomic additions the bits are the same every time.
 """
 
+import functools
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -19,21 +20,22 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array
 
-from capsjax.routing.kernels import blocks, einsum, forms, terms
+from capsjax.routing.kernels import blocks, einsum, forms
 from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.terms import (
-    KERNELS,
+    AXES,
+    POSES,
     TERMS,
+    WEIGHTS,
     Grid,
     Operands,
     Sizes,
     dot,
     flat,
-    grid,
     matrix_shape,
-    operands_of,
     plus,
     product,
+    scale,
     shape_of,
     sizes_of,
     transposed,
@@ -41,108 +43,95 @@ from capsjax.routing.kernels.terms import (
 
 _THREADS = 128
 _PROGRAMS = 264  # two for each of the 132 multiprocessors of an H100
+_LARGEST_TILE = 32  # entries of a gradient of weights that a program holds
+
+# From a tile, terms of the results by letter.
+_Terms = Callable[["_Tile"], Iterable[tuple[str, Grid]]]
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """The derivative of `scalar` by `wrt`."""
     if (scalar, wrt) not in TERMS:
         return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
-    letters = operands_of(scalar, wrt)
-    sizes = sizes_of(letters, list(operands.values()))
-    sums = wrt in "qw"
-    held = [letter for letter in letters if letter in "qwm" and wrt not in KERNELS]
-    numbers = sum(_numbers(letter, sizes) for letter in [*held, *wrt * sums])
-    plan = _Plan.of(sizes, numbers=min(32, _numbers(wrt, sizes)) if wrt in KERNELS else numbers)
-
-    def entries(tile: "_Tile", kept: Operands) -> list[Array]:
-        grids = {a: kept[a] if a in kept else tile.grid(a) for a in letters}
-        return flat(TERMS[scalar, wrt](**grids))
-
-    if wrt in KERNELS:
-        # The rows of a kernel's gradient are those of the poses that it is a product with.
-        turned = "p" if scalar == "E" else "P"
-
-        def add(tile: _Tile, rows: Array, totals: list[Array]) -> list[Array]:
-            found = entries(tile, {turned: tile.columns(turned, rows)})
-            return [a + b for a, b in zip(totals, found, strict=True)]
-
-        return plan.by_child(f"votes_{scalar}_{wrt}", operands, wrt, add)
-
-    def begin(tile: _Tile) -> Operands:
-        return {letter: tile.grid(letter) for letter in held}
-
-    def step(tile: _Tile, kept: Operands, totals: list[Array]) -> list[Array]:
-        found = entries(tile, kept)
-        if sums:
-            return [a + b for a, b in zip(totals, found, strict=True)]
-        tile.store(wrt, found)
-        return totals
-
-    return plan.by_position(
-        f"votes_{scalar}_{wrt}", operands, [] if sums else [wrt], wrt * sums, begin, step
-    )[0]
-
-
-def attend(poses: Array, kernel: Array, parents: Array) -> Array:
-    """The sums of one iteration of routing by agreement."""
-    operands = {"p": poses, "k": kernel, "q": parents}
+    name = f"votes_{scalar}_{wrt}"
     sizes = sizes_of(list(operands), list(operands.values()))
-    plan = _Plan.of(sizes, numbers=2 * _numbers("q", sizes))
+    if wrt not in WEIGHTS:
+        held = [letter for letter in [*operands, wrt] if _is_parent(letter)]
+        numbers = sum(_numbers(letter, sizes) for letter in held)
 
-    def step(tile: _Tile, kept: Operands, totals: list[Array]) -> list[Array]:
-        votes = tile.votes()
-        coupling = tile.softmax(dot(votes, kept["q"]))
-        return [a + coupling * b for a, b in zip(totals, flat(votes), strict=True)]
+        def terms(tile: _Tile) -> Iterable[tuple[str, Grid]]:
+            yield wrt, TERMS[scalar, wrt](**{letter: tile.grid(letter) for letter in operands})
 
-    begin = partial(_keep, "q")
-    return plan.by_position("attend", operands, [], "q", begin, step)[0]
+        return _Plan.of(sizes, numbers).by_position(name, operands, wrt, terms)[wrt]
+
+    # The rows of a gradient of weights are those of the poses that it is a product with.
+    turned = "p" if scalar == "E" else "P"
+
+    def rows_of_terms(tile: _Tile) -> Grid:
+        grids = {a: tile.columns(a) if a == turned else tile.grid(a) for a in operands}
+        return TERMS[scalar, wrt](**grids)
+
+    plan = _Plan.of(sizes, min(_LARGEST_TILE, _numbers(wrt, sizes)))
+    return plan.by_child(name, operands, wrt, rows_of_terms)
+
+
+def attend(poses: Array, weights: Array, parents: Array) -> Array:
+    """The sums of one iteration of routing by agreement."""
+    operands = {"p": poses, "k": weights, "q": parents}
+    sizes = sizes_of(list(operands), list(operands.values()))
+
+    def terms(tile: _Tile) -> Iterable[tuple[str, Grid]]:
+        votes = tile.votes()  # A×Y of [positions, parents]
+        coupling = tile.softmax(dot(votes, tile.grid("q")))  # [positions, parents]
+        yield "q", scale([[coupling]], votes)
+
+    plan = _Plan.of(sizes, 2 * _numbers("q", sizes))
+    return plan.by_position("attend", operands, "q", terms)["q"]
 
 
 def attend_backward(
-    poses: Array, kernel: Array, parents: Array, cotangent: Array
+    poses: Array, weights: Array, parents: Array, cotangent: Array
 ) -> dict[str, Array]:
-    """The cotangents of poses, kernel and parents, for that of the sums (see tpu.attend_backward).
+    """The cotangents of poses, weights and parents, for that of the sums (see tpu.attend_backward).
 
-    One kernel gives those of poses and parents, another that of the kernel: each writes every
+    One kernel gives those of poses and parents, another that of the weights: each writes every
     number once.
     """
-    operands = {"p": poses, "k": kernel, "q": parents, "w": cotangent}
+    operands = {"p": poses, "k": weights, "q": parents, "w": cotangent}
     sizes = sizes_of(list(operands), list(operands.values()))
 
-    def to_votes(tile: _Tile, q: Grid, g: Grid) -> tuple[Array, Grid, Grid]:
-        votes = tile.votes()
+    def to_votes(tile: _Tile) -> tuple[Grid, Grid, Grid]:
+        """t [positions, parents], the votes, and their cotangents r g + t q."""
+        q, g = tile.grid("q"), tile.grid("w")
+        votes = tile.votes()  # A×Y of [positions, parents]
         coupling = tile.softmax(dot(votes, q))
         rate = dot(votes, g)
         rate = coupling * (rate - jnp.sum(coupling * rate, axis=1, keepdims=True))
-        return rate, votes, plus(terms.scale([[coupling]], g), terms.scale([[rate]], q))
+        return [[rate]], votes, plus(scale([[coupling]], g), scale([[rate]], q))
 
-    def step(tile: _Tile, kept: Operands, totals: list[Array]) -> list[Array]:
-        rate, votes, cotangents = to_votes(tile, kept["q"], kept["w"])
-        tile.store("p", flat(product(cotangents, transposed(tile.grid("k")))))
-        return [a + rate * b for a, b in zip(totals, flat(votes), strict=True)]
+    def terms(tile: _Tile) -> Iterable[tuple[str, Grid]]:
+        rate, votes, cotangents = to_votes(tile)
+        yield "p", product(cotangents, transposed(tile.grid("k")))
+        yield "q", scale(rate, votes)
 
-    plan = _Plan.of(sizes, numbers=3 * _numbers("q", sizes) + _numbers("k", sizes) // 2)
-    to_p, to_q = plan.by_position(
-        "attend_backward", operands, ["p"], "q", partial(_keep, "qw"), step
-    )
+    def rows_of_terms(tile: _Tile) -> Grid:
+        _, _, cotangents = to_votes(tile)
+        return product(transposed(tile.columns("p")), cotangents)
 
-    def add(tile: _Tile, rows: Array, totals: list[Array]) -> list[Array]:
-        _, _, cotangents = to_votes(tile, tile.grid("q"), tile.grid("w"))
-        found = flat(product(transposed(tile.columns("p", rows)), cotangents))
-        return [a + b for a, b in zip(totals, found, strict=True)]
-
-    plan = _Plan.of(sizes, numbers=3 * _numbers("q", sizes) + min(32, _numbers("k", sizes)))
-    to_k = plan.by_child("attend_backward_kernel", operands, "k", add)
-    return {"p": to_p, "k": to_k, "q": to_q}
-
-
-def _keep(letters: str, tile: "_Tile") -> Operands:
-    return {letter: tile.grid(letter) for letter in letters}
+    plan = _Plan.of(sizes, 3 * _numbers("q", sizes) + _numbers("k", sizes) // 2)
+    found = plan.by_position("attend_backward", operands, "pq", terms)
+    plan = _Plan.of(sizes, 3 * _numbers("q", sizes) + min(_LARGEST_TILE, _numbers("k", sizes)))
+    return found | {"k": plan.by_child("attend_backward_kernel", operands, "k", rows_of_terms)}
 
 
 def _numbers(letter: str, sizes: Sizes) -> int:
-    rows, columns = matrix_shape(letter, sizes)
-    return rows * columns
+    """The entries of the small matrices of an operand."""
+    return math.prod(matrix_shape(letter, sizes))
+
+
+def _is_parent(letter: str) -> bool:
+    """Whether an operand belongs to parents alone: one that is read once, or summed."""
+    return AXES[letter].startswith("j")
 
 
 class _Plan(NamedTuple):
@@ -154,7 +143,7 @@ class _Plan(NamedTuple):
     warps: int
 
     @classmethod
-    def of(cls, sizes: Sizes, *, numbers: int) -> "_Plan":
+    def of(cls, sizes: Sizes, numbers: int) -> "_Plan":
         """The plan for kernels that hold `numbers` numbers for each position and parent."""
         parents = pl.next_power_of_2(sizes.parents)
         # Half of the 255 registers of a thread are for what stays in them throughout the loop.
@@ -167,158 +156,160 @@ class _Plan(NamedTuple):
         """Blocks of positions."""
         return pl.cdiv(self.sizes.positions, self.positions)
 
-    def by_position(
-        self,
-        name: str,
-        operands: Operands,
-        stored: Sequence[str],
-        summed: str,
-        begin: Callable[["_Tile"], Operands],
-        step: Callable[["_Tile", Operands, list[Array]], list[Array]],
-    ) -> list[Array]:
+    def by_position(self, name: str, operands: Operands, results: str, terms: _Terms) -> Operands:
         """Goes through the children of each block of positions.
 
-        Args:
-          name: of the kernel.
-          operands: by letter.
-          stored: letters of the results that `step` stores for each child.
-          summed: the letter of the result that it adds up over the children, or "".
-          begin: reads what all children need.
-          step: from a tile, what `begin` read and the sums so far, to the sums.
+        Terms of parents, of one result at most, are summed over the children; others are stored.
         """
         sizes = self.sizes
         # Each part has its own sums. With eight children or more to each they stay few.
         parts = min(max(1, sizes.children // 8), pl.cdiv(_PROGRAMS, self.tiles))
         share = pl.cdiv(sizes.children, parts)
+        summed = "".join(filter(_is_parent, results))
 
-        def body(*refs: Any) -> None:
-            arrays = dict(zip(operands, refs, strict=False))
-            outs = dict(zip([*stored, *summed], refs[len(operands) :], strict=True))
-            tile = _Tile(self, pl.program_id(0), None, arrays, outs)
-            kept = begin(tile)
+        def body(tile: _Tile) -> None:
+            tile = tile._replace(block=pl.program_id(0))
+            held = {letter: tile.grid(letter) for letter in operands if _is_parent(letter)}
+            tile = tile._replace(held=held)
             part = pl.program_id(1)
-            zeros = [jnp.zeros((self.positions, self.parents), jnp.float32)] * (
-                _numbers(summed, sizes) if summed else 0
-            )
+
+            def step(child: Array, totals: list[Array]) -> list[Array]:
+                at_child = tile._replace(child=child)
+                for letter, found in terms(at_child):
+                    if letter == summed:
+                        totals = [a + b for a, b in zip(totals, flat(found), strict=True)]
+                    else:
+                        at_child.store(letter, flat(found))
+                return totals
+
             totals = lax.fori_loop(
                 part * share,
                 jnp.minimum((part + 1) * share, sizes.children),
-                lambda child, totals: step(tile._replace(child=child), kept, totals),
-                zeros,
+                step,
+                [self.zeros] * (_numbers(summed, sizes) if summed else 0),
             )
             if summed:
-                tile.store_sums(summed, totals, part)
+                tile.store(summed, totals, part)
 
-        results = self._call(name, body, (self.tiles, parts), operands, stored, summed, parts)
-        return results
+        return self._call(name, body, (self.tiles, parts), operands, results, {summed: parts})
 
     def by_child(
-        self,
-        name: str,
-        operands: Operands,
-        wrt: str,
-        add: Callable[["_Tile", Array, list[Array]], list[Array]],
+        self, name: str, operands: Operands, wrt: str, rows_of_terms: Callable[["_Tile"], Grid]
     ) -> Array:
-        """Goes through blocks of positions for each child: the derivative by the kernel `wrt`.
+        """Goes through blocks of positions for each child: the derivative by the weights `wrt`.
 
-        `add` takes a tile, the first of some rows of the kernel, and the sums for them so far.
+        `rows_of_terms` gives the terms of as many of its rows as a program holds.
         """
         sizes = self.sizes
         parts = min(self.tiles, pl.cdiv(2 * _PROGRAMS, sizes.children))
         share = pl.cdiv(self.tiles, parts)
         rows = self.rows_at_once
 
-        def body(*refs: Any) -> None:
-            arrays = dict(zip(operands, refs, strict=False))
-            tile = _Tile(self, None, pl.program_id(0), arrays, {wrt: refs[-1]})
-            part, first = pl.program_id(1), pl.program_id(2) * rows
-            zero = jnp.zeros((self.positions, self.parents), jnp.float32)
+        def body(tile: _Tile) -> None:
+            part = pl.program_id(1)
+            tile = tile._replace(child=pl.program_id(0), first_row=pl.program_id(2) * rows)
+
+            def step(block: Array, totals: list[Array]) -> list[Array]:
+                found = flat(rows_of_terms(tile._replace(block=block)))
+                return [a + b for a, b in zip(totals, found, strict=True)]
+
             totals = lax.fori_loop(
                 part * share,
                 jnp.minimum((part + 1) * share, self.tiles),
-                lambda block, totals: add(tile._replace(block=block), first, totals),
-                [zero] * (rows * sizes.width),
+                step,
+                [self.zeros] * (rows * sizes.width),
             )
-            tile.store_sums(wrt, totals, part, first)
+            tile.store(wrt, totals, part)
 
         programs = (sizes.children, parts, sizes.columns // rows)
-        return self._call(name, body, programs, operands, [], wrt, parts)[0]
+        return self._call(name, body, programs, operands, wrt, {wrt: parts})[wrt]
+
+    @property
+    def zeros(self) -> Array:
+        """Sums for a tile to start from."""
+        return jnp.zeros((self.positions, self.parents), jnp.float32)
 
     @property
     def rows_at_once(self) -> int:
-        """Rows of a kernel whose gradient one program holds: a divisor, up to 32 numbers."""
-        most = max(1, 32 // self.sizes.width)
+        """Rows of a gradient of weights that one program holds: a divisor of them."""
+        most = max(1, _LARGEST_TILE // self.sizes.width)
         return max(n for n in range(1, most + 1) if self.sizes.columns % n == 0)
 
     def _call(
         self,
         name: str,
-        body: Callable[..., None],
+        body: Callable[["_Tile"], None],
         programs: tuple[int, ...],
         operands: Operands,
-        stored: Sequence[str],
-        summed: str,
-        parts: int,
-    ) -> list[Array]:
-        sizes = self.sizes
-        flattened = blocks.flatten_batch(operands, sizes)
+        results: str,
+        parts: dict[str, int],
+    ) -> Operands:
+        """Runs `body` in each program; of the results in `parts` there are several, to be added."""
+        flattened = blocks.flatten_batch(operands, self.sizes)
         like = next(iter(flattened.values()))
 
         def full(letter: str) -> tuple[int, ...]:
-            lead = () if letter in KERNELS else (sizes.positions,)
-            return (*lead, *shape_of(letter, sizes))
+            batch = () if letter in WEIGHTS else (self.sizes.positions,)
+            several = (parts[letter],) if letter in parts else ()
+            return (*several, *batch, *shape_of(letter, self.sizes))
 
-        shapes = [full(letter) for letter in stored]
-        shapes += [(parts, *full(letter)) for letter in summed]
+        def whole(*refs: Any) -> None:
+            each = iter(refs)
+            arrays, outs = (
+                dict(zip(letters, each, strict=False)) for letters in (operands, results)
+            )
+            body(_Tile(self, arrays, outs))
+
+        shapes = [full(letter) for letter in results]
         outputs = pl.pallas_call(
-            body,
+            whole,
             name=name,
             grid=programs,
             out_shape=[kernel_result((math.prod(shape),), like) for shape in shapes],
             compiler_params=plgpu.CompilerParams(num_warps=self.warps, num_stages=1),
             interpret=forms.interpret_mode(),
         )(*(x.reshape(-1) for x in flattened.values()))
-        results = [x.reshape(shape) for x, shape in zip(outputs, shapes, strict=True)]
-        results[len(stored) :] = [jnp.sum(x, axis=0) for x in results[len(stored) :]]
-        return [
-            x if letter in KERNELS else x.reshape(*sizes.batch, *x.shape[1:])
-            for letter, x in zip([*stored, *summed], results, strict=True)
-        ]
+        found = {
+            letter: x.reshape(shape)
+            for letter, x, shape in zip(results, outputs, shapes, strict=True)
+        }
+        found |= {letter: jnp.sum(found[letter], axis=0) for letter in results if letter in parts}
+        return blocks.restore_batch(found, self.sizes)
 
 
 class _Tile(NamedTuple):
     """One child at a block of positions, with all parents."""
 
     plan: _Plan
-    block: Any
-    child: Any
     arrays: dict[str, Any]
     outs: dict[str, Any]
+    block: Any = None
+    child: Any = None
+    first_row: Any = 0  # of the weights whose gradient a program holds
+    held: Operands | None = None  # what all children need, already read
 
     def grid(self, letter: str) -> Grid:
         """The entries of an operand: [positions, parents], or 1 where they do not depend on one."""
-        offsets, mask = self._place(letter)
+        if self.held and letter in self.held:
+            return self.held[letter]
         rows, columns = matrix_shape(letter, self.plan.sizes)
-        ref = self.arrays[letter]
-        entries = [
-            plgpu.load(ref.at[offsets + self._within(letter, row, column)], mask=mask, other=0.0)
-            for row in range(rows)
-            for column in range(columns)
-        ]
-        return grid(entries, columns)
+        return self._load(letter, rows, range(columns))
 
-    def columns(self, letter: str, first: Array) -> Grid:
-        """The columns of a pose that belong to the rows of a kernel from `first` on."""
-        offsets, mask = self._place(letter)
-        sizes, ref = self.plan.sizes, self.arrays[letter]
+    def columns(self, letter: str) -> Grid:
+        """The columns of poses that belong to the rows of weights from `first_row` on."""
+        numbers = range(self.plan.rows_at_once)
+        columns = [self.first_row + number for number in numbers]
+        return self._load(letter, self.plan.sizes.rows, columns)
+
+    def _load(self, letter: str, rows: int, columns: Iterable[Any]) -> Grid:
+        offsets, mask, row_step = self._layout(letter)
+        ref = self.arrays[letter]
         return [
             [
-                plgpu.load(
-                    ref.at[offsets + row * sizes.columns + first + column], mask=mask, other=0.0
-                )
-                for column in range(self.plan.rows_at_once)
+                plgpu.load(ref.at[offsets + (row * row_step + column)], mask=mask, other=0.0)
+                for column in columns
             ]
-            for row in range(sizes.rows)
+            for row in range(rows)
         ]
 
     def votes(self) -> Grid:
@@ -326,66 +317,59 @@ class _Tile(NamedTuple):
         return product(self.grid("p"), self.grid("k"))
 
     def softmax(self, logits: Array) -> Array:
-        """softmax over the parents; padding of the tile gets nothing."""
+        """softmax over the parents [positions, parents]; padding of the tile gets nothing."""
         _, parent = self._indices()
         if self.plan.parents != self.plan.sizes.parents:
             logits = jnp.where(parent < self.plan.sizes.parents, logits, -jnp.inf)
         exponentials = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
         return exponentials / jnp.sum(exponentials, axis=1, keepdims=True)
 
-    def store(self, letter: str, entries: Sequence[Array]) -> None:
-        """Writes a coupling, or sums over the parents as the entries of a pose."""
-        offsets, mask = self._place(letter)
+    def store(self, letter: str, entries: list[Array], part: Any = None) -> None:
+        """Writes entries, summed over the parents for poses and over the positions for weights.
+
+        Of a result that is summed further there are several parts, one after the other.
+        """
+        offsets, mask, row_step = self._layout(letter)
+        if part is not None:
+            sizes = self.plan.sizes
+            size = math.prod(shape_of(letter, sizes))
+            size *= 1 if letter in WEIGHTS else sizes.positions
+            offsets = part * size + offsets
         _, columns = matrix_shape(letter, self.plan.sizes)
         for number, entry in enumerate(entries):
-            if letter in "pP":
-                entry = jnp.sum(entry, axis=1, keepdims=True)
-            at = offsets + self._within(letter, *divmod(number, columns))
-            plgpu.store(self.outs[letter].at[at], entry, mask=mask)
-
-    def store_sums(self, letter: str, totals: Sequence[Array], part: Any, first: Any = 0) -> None:
-        """Writes one part of the sums over children, or over positions as entries of a kernel."""
-        offsets, mask = self._place(letter)
-        sizes = self.plan.sizes
-        size = math.prod(shape_of(letter, sizes))
-        size *= 1 if letter in KERNELS else sizes.positions
-        _, columns = matrix_shape(letter, sizes)
-        for number, total in enumerate(totals):
-            if letter in KERNELS:
-                total = jnp.sum(total, axis=0, keepdims=True)
+            if letter in POSES + WEIGHTS:
+                entry = jnp.sum(entry, axis=1 if letter in POSES else 0, keepdims=True)
             row, column = divmod(number, columns)
-            at = part * size + offsets + self._within(letter, first + row, column)
-            plgpu.store(self.outs[letter].at[at], total, mask=mask)
+            if letter in WEIGHTS:
+                row = self.first_row + row
+            plgpu.store(self.outs[letter].at[offsets + (row * row_step + column)], entry, mask=mask)
 
     def _indices(self) -> tuple[Array, Array]:
+        """The numbers of positions [positions, 1] and of parents [1, parents]."""
         plan = self.plan
         position = lax.broadcasted_iota(jnp.int32, (plan.positions, 1), 0)
         parent = lax.broadcasted_iota(jnp.int32, (1, plan.parents), 1)
         return position if self.block is None else self.block * plan.positions + position, parent
 
-    def _place(self, letter: str) -> tuple[Array, Array]:
-        """Offsets of an operand's entry (0, 0) by position and parent, and where there is one."""
+    def _layout(self, letter: str) -> tuple[Array, Array, int]:
+        """Where an operand's entry (0, 0) lies by position and parent, and where there is one.
+
+        Also how far the next row of the small matrices is. Operands are in row-major order.
+        """
         sizes = self.plan.sizes
         position, parent = self._indices()
-        inside, voted = position < sizes.positions, parent < sizes.parents
-        if letter in KERNELS:
-            parents = self.child * sizes.columns * sizes.parents + parent
-            return parents * sizes.width, voted
-        if letter == "c":
-            children = position * sizes.children + self.child
-            return children * sizes.parents + parent, inside & voted
-        if letter in "pP":
-            children = position * sizes.children + self.child
-            return children * sizes.rows * sizes.columns, inside
-        parents = position * sizes.parents + parent
-        return parents * sizes.rows * sizes.width, inside & voted
-
-    def _within(self, letter: str, row: Any, column: int) -> Any:
-        """Returns the distance of an operand's entry (row, column) from the entry (0, 0)."""
-        sizes = self.plan.sizes
-        if letter in KERNELS:  # [I, X, J, Y]
-            return row * sizes.parents * sizes.width + column
-        return row * matrix_shape(letter, sizes)[1] + column
+        extents = dict(zip("nijaxy", (sizes.positions, *sizes[1:]), strict=True))
+        first, *rest = list(AXES[letter] if letter in WEIGHTS else "n" + AXES[letter])
+        index = {"n": position, "i": self.child, "j": parent}
+        inside = {"n": position < sizes.positions, "j": parent < sizes.parents}
+        offsets = index[first]
+        for axis in rest:
+            offsets = offsets * extents[axis]
+            if axis in index:
+                offsets = offsets + index[axis]
+        mask = functools.reduce(operator.and_, (inside[a] for a in [first, *rest] if a in inside))
+        rows = next((number for number, axis in enumerate(rest) if axis in "ax"), len(rest))
+        return offsets, mask, math.prod(extents[axis] for axis in rest[rows + 1 :])
 
 
 def _floor_to_power_of_2(number: int) -> int:

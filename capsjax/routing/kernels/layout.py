@@ -1,6 +1,6 @@
 """Tells the TPU compiler in which order to keep an array."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def row_major(x: Array) -> Array:
     return row_major_p.bind(x)
 
 
-def _choose(target: adapter.Target, avals: Sequence[Any]) -> tuple[Callable[..., Array], bool]:
+def _choose(target: adapter.Target, avals: Sequence[Any]) -> adapter.Choice:
     if target.platform == "tpu" and not (target.divided or target.exported) and avals[0].ndim:
         layout = Layout(tuple(range(avals[0].ndim)))
         return lambda x: with_layout_constraint(x, layout), True

@@ -27,7 +27,8 @@ from jaxtyping import Array
 
 AXES = {"c": "ij", "p": "iax", "P": "iax", "k": "ixjy", "K": "ixjy"}
 AXES |= dict.fromkeys("qwm", "jay") | {"t": "j"}
-KERNELS = "kK"  # without batch axes
+POSES = "pP"
+WEIGHTS = "kK"  # without batch axes
 OPERANDS = {"E": "cpkq", "Q": "cwpkm", "G": "cwpkmPK"}
 LINEAR = {"E": "cpkq", "Q": "cw", "G": "cwPK"}
 
@@ -70,7 +71,7 @@ def sizes_of(letters: Sequence[str], arrays: Sequence[Any]) -> Sizes:
     for letter, x in zip(letters, arrays, strict=True):
         axes = AXES[letter]
         extents |= zip(axes, x.shape[len(x.shape) - len(axes) :], strict=True)
-        if letter not in KERNELS:
+        if letter not in WEIGHTS:
             batch = tuple(x.shape[: len(x.shape) - len(axes)])
     return Sizes(batch, *(extents[axis] for axis in "ijaxy"))
 

@@ -5,86 +5,76 @@ W_j with the weighted poses r_ij u_i: two matrix products over blocks of 128 chi
 positions, one for each entry of a pose and each parent. What lies between them, and the couplings,
 never leave the chip. As everywhere on TPUs, `jax_default_matmul_precision` says how exact the
 products of float32 are.
-
-Laid out for that, operands are p [X, I', N'], k [J, Y, X, I'] and q [J, Y, N'], with I' and N' the
-next multiples of 128. Padding is zero.
 """
 
-import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array
 
-from capsjax.routing.kernels import blocks, forms
-from capsjax.routing.kernels.adapter import kernel_result
-from capsjax.routing.kernels.terms import Operands, Sizes, sizes_of
+from capsjax.routing.kernels import mosaic
+from capsjax.routing.kernels.mosaic import LANES, Layout
+from capsjax.routing.kernels.terms import AXES, Operands
 
-_TILE = 128  # lanes of a register, and rows and columns of a matrix unit
-_BLOCK_BYTES = 24 * 2**20  # on the chip, for operands and results of one step
-_SPARE_BYTES = 8 * 2**20  # for the compiler
+_TILE = LANES  # rows and columns of a matrix unit
 
 
-def attend(poses: Array, kernel: Array, parents: Array) -> Array:
+def attend(poses: Array, weights: Array, parents: Array) -> Array:
     """The sums of one iteration of routing by agreement."""
-    operands = {"p": poses, "k": kernel, "q": parents}
-    plan = _Plan.of(sizes_of(list(operands), list(operands.values())), "pkqq")
+    plan = _Plan({"p": poses, "k": weights, "q": parents}, "q")
 
     def body(p: Any, k: Any, q: Any, sums: Any, coupling: Any) -> None:
-        _zero_at_first_child(plan, sums)
+        plan.zero_at_first_child(sums)
 
         def tile(at: Any) -> None:
             def agree(j: Any) -> None:
-                coupling[j] = _agreement(p, k, q, j, at)
+                coupling[j] = _agreement(p, k, q, j, at)  # [128 children, 128 positions]
 
             def add(j: Any) -> None:
-                sums[j, :, at] += _combined(p, k, coupling[j], j, at)
+                sums[j, :, at] += _combined(p, k, coupling[j], j, at)  # [Y, 128 positions]
 
             plan.each_parent(agree)
-            _softmax(plan, coupling)
+            plan.softmax(coupling)
             plan.each_parent(add)
 
         plan.each_tile(tile)
 
-    (result,) = plan.call("attend_vectors", body, operands, "q", scratch=1)
-    return result
+    return plan.for_children("attend_vectors", body, tiles=1)["q"]
 
 
 def attend_backward(
-    poses: Array, kernel: Array, parents: Array, cotangent: Array
+    poses: Array, weights: Array, parents: Array, cotangent: Array
 ) -> dict[str, Array]:
-    """The cotangents of poses, kernel and parents for that of the sums: tpu.attend_backward."""
-    operands = {"p": poses, "k": kernel, "q": parents, "w": cotangent}
-    plan = _Plan.of(sizes_of(list(operands), list(operands.values())), "pkqwpkq")
+    """The cotangents of poses, weights and parents for that of the sums: tpu.attend_backward."""
+    plan = _Plan({"p": poses, "k": weights, "q": parents, "w": cotangent}, "pkq")
 
     def body(p: Any, k: Any, q: Any, g: Any, *refs: Any) -> None:
         to_p, to_k, to_q, coupling, rate = refs
-        _zero_at_first_child(plan, to_q)
+        plan.zero_at_first_child(to_q)
         to_k[...] = jnp.zeros_like(to_k)
 
         def tile(at: Any) -> None:
             def agree(j: Any) -> None:
-                coupling[j] = _agreement(p, k, q, j, at)
+                coupling[j] = _agreement(p, k, q, j, at)  # [128 children, 128 positions]
                 rate[j] = _agreement(p, k, g, j, at)
 
             plan.each_parent(agree)
-            _softmax(plan, coupling)
+            plan.softmax(coupling)
             mean = plan.sum_over_parents(lambda j: coupling[j] * rate[j])
             for x in range(p.shape[0]):
                 to_p[x, :, at] = jnp.zeros((_TILE, _TILE), jnp.float32)
 
             def add(j: Any) -> None:
-                shares = coupling[j]
-                rates = shares * (rate[j] - mean)
-                to_q[j, :, at] += _combined(p, k, rates, j, at)
+                shares = coupling[j]  # r
+                rates = shares * (rate[j] - mean)  # t
+                to_q[j, :, at] += _combined(p, k, rates, j, at)  # [Y, 128 positions]
                 for x in range(p.shape[0]):
-                    pose = p[x, :, at]
-                    of_sums, of_logits = g[j, :, at], q[j, :, at]
-                    to_k[0, j, :, x, :] += _dot(of_sums, shares * pose, 1, 1)
+                    pose = p[x, :, at]  # [128 children, 128 positions]
+                    of_sums, of_logits = g[j, :, at], q[j, :, at]  # [Y, 128 positions]
+                    to_k[0, j, :, x, :] += _dot(of_sums, shares * pose, 1, 1)  # [Y, 128 children]
                     to_k[0, j, :, x, :] += _dot(of_logits, rates * pose, 1, 1)
                     to_p[x, :, at] += shares * _dot(k[j, :, x, :], of_sums, 0, 0)
                     to_p[x, :, at] += rates * _dot(k[j, :, x, :], of_logits, 0, 0)
@@ -93,13 +83,12 @@ def attend_backward(
 
         plan.each_tile(tile)
 
-    results = plan.call("attend_vectors_backward", body, operands, "pkq", scratch=2)
-    return dict(zip("pkq", results, strict=True))
+    return plan.for_children("attend_vectors_backward", body, tiles=2)
 
 
 def _agreement(p: Any, k: Any, q: Any, j: Any, at: Any) -> Array:
     """u_i · (W_ij q_j), [children, positions]."""
-    parent = q[j, :, at]
+    parent = q[j, :, at]  # [Y, positions]
     terms = (p[x, :, at] * _dot(k[j, :, x, :], parent, 0, 0) for x in range(p.shape[0]))
     return sum(terms, start=jnp.zeros((_TILE, _TILE), jnp.float32))
 
@@ -116,138 +105,75 @@ def _dot(left: Array, right: Array, left_axis: int, right_axis: int) -> Array:
     return lax.dot_general(left, right, axes, preferred_element_type=jnp.float32)
 
 
-def _softmax(plan: "_Plan", logits: Any) -> None:
-    """softmax over the parents, in place."""
-    largest = plan.fold(jnp.maximum, lambda j: logits[j])
-
-    def exponentiate(j: Any) -> None:
-        logits[j] = jnp.exp(logits[j] - largest)
-
-    plan.each_parent(exponentiate)
-    inverse = 1 / plan.sum_over_parents(lambda j: logits[j])
-
-    def divide(j: Any) -> None:
-        logits[j] *= inverse
-
-    plan.each_parent(divide)
-
-
-def _zero_at_first_child(plan: "_Plan", ref: Any) -> None:
-    @pl.when(pl.program_id(1) == 0)
-    def _() -> None:
-        def clear(at: Any) -> None:
-            ref[:, :, at] = jnp.zeros((*ref.shape[:2], _TILE), ref.dtype)
-
-        plan.each_tile(clear)
-
-
-class _Plan(NamedTuple):
-    """How a problem is laid out and divided."""
-
-    sizes: Sizes
-    length: int  # positions in a block, a multiple of 128
-    num_blocks: int
-
-    @classmethod
-    def of(cls, sizes: Sizes, letters: str) -> "_Plan":
-        """The plan for operands and results with these letters."""
-        numbers = 0  # that a block holds for each of its positions
-        for letter in letters:
-            if letter == "p":
-                numbers += sizes.columns * _TILE
-            elif letter != "k":
-                numbers += sizes.parents * sizes.width
-        tiles = pl.cdiv(sizes.positions, _TILE)
-        # Every buffer is there twice: one is computed on while the other is filled.
-        length = blocks.even_length(tiles, _BLOCK_BYTES // (2 * 4 * numbers * _TILE))
-        return cls(sizes, length * _TILE, pl.cdiv(tiles, length))
+class _Plan(mosaic.Plan):
+    """How a problem is laid out and divided: 128 children in each step."""
 
     @property
-    def child_blocks(self) -> int:
-        """Blocks of 128 children."""
+    def steps(self) -> int:
         return pl.cdiv(self.sizes.children, _TILE)
 
-    def call(
-        self, name: str, body: Callable[..., None], operands: Operands, results: str, scratch: int
-    ) -> list[Array]:
-        """Runs `body` for every 128 children of every block of positions."""
-        sizes = self.sizes
-        flattened = blocks.flatten_batch(operands, sizes)
-        like = flattened["p"]
-        tiles = (sizes.parents, _TILE, _TILE)
-        small = 4 * (scratch * math.prod(tiles) + 6 * sizes.parents * sizes.products * _TILE)
-        outputs = pl.pallas_call(
-            body,
-            name=name,
-            grid=(self.num_blocks, self.child_blocks),
-            in_specs=[self._spec(letter) for letter in flattened],
-            out_specs=[self._spec(letter, result=True) for letter in results],
-            out_shape=[kernel_result(self._shape(letter, result=True), like) for letter in results],
-            scratch_shapes=[pltpu.VMEM(tiles, jnp.float32)] * scratch,
-            compiler_params=pltpu.CompilerParams(
-                dimension_semantics=("parallel", "arbitrary"),
-                vmem_limit_bytes=_BLOCK_BYTES + _SPARE_BYTES + small,
-            ),
-            interpret=forms.interpret_mode(),
-        )(*(self._lay_out(letter, x) for letter, x in flattened.items()))
-        return [self._restore(letter, x) for letter, x in zip(results, outputs, strict=True)]
+    def layout(self, letter: str) -> Layout:
+        """How an operand lies: I' and N' are the next multiples of 128."""
+        _, children, parents, _, columns, width = self.sizes
+        positions, length = self.sizes.positions, self.length
+        all_children, all_positions = self.steps * _TILE, self.num_blocks * length
+        match AXES[letter]:
+            case "ixjy":  # [J, Y, X, I']
+                return Layout(
+                    (parents, width, columns, all_children),
+                    (parents, width, columns, _TILE),
+                    lambda block, child: (0, 0, 0, child),
+                    arrange=lambda x: x.transpose(2, 3, 1, 0),
+                    restore=lambda x: x[..., :children].transpose(3, 2, 0, 1),
+                )
+            case "iax":  # [X, I', N']
+                return Layout(
+                    (columns, all_children, all_positions),
+                    (columns, _TILE, length),
+                    lambda block, child: (0, child, block),
+                    arrange=lambda x: x[:, :, 0].transpose(2, 1, 0),
+                    restore=lambda x: x[..., :positions][:, :children].transpose(2, 1, 0)[
+                        :, :, None
+                    ],
+                )
+            case _:  # [J, Y, N']
+                return Layout(
+                    (parents, width, all_positions),
+                    (parents, width, length),
+                    lambda block, child: (0, 0, block),
+                    arrange=lambda x: x[:, :, 0].transpose(1, 2, 0),
+                    restore=lambda x: x[..., :positions].transpose(2, 0, 1)[:, :, None],
+                )
 
-    def each_tile(self, body: Callable[[Any], None]) -> None:
-        """Calls `body` with the lanes of each 128 positions of a block."""
-
-        def step(number: Array, _: None) -> None:
-            body(pl.ds(pl.multiple_of(number * _TILE, _TILE), _TILE))
-
-        lax.fori_loop(0, self.length // _TILE, step, None)
+    def for_children(self, name: str, body: Callable[..., None], *, tiles: int) -> Operands:
+        """Runs `body` with every 128 children, and `tiles` numbers for each of their votes."""
+        shape = (self.sizes.parents, _TILE, _TILE)
+        products = 4 * 6 * self.sizes.parents * self.sizes.products * _TILE
+        return self.call(name, body, [shape] * tiles, spare_bytes=products)
 
     def each_parent(self, body: Callable[[Any], None]) -> None:
         """Calls `body` with the number of each parent."""
         lax.fori_loop(0, self.sizes.parents, lambda j, _: body(j), None)
 
-    def fold(self, f: Callable[[Array, Array], Array], value: Callable[[Any], Array]) -> Array:
-        """`f` between the values of all parents."""
-        return lax.fori_loop(1, self.sizes.parents, lambda j, x: f(x, value(j)), value(0))
-
     def sum_over_parents(self, value: Callable[[Any], Array]) -> Array:
         """The sum of the values of all parents."""
-        return self.fold(jnp.add, value)
+        return self._fold(jnp.add, value)
 
-    def _shape(self, letter: str, *, result: bool = False) -> tuple[int, ...]:
-        sizes = self.sizes
-        children, positions = self.child_blocks * _TILE, self.num_blocks * self.length
-        if letter == "k":  # as a result, a part from each block
-            parts = (self.num_blocks,) * result
-            return *parts, sizes.parents, sizes.width, sizes.columns, children
-        if letter == "p":
-            return sizes.columns, children, positions
-        return sizes.parents, sizes.width, positions
+    def softmax(self, logits: Any) -> None:
+        """softmax over the parents of [J, 128, 128], in place."""
+        largest = self._fold(jnp.maximum, lambda j: logits[j])
 
-    def _spec(self, letter: str, *, result: bool = False) -> pl.BlockSpec:
-        shape = self._shape(letter, result=result)
-        if letter == "k" and result:
-            return pl.BlockSpec((1, *shape[1:4], _TILE), lambda n, i: (n, 0, 0, 0, i))
-        if letter == "k":
-            return pl.BlockSpec((*shape[:3], _TILE), lambda n, i: (0, 0, 0, i))
-        if letter == "p":
-            return pl.BlockSpec((shape[0], _TILE, self.length), lambda n, i: (0, i, n))
-        return pl.BlockSpec((*shape[:2], self.length), lambda n, i: (0, 0, n))
+        def exponentiate(j: Any) -> None:
+            logits[j] = jnp.exp(logits[j] - largest)
 
-    def _lay_out(self, letter: str, x: Array) -> Array:
-        if letter == "k":
-            x = x.transpose(2, 3, 1, 0)
-        elif letter == "p":
-            x = x[:, :, 0].transpose(2, 1, 0)
-        else:
-            x = x[:, :, 0].transpose(1, 2, 0)
-        shape = self._shape(letter)
-        return jnp.pad(x, [(0, full - size) for full, size in zip(shape, x.shape, strict=True)])
+        self.each_parent(exponentiate)
+        inverse = 1 / self.sum_over_parents(lambda j: logits[j])
 
-    def _restore(self, letter: str, x: Array) -> Array:
-        """The inverse of `_lay_out`, with all batch axes."""
-        sizes = self.sizes
-        if letter == "k":
-            return jnp.sum(x, axis=0)[..., : sizes.children].transpose(3, 2, 0, 1)
-        x = x[..., : sizes.positions]
-        order = (2, 1, 0) if letter == "p" else (2, 0, 1)
-        x = (x[:, : sizes.children] if letter == "p" else x).transpose(order)
-        return x[:, :, None].reshape(*sizes.batch, x.shape[1], 1, x.shape[2])
+        def divide(j: Any) -> None:
+            logits[j] *= inverse
+
+        self.each_parent(divide)
+
+    def _fold(self, f: Callable[[Array, Array], Array], value: Callable[[Any], Array]) -> Array:
+        """`f` between the values of all parents."""
+        return lax.fori_loop(1, self.sizes.parents, lambda j, x: f(x, value(j)), value(0))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from capsjax.routing.kernels.terms import AXES, KERNELS, Sizes, operands_of, shape_of
+from capsjax.routing.kernels.terms import AXES, WEIGHTS, Sizes, operands_of, shape_of
 
 
 def problem(sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
@@ -10,10 +10,10 @@ def problem(sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     operands = {}
     for letter in AXES:
-        lead = () if letter in KERNELS else sizes.batch
+        lead = () if letter in WEIGHTS else sizes.batch
         operands[letter] = rng.normal(size=(*lead, *shape_of(letter, sizes)))
     operands["w"] = np.abs(operands["w"])
-    for letter in KERNELS:
+    for letter in WEIGHTS:
         operands[letter] /= np.sqrt(sizes.columns)
     return operands
 
@@ -21,7 +21,7 @@ def problem(sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
 def derivative(scalar: str, wrt: str, operands: dict[str, np.ndarray]) -> np.ndarray:
     """The derivative with all votes written out."""
     xs = {letter: operands[letter] for letter in operands_of(scalar, wrt)}
-    subscripts = {a: axes if a in KERNELS else "..." + axes for a, axes in AXES.items()}
+    subscripts = {a: axes if a in WEIGHTS else "..." + axes for a, axes in AXES.items()}
 
     def votes(p: str, k: str) -> np.ndarray:
         return np.einsum("...iax,ixjy->...ijay", xs[p], xs[k])

@@ -14,7 +14,7 @@ from capsjax.routing import (
     uniform_routing,
 )
 from capsjax.routing.kernels.derivatives import differentiate
-from capsjax.routing.kernels.terms import KERNELS, TERMS, Sizes, operands_of, shape_of
+from capsjax.routing.kernels.terms import TERMS, WEIGHTS, Sizes, operands_of, shape_of
 
 pytestmark = pytest.mark.accelerators
 
@@ -86,7 +86,7 @@ def test_a_procedure_stores_no_votes(compiled_for, target, gradient, row):
 )
 def test_every_derivative_compiles(compiled_for, target, sizes):
     def operand(letter):
-        lead = () if letter in KERNELS else sizes.batch
+        lead = () if letter in WEIGHTS else sizes.batch
         return shape(*lead, *shape_of(letter, sizes))
 
     operands = {letter: operand(letter) for letter in "cpPkKqwm"}

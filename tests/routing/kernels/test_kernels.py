@@ -16,6 +16,7 @@ from capsjax.routing.kernels import (
     forms,
     interpreted,
     moments,
+    mosaic,
     tpu,
     tpu_vectors,
     without_kernels,
@@ -106,10 +107,10 @@ def test_attention(platform, sizes):
     check_attention(platform, sizes)
 
 
-@pytest.mark.parametrize(("module", "sizes"), [(tpu, MATRICES), (tpu_vectors, VECTORS)])
-def test_several_blocks_of_positions(monkeypatch, module, sizes):
+@pytest.mark.parametrize("sizes", [MATRICES, VECTORS], ids=["matrices", "vectors"])
+def test_several_blocks_of_positions(monkeypatch, sizes):
     # So little room that a block has 128 positions: 300 need three.
-    monkeypatch.setattr(module, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(mosaic, "BLOCK_BYTES", 1)
     check_attention("tpu", sizes._replace(batch=(300,)), tolerance=5e-5)
 
 
