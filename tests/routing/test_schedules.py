@@ -50,18 +50,14 @@ def test_schedules_step_by_step():
     low_2 = lower(INPUTS, low_1)
     up_1 = upper(low_1, None)
     # Concurrent: the upper layer's second iteration sees the lower one's first.
-    for ours, theirs in zip(
-        concurrent([lower, upper], INPUTS, num_iterations=2),
-        (low_2, upper(low_1, up_1)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    for ours, theirs in zip(
-        sequential([lower, upper], INPUTS, num_iterations=2),
-        (low_2, upper(low_2, upper(low_2, None))),
-        strict=True,
-    ):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    expected = {
+        concurrent: (low_2, upper(low_1, up_1)),
+        sequential: (low_2, upper(low_2, upper(low_2, None))),
+    }
+    for schedule, states in expected.items():
+        found = schedule([lower, upper], INPUTS, num_iterations=2)
+        for ours, theirs in zip(found, states, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 def test_bad_stacks_are_refused():
@@ -80,29 +76,30 @@ def problem(seed=0):
 WEIGHTS = np.sin(np.arange(32)).reshape(2, 4, 4)
 
 
+def limit(poses, kernel, **options):
+    """The fixed point of inverted attention."""
+    votes = LinearVotes(poses, kernel)
+    return fixed_point(inverted_attention_routing, votes, normalize=normalize, **options)
+
+
+def assert_gradients_agree(gradient, unrolled):
+    expected = jax.jit(jax.grad(unrolled, (0, 1)))(*problem())
+    for ours, theirs in zip(gradient, expected, strict=True):
+        assert jnp.max(jnp.abs(ours - theirs)) <= 1e-4 * jnp.max(jnp.abs(theirs))
+
+
 def test_inverted_attention_converges_with_the_gradient_of_the_limit(float64):
     def implicit(poses, kernel):
-        solution = fixed_point(
-            inverted_attention_routing,
-            LinearVotes(poses, kernel),
-            normalize=normalize,
-            tolerance=1e-9,
-        )
+        solution = limit(poses, kernel, tolerance=1e-9)
         return jnp.sum(WEIGHTS * solution.routed.poses), solution
 
     def unrolled(poses, kernel):
-        (limit,) = sequential(
-            [
-                lambda below, previous: (
-                    inverted_attention_routing(
-                        LinearVotes(below, kernel), previous, normalize=normalize
-                    ).poses
-                )
-            ],
-            poses,
-            num_iterations=400,
-        )
-        return jnp.sum(WEIGHTS * limit)
+        def iterate(below, previous):
+            votes = LinearVotes(below, kernel)
+            return inverted_attention_routing(votes, previous, normalize=normalize).poses
+
+        (last,) = sequential([iterate], poses, num_iterations=400)
+        return jnp.sum(WEIGHTS * last)
 
     arguments = problem()
     gradient, solution = jax.jit(jax.grad(implicit, (0, 1), has_aux=True))(*arguments)
@@ -112,41 +109,25 @@ def test_inverted_attention_converges_with_the_gradient_of_the_limit(float64):
         LinearVotes(*arguments), solution.routed.poses, normalize=normalize
     )
     np.testing.assert_allclose(again.poses, solution.routed.poses, atol=1e-7)
-    expected = jax.jit(jax.grad(unrolled, (0, 1)))(*arguments)
-    for ours, theirs in zip(gradient, expected, strict=True):
-        assert jnp.max(jnp.abs(ours - theirs)) <= 1e-4 * jnp.max(jnp.abs(theirs))
+    assert_gradients_agree(gradient, unrolled)
 
 
 def test_em_converges_with_the_gradient_of_the_limit(float64):
     rest = (jnp.full((2, 6), 0.8), jnp.zeros(4), jnp.zeros(4))
+    options = {"inverse_temperature": 0.01, "variance_floor": 1.0}
 
     def implicit(poses, kernel):
-        solution = fixed_point(
-            em_routing,
-            LinearVotes(poses, kernel),
-            *rest,
-            inverse_temperature=0.01,
-            variance_floor=1.0,
-            tolerance=1e-9,
-        )
+        votes = LinearVotes(poses, kernel)
+        solution = fixed_point(em_routing, votes, *rest, tolerance=1e-9, **options)
         return jnp.sum(WEIGHTS * solution.routed.poses), solution.converged
 
     def unrolled(poses, kernel):
-        routed = em_routing(
-            LinearVotes(poses, kernel),
-            *rest,
-            num_iterations=300,
-            inverse_temperature=0.01,
-            variance_floor=1.0,
-        )
+        routed = em_routing(LinearVotes(poses, kernel), *rest, num_iterations=300, **options)
         return jnp.sum(WEIGHTS * routed.poses)
 
-    arguments = problem()
-    gradient, converged = jax.jit(jax.grad(implicit, (0, 1), has_aux=True))(*arguments)
+    gradient, converged = jax.jit(jax.grad(implicit, (0, 1), has_aux=True))(*problem())
     assert converged
-    expected = jax.jit(jax.grad(unrolled, (0, 1)))(*arguments)
-    for ours, theirs in zip(gradient, expected, strict=True):
-        assert jnp.max(jnp.abs(ours - theirs)) <= 1e-4 * jnp.max(jnp.abs(theirs))
+    assert_gradients_agree(gradient, unrolled)
 
 
 def test_second_derivatives_of_em_where_couplings_vanish():
@@ -173,10 +154,7 @@ def test_second_derivatives_of_em_where_couplings_vanish():
 
 
 def weighted_limit(poses, kernel):
-    solution = fixed_point(
-        inverted_attention_routing, LinearVotes(poses, kernel), normalize=normalize, tolerance=1e-5
-    )
-    return jnp.sum(WEIGHTS[0] * solution.routed.poses)
+    return jnp.sum(WEIGHTS[0] * limit(poses, kernel, tolerance=1e-5).routed.poses)
 
 
 kernel_gradient = jax.grad(weighted_limit, 1)
@@ -215,8 +193,7 @@ def test_the_gradient_of_a_limit_on_several_devices(by):
 
 def test_each_device_counts_its_own_iterations():
     def count(poses, kernel):
-        votes = LinearVotes(poses, kernel)
-        return fixed_point(inverted_attention_routing, votes, normalize=normalize).num_iterations
+        return limit(poses, kernel).num_iterations
 
     mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
     specs = (PartitionSpec("data"), PartitionSpec())
@@ -250,12 +227,8 @@ def test_the_best_state_is_of_moderate_size_where_iteration_moves_away():
 
 def test_the_gradient_is_finite_where_nothing_converged(float64):
     def swinging(kernel):
-        solution = fixed_point(
-            inverted_attention_routing,
-            LinearVotes(poses, kernel),
-            normalize=normalize,
-            scale=-8.0,  # away from what agrees: two states that lead to one another
-        )
+        # Away from what agrees: two states that lead to one another.
+        solution = limit(poses, kernel, scale=-8.0)
         return jnp.sum(WEIGHTS * solution.routed.poses), solution.converged
 
     poses, kernel = problem()
@@ -265,16 +238,7 @@ def test_the_gradient_is_finite_where_nothing_converged(float64):
 
 
 def test_not_converging_is_reported_not_raised():
-    @jax.jit
-    def run(poses, kernel):
-        return fixed_point(
-            inverted_attention_routing,
-            LinearVotes(poses, kernel),
-            normalize=normalize,
-            max_iterations=2,
-        )
-
-    solution = run(*problem())
+    solution = jax.jit(lambda *xs: limit(*xs, max_iterations=2))(*problem())
     assert not solution.converged
     assert solution.num_iterations == 2
     assert jnp.all(jnp.isfinite(solution.routed.poses))
@@ -293,6 +257,6 @@ def test_what_has_no_fixed_point_is_refused():
     with pytest.raises(TypeError, match="procedure must be"):
         fixed_point(lambda votes: votes, votes)
     with pytest.raises(ValueError, match="tolerance must be positive"):
-        fixed_point(inverted_attention_routing, votes, normalize=normalize, tolerance=0)
+        limit(*problem(), tolerance=0)
     with pytest.raises(ValueError, match="max_iterations must be at least 1"):
-        fixed_point(inverted_attention_routing, votes, normalize=normalize, max_iterations=0)
+        limit(*problem(), max_iterations=0)

@@ -4,6 +4,7 @@ The adapter uses parts of JAX outside its public API. Each is tried here, so tha
 changes one says which.
 """
 
+import contextlib
 from functools import partial
 
 import jax
@@ -26,6 +27,11 @@ SIZES = Sizes((4,), children=3, parents=4, rows=2, columns=2, width=2)
 @pytest.fixture
 def operands(float64):
     return {letter: jnp.asarray(x) for letter, x in problems.problem(SIZES).items()}
+
+
+def in_float32(letters, sizes=SIZES):
+    values = problems.problem(sizes)
+    return [jnp.asarray(values[letter], jnp.float32) for letter in letters]
 
 
 def plain(p, k, q):
@@ -196,41 +202,32 @@ def loss_of_kernel(k, p, q):
     return jnp.sum(jnp.sin(ours(p, k, q)[0]))
 
 
+def gradient_in_shard_map(mesh, **options):
+    """Of the kernel, which is the same on all devices."""
+    data = PartitionSpec("data")
+    specs = {"in_specs": (PartitionSpec(), data, data), "out_specs": PartitionSpec()}
+    return jax.jit(jax.shard_map(jax.grad(loss_of_kernel), mesh=mesh, **specs, **options))
+
+
 @pytest.mark.parametrize("platform", ["cpu", "tpu", "cuda"])
 def test_shard_map_with_checked_types(platform):
-    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(SIZES).items()}
-    arguments = [operands[letter] for letter in "kpq"]
+    arguments = in_float32("kpq")
     expected = jax.grad(loss_of_kernel)(*arguments)
-    mapped = jax.shard_map(
-        jax.grad(loss_of_kernel),
-        mesh=data_mesh(AxisType.Auto),
-        in_specs=(PartitionSpec(), PartitionSpec("data"), PartitionSpec("data")),
-        out_specs=PartitionSpec(),
-    )
-    if platform == "cpu":
-        assert_same(jax.jit(mapped)(*arguments), expected, 1e-4)
-    else:
-        with interpreted(platform):
-            assert_same(jax.jit(mapped)(*arguments), expected, 1e-4)
+    mapped = gradient_in_shard_map(data_mesh(AxisType.Auto))
+    with contextlib.nullcontext() if platform == "cpu" else interpreted(platform):
+        assert_same(mapped(*arguments), expected, 1e-4)
 
 
 def test_shard_map_over_some_axes_of_a_mesh():
-    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(SIZES).items()}
-    arguments = [operands[letter] for letter in "kpq"]
-    mapped = jax.shard_map(
-        jax.grad(loss_of_kernel),
-        mesh=jax.make_mesh((2, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2),
-        in_specs=(PartitionSpec(), PartitionSpec("data"), PartitionSpec("data")),
-        out_specs=PartitionSpec(),
-        axis_names={"data"},
-    )
-    assert_same(jax.jit(mapped)(*arguments), jax.grad(loss_of_kernel)(*arguments), 1e-4)
+    arguments = in_float32("kpq")
+    mesh = jax.make_mesh((2, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    mapped = gradient_in_shard_map(mesh, axis_names={"data"})
+    assert_same(mapped(*arguments), jax.grad(loss_of_kernel)(*arguments), 1e-4)
 
 
 @pytest.mark.parametrize("sizes", [SIZES, SIZES._replace(rows=1)], ids=["matrices", "vectors"])
 def test_explicit_axes(sizes):
-    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(sizes).items()}
-    arguments = [operands[letter] for letter in "kpq"]
+    arguments = in_float32("kpq", sizes)
     expected = jax.grad(loss_of_kernel)(*arguments)
     mesh = data_mesh(AxisType.Explicit)
     with jax.set_mesh(mesh):
@@ -250,7 +247,7 @@ def test_explicit_axes_in_several_blocks(batch, monkeypatch):
     # Two positions in a block: each device has five or six of them.
     monkeypatch.setattr(cpu, "_BLOCK_BYTES", 2 * 4 * sizes.children * sizes.parents)
     monkeypatch.setattr(einsum, "_BLOCK_BYTES", 2 * 4 * sizes.children * sizes.parents * 4)
-    k, p, q = (jnp.asarray(problems.problem(sizes)[letter], jnp.float32) for letter in "kpq")
+    k, p, q = in_float32("kpq", sizes)
     both = jax.jit(lambda k, p, q: (ours(p, k, q), jax.grad(loss_of_kernel, (0, 1, 2))(k, p, q)))
     expected = both(k, p, q)
     mesh = data_mesh(AxisType.Explicit)
@@ -266,8 +263,7 @@ def test_explicit_axes_in_several_blocks(batch, monkeypatch):
 
 
 def test_export_for_all_platforms_at_once():
-    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(SIZES).items()}
-    arguments = [operands[letter] for letter in "kpq"]
+    arguments = in_float32("kpq")
     gradient = jax.jit(jax.grad(loss_of_kernel))
     exported = jax.export.export(gradient, platforms=("cpu", "cuda", "tpu"))(*arguments)
     assert "tpu_custom_call" in exported.mlir_module()
@@ -287,8 +283,7 @@ def test_row_major_changes_nothing(operands):
 @pytest.mark.parametrize("rows", [1, 2])
 def test_export_for_batches_of_any_size(rows):
     sizes = SIZES._replace(rows=rows)
-    operands = {a: jnp.asarray(x, jnp.float32) for a, x in problems.problem(sizes).items()}
-    arguments = [operands[letter] for letter in "pkq"]
+    arguments = in_float32("pkq", sizes)
     (batch,) = jax.export.symbolic_shape("b")
     shapes = [
         jax.ShapeDtypeStruct(x.shape if letter == "k" else (batch, *x.shape[1:]), x.dtype)
