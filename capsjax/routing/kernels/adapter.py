@@ -2,7 +2,7 @@
 
 `jax.custom_jvp`, `jax.custom_vjp` and `jax.custom_batching` cannot say what is needed here: an
 operation that is linear in several arguments, differentiable any number of times in either mode,
-batched without forming one kernel gradient per example, and lowered to another program on each
+batched without forming a gradient of weights per example, and lowered to another program on each
 platform. A primitive can. `tests/routing/kernels/test_rules.py` tries each rule with this JAX.
 """
 
@@ -175,7 +175,7 @@ def is_unknown(primal: Any) -> bool:
 def alike(arrays: Sequence[Any]) -> list[Any]:
     """The arrays, typed as different on all the devices on which any of them is.
 
-    Under `jax.shard_map` a kernel is the same on all devices and poses are not, which is a part of
+    Under `jax.shard_map` weights are the same on all devices and poses are not, which is a part of
     their types. The operands of a primitive must agree.
     """
     varying = [_varying(x) for x in arrays]

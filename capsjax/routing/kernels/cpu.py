@@ -35,10 +35,10 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     laid_out = {
         letter: _lay_out(letter, x) for letter, x in blocks.flatten_batch(operands, sizes).items()
     }
-    kernels = {letter: laid_out.pop(letter) for letter in WEIGHTS if letter in laid_out}
+    weights = {letter: laid_out.pop(letter) for letter in WEIGHTS if letter in laid_out}
 
     def one_block(block: Operands) -> Array:
-        grids = {letter: _grid(letter, x) for letter, x in (block | kernels).items()}
+        grids = {letter: _grid(letter, x) for letter, x in (block | weights).items()}
         return _sum_terms(TERMS[scalar, wrt](**grids), wrt)
 
     most = _BLOCK_BYTES // max(1, sizes.children * sizes.parents * 4)
@@ -68,7 +68,7 @@ def _sum_terms(terms: Grid, wrt: str) -> Array:
 
 
 def _lay_out(letter: str, x: Array) -> Array:
-    """[X, Y, I, J] for kernels, otherwise [N, I, J], [N, A, X, I] or [N, A, Y, J]."""
+    """[X, Y, I, J] for weights, otherwise [N, I, J], [N, A, X, I] or [N, A, Y, J]."""
     if letter in WEIGHTS:
         return x.transpose(1, 3, 0, 2)
     return x if letter == "c" else jnp.moveaxis(x, 1, -1)

@@ -2,7 +2,7 @@
 
 It is a primitive because linearity then gives all its rules: the tangent of a derivative of E is a
 sum of derivatives of E, and so is its transpose. Forward and reverse mode follow, to any order, and
-vmap moves its axis to the batch axes, so that the gradient of a kernel that is not mapped is summed
+vmap moves its axis to the batch axes, so that the gradient of weights that are not mapped is summed
 over the map in one contraction instead of being formed for each example.
 
 `custom_vjp` with `custom_vmap` has that contraction under `grad(vmap(f))` too. But under

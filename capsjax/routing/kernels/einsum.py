@@ -17,10 +17,10 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """The derivative of `scalar` by `wrt`, in blocks of positions that hold 64 MiB at most."""
     sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
     flat = blocks.flatten_batch(operands, sizes)
-    kernels = {letter: flat.pop(letter) for letter in WEIGHTS if letter in flat}
+    weights = {letter: flat.pop(letter) for letter in WEIGHTS if letter in flat}
 
     def one_block(block: Operands) -> Array:
-        return _FORMULAS[scalar](wrt, **block, **kernels)
+        return _FORMULAS[scalar](wrt, **block, **weights)
 
     most = _BLOCK_BYTES // max(1, _bytes(scalar, sizes))
     # A program exported for batches of any size cannot have blocks.

@@ -62,12 +62,11 @@ class Form(NamedTuple):
 
 LOOPS = Form("loops", cpu.differentiate)
 PRODUCTS = Form("products", einsum.differentiate)
-VECTORS = Form("kernel", einsum.differentiate, True)  # whole iterations alone are kernels
 
 
 def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
     """The form that votes of these sizes get in a program for `target`."""
-    platform = _interpreted or target.platform
+    platform = _settings.interpreted or target.platform
     if platform == "cpu" and isinstance(sizes.positions, int):
         small = sizes.rows > 1 and sizes.products <= LARGEST_LOOP
         return LOOPS if small else PRODUCTS
@@ -78,12 +77,16 @@ def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
 
 def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
     """The reason why votes of these sizes get no kernel, or None if they do."""
-    platform = _interpreted or target.platform
+    platform = _settings.interpreted or target.platform
     if platform not in ("tpu", "cuda"):
         return f"there is no kernel for {platform}"
-    if not _enabled:
+    if not _settings.enabled:
         return "kernels are turned off"
-    if platform == "cuda" and not _interpreted and (reason := _why_no_triton(target.capability)):
+    if (
+        platform == "cuda"
+        and not _settings.interpreted
+        and (reason := _why_no_triton(target.capability))
+    ):
         return reason
     if target.divided:
         return "XLA divides the program over devices"
@@ -123,49 +126,51 @@ def _why_no_triton(capability: tuple[int, ...] | None) -> str | None:
 
 def _kernels(platform: str, sizes: Sizes) -> Form:
     # Pallas is imported where a program needs it: elsewhere it would double the time of an import.
-    if platform == "tpu" and sizes.rows == 1:
-        from capsjax.routing.kernels import tpu_vectors
+    if platform == "cuda":
+        from capsjax.routing.kernels import gpu
 
-        return VECTORS._replace(
-            attend=tpu_vectors.attend, attend_backward=tpu_vectors.attend_backward
-        )
-    if platform == "tpu":
-        from capsjax.routing.kernels import tpu
+        return Form("kernel", gpu.differentiate, True, gpu.attend, gpu.attend_backward)
+    if sizes.rows == 1:  # whole iterations alone are kernels
+        from capsjax.routing.kernels import tpu_vectors as vectors
 
-        return Form(
-            "kernel",
-            tpu.differentiate,
-            True,
-            attend=tpu.attend,
-            attend_backward=tpu.attend_backward,
-            sums=tpu.sums,
-            gradients=tpu.gradients,
-        )
-    from capsjax.routing.kernels import gpu
+        return Form("kernel", einsum.differentiate, True, vectors.attend, vectors.attend_backward)
+    from capsjax.routing.kernels import tpu
 
-    return Form("kernel", gpu.differentiate, True, gpu.attend, gpu.attend_backward)
+    whole = (tpu.attend, tpu.attend_backward, tpu.sums, tpu.gradients)
+    return Form("kernel", tpu.differentiate, True, *whole)
 
 
-_enabled = os.environ.get("CAPSJAX_KERNELS", "on").lower() not in ("off", "0", "false", "no")
-_interpreted: str | None = None
-_mode: Any = False
+class _Settings(NamedTuple):
+    """What all programs are lowered under."""
+
+    enabled: bool
+    interpreted: str | None = None  # a platform
+    mode: Any = False  # of its interpreter
+
+
+_settings = _Settings(
+    os.environ.get("CAPSJAX_KERNELS", "on").lower() not in ("off", "0", "false", "no")
+)
 
 
 @contextlib.contextmanager
-def without_kernels() -> Iterator[None]:
-    """Programs lowered inside the block have no kernels; those already compiled keep theirs."""
-    global _enabled
-    before, _enabled = _enabled, False
+def _under(settings: _Settings) -> Iterator[None]:
+    global _settings
+    before, _settings = _settings, settings
     eager_program.cache_clear()
     try:
         yield
     finally:
-        _enabled = before
+        _settings = before
         eager_program.cache_clear()
 
 
-@contextlib.contextmanager
-def interpreted(platform: str, mode: Any = True) -> Iterator[None]:
+def without_kernels() -> contextlib.AbstractContextManager[None]:
+    """Programs lowered inside the block have no kernels; those already compiled keep theirs."""
+    return _under(_settings._replace(enabled=False))
+
+
+def interpreted(platform: str, mode: Any = True) -> contextlib.AbstractContextManager[None]:
     """Programs lowered inside the block have the kernels of `platform`, interpreted, anywhere.
 
     This is slow: it serves to find errors.
@@ -177,18 +182,11 @@ def interpreted(platform: str, mode: Any = True) -> Iterator[None]:
     Raises:
       ValueError: an unknown platform.
     """
-    global _interpreted, _mode
     if platform not in ("tpu", "cuda"):
         raise ValueError(f'platform must be "tpu" or "cuda", got {platform!r}')
-    before, (_interpreted, _mode) = (_interpreted, _mode), (platform, mode)
-    eager_program.cache_clear()
-    try:
-        yield
-    finally:
-        _interpreted, _mode = before
-        eager_program.cache_clear()
+    return _under(_settings._replace(interpreted=platform, mode=mode))
 
 
 def interpret_mode() -> Any:
     """Returns the argument `interpret` of `pallas_call`."""
-    return _mode if _interpreted else False
+    return _settings.mode if _settings.interpreted else False

@@ -12,8 +12,8 @@ Each derivative is a sum, over all but a few axes, of terms that are cheap to wr
 matrix products are unrolled to multiplications and additions of whole arrays. What those arrays
 are is each platform's own choice; the formulas are the same for all of them.
 
-Operands, by their letters: c [*batch, I, J]; p and P (P') [*batch, I, A, X]; k and K (W, W')
-[I, X, J, Y]; q, w and m (μ) [*batch, J, A, Y]; t [*batch, J].
+Operands, by their letters: c [*batch, I, J]; p and P (P') [*batch, I, A, X]; k and K, the weights
+W and W' [I, X, J, Y]; q, w and m (μ) [*batch, J, A, Y]; t [*batch, J].
 """
 
 import functools
@@ -95,7 +95,7 @@ def matrix_shape(letter: str, sizes: Sizes) -> tuple[int, int]:
 
 
 # The terms of each derivative as a grid of arrays, before the sum over the axes that the result
-# lacks. An operand is a grid too: of pose entries, of kernel entries, of vote entries for q, w, m.
+# lacks. An operand is a grid too: of pose entries, of weights, of vote entries for q, w, m.
 TERMS: Mapping[tuple[str, str], Callable[..., Grid]] = {
     ("E", "c"): lambda p, k, q: [[dot(product(p, k), q)]],
     ("E", "q"): lambda c, p, k: scale(c, product(p, k)),
@@ -152,9 +152,9 @@ def squared(grid: Grid) -> Grid:
     return times(grid, grid)
 
 
-def residual(poses: Grid, kernel: Grid, means: Grid) -> Grid:
+def residual(poses: Grid, weights: Grid, means: Grid) -> Grid:
     """e = PW − μ."""
-    return minus(product(poses, kernel), means)
+    return minus(product(poses, weights), means)
 
 
 def flat(grid: Grid) -> list[Array]:
