@@ -10,10 +10,10 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import squash, type_of_sums
-from capsjax.routing._carry import divided_like
 from capsjax.routing._checks import check_broadcast, check_count, check_scalar
+from capsjax.routing.kernels import softmax
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import Votes, as_votes, attend, shape_of
+from capsjax.routing.votes import Votes, as_votes, attend, for_every_example, shape_of
 
 # Sums Σ_i c_ij v_ij [..., J, D] and coupling c [..., I, J].
 _Coupled = tuple[Array, Array]
@@ -116,9 +116,9 @@ def dynamic_routing(
     else:
         logits = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
         sums, coupling = couple(logits, (uniform, uniform) if soft else None)
-    coupling = divided_like(sums, coupling)
+    coupling = for_every_example(coupling, sums)
     poses = activate(sums)
-    agreed = hold(divided_like(sums, logits)) if keep_logits else poses
+    agreed = hold(for_every_example(logits, sums)) if keep_logits else poses
     if num_iterations > 1:
 
         def step(state: _State, _: None) -> tuple[_State, None]:
@@ -140,6 +140,6 @@ def _identity(x: Array) -> Array:
 def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:
     """The softmax over the parents, with one more logit of 0 if `leaky`."""
     if not leaky:
-        return jax.nn.softmax(logits, axis=-1)
+        return softmax(logits)
     padded = jnp.pad(logits, [(0, 0)] * (logits.ndim - 1) + [(0, 1)])
-    return jax.nn.softmax(padded, axis=-1)[..., :-1]
+    return softmax(padded)[..., :-1]

@@ -11,11 +11,10 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from capsjax.functional import type_of_sums
-from capsjax.routing._carry import divided_like
 from capsjax.routing._checks import check_broadcast, check_count, check_probabilities
 from capsjax.routing.kernels import LEAST_TOTAL
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import DenseVotes, Votes, as_votes, shape_of
+from capsjax.routing.votes import DenseVotes, Votes, as_votes, for_every_example, shape_of
 
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -56,8 +55,8 @@ def em_routing(
 
     Sums over children are taken relative to each parent's largest R, so that a parent all children
     have left keeps a mean; one without active children gets μ = 0. Deviations of votes are squared,
-    and in gradients squared again: beyond about 10⁹ in float32 the gradients are not finite, beyond
-    10¹⁹ nothing is.
+    and in gradients squared again. In float32 gradients are right up to deviations of about 10⁹
+    (then parts of them vanish, and from about 10¹³ they are not finite), results up to 10¹⁸.
 
     Args:
       votes: an operator or an array [..., I, J, D]. Operators with the methods `scatter` and
@@ -91,7 +90,7 @@ def em_routing(
     check_broadcast("beta_activate", beta_activate, (*batch, parents), "[..., J]")
     if not variance_floor > 0:
         raise ValueError(f"variance_floor must be positive, got {variance_floor}; try 1e-4.")
-    moments, distance = _quadratic_forms(votes)
+    moments, distance = _moments_and_distance(votes)
     full = (*batch, children, parents)
     dtype = type_of_sums(shape.dtype)
     # The votes set the type: a wider argument must not change it between iterations.
@@ -124,7 +123,7 @@ def em_routing(
         largest = lax.stop_gradient(jnp.max(positive, axis=-2, keepdims=True))
         relative = positive / largest
     found = m_step(relative, largest, 0)
-    last = divided_like(found.means, jnp.broadcast_to(relative * largest, full))
+    last = for_every_example(jnp.broadcast_to(relative * largest, full), found.means)
     if num_iterations > 1:
         # The first state's log R is never read: the E-step takes the parents alone.
         start = (jnp.zeros_like(last), found)
@@ -174,8 +173,8 @@ def _e_step(
     return log_normal + log_parent[..., None, :]
 
 
-def _quadratic_forms(votes: Votes) -> tuple[Callable[..., Any], Callable[..., Array]]:
-    """The moments of `votes` (see LinearVotes) and its method `distance`, or its dense form's."""
+def _moments_and_distance(votes: Votes) -> tuple[Callable[..., Any], Callable[..., Array]]:
+    """The moments (see LinearVotes) and distances of `votes`, or of all of them in one array."""
     if not (hasattr(votes, "scatter") and hasattr(votes, "distance")):
         votes = DenseVotes(votes.dense())
 

@@ -82,7 +82,7 @@ def attend(
     own = getattr(votes, "attend", None)
     if own is not None:
         return own(poses)
-    coupling = jax.nn.softmax(votes.agreement(poses), axis=-1)
+    coupling = kernels.softmax(votes.agreement(poses))
     return votes.combine(coupling), coupling
 
 
@@ -158,7 +158,7 @@ class LinearVotes:
     (capsjax/routing/kernels/forms.py has the table). None of it stores all votes.
 
     A pose P_i is a matrix of A rows and X columns; the vote has A rows and Y columns and is
-    flattened row by row into D = A·Y numbers. One class has all the published forms:
+    flattened row by row into D = A·Y numbers. One class has all the published kinds:
 
       vector         A = 1
       matrix         A = X = Y = √D
@@ -232,7 +232,7 @@ class LinearVotes:
     ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
         """Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>)."""
         if self.shared:
-            coupling = jax.nn.softmax(self.agreement(poses), axis=-1)
+            coupling = kernels.softmax(self.agreement(poses))
             return self.combine(coupling), coupling
         operands = _promote(self.poses, self.kernel, self._rows(poses))
         sums, coupling = kernels.attend(*operands)
@@ -290,6 +290,17 @@ class LinearVotes:
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> "LinearVotes":
         return rebuild(cls, poses=children[0], kernel=children[1])
+
+
+def for_every_example(
+    x: Float[Array, "*#batch I J"], sums: Float[Array, "*batch J D"]
+) -> Float[Array, "*batch I J"]:
+    """`x` with the batch axes and the type of `sums`, as a loop over iterations returns it.
+
+    On which devices an array is belongs to its type under `jax.shard_map` and on meshes of explicit
+    axes, and constants alone are on none.
+    """
+    return x + jnp.zeros_like(sums[..., None, :, 0], dtype=x.dtype)
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:

@@ -328,3 +328,36 @@ def test_all_routing_tests_with_64_bit_types_enabled():
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def gradient_of_em(dtype, scale):
+    """Results and gradients by votes of this magnitude."""
+    draw = np.random.default_rng(0).normal
+    votes, weights = scale * draw(size=(2, I, J, D)), draw(size=(2, J, D))
+    with jax.enable_x64(dtype == jnp.float64):
+        per_parent = jnp.zeros(J, dtype)
+
+        def loss(votes):
+            routed = em_routing(votes, jnp.full(I, 0.7, dtype), per_parent, per_parent)
+            return jnp.sum(routed.poses * jnp.asarray(weights, dtype)), routed
+
+        gradient, routed = jax.jit(jax.grad(loss, has_aux=True))(jnp.asarray(votes, dtype))
+        return jax.device_get((tuple(routed), gradient))
+
+
+def test_where_squares_of_votes_overflow_in_em():
+    """The limits of float32 that the docstring of `em_routing` states."""
+    for scale in (1e8, 1e18):
+        (routed, gradient), (expected, slope) = (
+            gradient_of_em(dtype, scale) for dtype in (jnp.float32, jnp.float64)
+        )
+        for ours, theirs in zip(routed, expected, strict=True):
+            assert np.max(np.abs(ours - theirs)) <= 1e-4 * np.max(np.abs(theirs))
+        if scale == 1e8:
+            assert np.max(np.abs(gradient - slope)) <= 1e-4 * np.max(np.abs(slope))
+        else:
+            assert np.all(np.isfinite(slope))
+            assert not np.any(np.isfinite(gradient))
+    routed, _ = gradient_of_em(jnp.float32, 1e20)
+    assert not np.any(np.isfinite(routed[0]))
+    assert np.all(np.isfinite(gradient_of_em(jnp.float64, 1e20)[0][0]))

@@ -4,6 +4,7 @@ from capsjax.routing.kernels.attention import attend
 from capsjax.routing.kernels.clusters import LEAST_TOTAL, distance, moments
 from capsjax.routing.kernels.derivatives import agreement, combine, scatter
 from capsjax.routing.kernels.forms import interpreted, without_kernels
+from capsjax.routing.kernels.softmax import softmax
 
 __all__ = [
     "LEAST_TOTAL",
@@ -14,5 +15,6 @@ __all__ = [
     "interpreted",
     "moments",
     "scatter",
+    "softmax",
     "without_kernels",
 ]

@@ -8,12 +8,12 @@ Its cotangent recomputes the couplings from P, W and q, so that none are kept fo
 from collections.abc import Callable
 from typing import Any
 
-import jax
 from jaxtyping import Array
 
 from capsjax.routing.kernels.derivatives import agreement, combine
 from capsjax.routing.kernels.forms import Form
 from capsjax.routing.kernels.fused import Fused, Results
+from capsjax.routing.kernels.softmax import softmax
 from capsjax.routing.kernels.terms import Operands
 
 
@@ -24,7 +24,7 @@ def attend(poses: Array, weights: Array, parents: Array) -> tuple[Array, Array]:
 
 
 def _coupling(poses: Array, weights: Array, parents: Array) -> Array:
-    return jax.nn.softmax(agreement(poses, weights, parents), axis=-1)
+    return softmax(agreement(poses, weights, parents))
 
 
 def _compose(poses: Array, weights: Array, parents: Array) -> Results:

@@ -22,6 +22,7 @@ from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks, einsum, forms
 from capsjax.routing.kernels.adapter import kernel_result
+from capsjax.routing.kernels.softmax import exponentials
 from capsjax.routing.kernels.terms import (
     AXES,
     POSES,
@@ -321,8 +322,9 @@ class _Tile(NamedTuple):
         _, parent = self._indices()
         if self.plan.parents != self.plan.sizes.parents:
             logits = jnp.where(parent < self.plan.sizes.parents, logits, -jnp.inf)
-        exponentials = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
-        return exponentials / jnp.sum(exponentials, axis=1, keepdims=True)
+        largest = jnp.max(logits, axis=1, keepdims=True)
+        values = exponentials(logits, largest, computed_once=not forms.interpret_mode())
+        return values / jnp.sum(values, axis=1, keepdims=True)
 
     def store(self, letter: str, entries: list[Array], part: Any = None) -> None:
         """Writes entries, summed over the parents for poses and over the positions for weights.

@@ -7,6 +7,7 @@ once and then serve all positions of a block.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,9 +15,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from capsjax.routing.kernels import einsum, mosaic
+from capsjax.routing.kernels import einsum, forms, mosaic
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.mosaic import LANES, Layout
+from capsjax.routing.kernels.softmax import exponentials
 from capsjax.routing.kernels.terms import (
     AXES,
     POSES,
@@ -125,26 +127,12 @@ def _one_pass(
 
 def attend(poses: Array, weights: Array, parents: Array) -> Array:
     """The sums of one iteration of routing by agreement."""
-    plan = _Plan({"p": poses, "k": weights, "q": parents}, "q")
 
-    def body(child: _Child, votes: Any, logits: Any) -> None:  # [A·Y, J', 128], [J', 128]
-        def tile(at: Any) -> None:
-            def agree(rows: Any) -> None:
-                voted = child.votes(rows, at)  # A×Y of [8, 128]
-                _store(votes, voted, rows)
-                logits[rows, :] = dot(voted, child.grid("q", rows, at))
+    def terms(coupling: Grid, votes: Grid, _: Callable[[str], Grid]) -> Iterable[tuple[str, Grid]]:
+        yield "q", scale(coupling, votes)
 
-            def add(rows: Any) -> None:
-                coupling = logits[rows, :]  # [8, 128]
-                child.add("q", scale([[coupling]], _load(votes, rows)), rows, at)
-
-            plan.each_group(agree)
-            logits[...] = plan.softmax(logits[...])
-            plan.each_group(add)
-
-        child.each_tile(tile)
-
-    return plan.for_each_child("attend", body, [plan.tiles("q"), plan.tile])["q"]
+    operands = {"p": poses, "k": weights, "q": parents}
+    return _two_passes("attend", operands, "q", terms)["q"]
 
 
 def attend_backward(
@@ -156,40 +144,60 @@ def attend_backward(
     the logits, q_j gets Σ_i t_ij v_ij, and all else follows from that of the votes,
     r_ij g_j + t_ij q_j.
     """
-    plan = _Plan({"p": poses, "k": weights, "q": parents, "w": cotangent}, "pkq")
 
-    def body(child: _Child, votes: Any, logits: Any, rates: Any) -> None:
-        # votes [A·Y, J', 128]; logits, later r, and rates, later t, [J', 128]
+    def terms(
+        coupling: Grid, rate: Grid, votes: Grid, read: Callable[[str], Grid]
+    ) -> Iterable[tuple[str, Grid]]:
+        yield "q", scale(rate, votes)
+        to_votes = plus(scale(coupling, read("w")), scale(rate, read("q")))
+        yield "p", product(to_votes, transposed(read("k")))
+        yield "k", product(transposed(read("p")), to_votes)
+
+    operands = {"p": poses, "k": weights, "q": parents, "w": cotangent}
+    return _two_passes("attend_backward", operands, "pkq", terms)
+
+
+def _two_passes(
+    name: str,
+    operands: Operands,
+    results: str,
+    terms: Callable[..., Iterable[tuple[str, Grid]]],
+) -> Operands:
+    """The results: sums of `terms` over all children, after the softmax over all parents.
+
+    `terms` are made of r, of t where there is a cotangent w, of the votes and of what is read.
+    """
+    plan = _Plan(operands, results)
+
+    # votes [A·Y, J', 128]; logits, later r, and rates, later t, [J', 128]
+    def body(child: _Child, votes: Any, logits: Any, *rates: Any) -> None:
         def tile(at: Any) -> None:
             def agree(rows: Any) -> None:
                 voted = child.votes(rows, at)  # A×Y of [8, 128]
-                _store(votes, voted, rows)
-                logits[rows, :] = dot(voted, child.grid("q", rows, at))
-                rates[rows, :] = dot(voted, child.grid("w", rows, at))
+                for number, entry in enumerate(flat(voted)):
+                    votes[number, rows, :] = entry
+                for letter, ref in zip("qw", (logits, *rates), strict=False):
+                    ref[rows, :] = dot(voted, child.grid(letter, rows, at))
 
             def add(rows: Any) -> None:
-                coupling, rate = [[logits[rows, :]]], [[rates[rows, :]]]  # r, t: [8, 128]
-                child.add("q", scale(rate, _load(votes, rows)), rows, at)
-                to_votes = plus(
-                    scale(coupling, child.grid("w", rows, at)),
-                    scale(rate, child.grid("q", rows, at)),
-                )  # A×Y of [8, 128]
-                weights = child.grid("k", rows, at)
-                child.add("p", product(to_votes, transposed(weights)), rows, at)
-                entries = child.grid("p", rows, at)
-                child.add("k", product(transposed(entries), to_votes), rows, at)
+                shares = [[[ref[rows, :]]] for ref in (logits, *rates)]  # 1×1 of [8, 128]
+                voted = [[votes[number, rows, :] for number in range(votes.shape[0])]]
+                read = partial(child.grid, rows=rows, at=at)
+                for letter, entries in terms(*shares, voted, read):
+                    child.add(letter, entries, rows, at)
 
             plan.each_group(agree)
             coupling = plan.softmax(logits[...])
-            mean = jnp.sum(coupling * rates[...], axis=0, keepdims=True)  # [1, 128]
-            rates[...] = coupling * (rates[...] - mean)
+            for ref in rates:
+                mean = jnp.sum(coupling * ref[...], axis=0, keepdims=True)  # [1, 128]
+                ref[...] = coupling * (ref[...] - mean)
             logits[...] = coupling
             plan.each_group(add)
 
         child.each_tile(tile)
 
-    scratch = [plan.tiles("q"), plan.tile, plan.tile]
-    return plan.for_each_child("attend_backward", body, scratch)
+    scratch = [plan.tiles("q"), *[plan.tile for letter in operands if letter in "qw"]]
+    return plan.for_each_child(name, body, scratch)
 
 
 class _Plan(mosaic.Plan):
@@ -312,8 +320,9 @@ class _Plan(mosaic.Plan):
         if self.parents != self.sizes.parents:
             parent = lax.broadcasted_iota(jnp.int32, logits.shape, 0)
             logits = jnp.where(parent < self.sizes.parents, logits, -jnp.inf)
-        exponentials = jnp.exp(logits - jnp.max(logits, axis=0, keepdims=True))
-        return exponentials * (1 / jnp.sum(exponentials, axis=0, keepdims=True))
+        largest = jnp.max(logits, axis=0, keepdims=True)
+        values = exponentials(logits, largest, computed_once=not forms.interpret_mode())
+        return values * (1 / jnp.sum(values, axis=0, keepdims=True))
 
     @property
     def tile(self) -> tuple[int, ...]:
@@ -418,12 +427,3 @@ class _Child(NamedTuple):
     def votes(self, rows: Any, at: Any) -> Grid:
         """P_i W_ij."""
         return product(self.grid("p", rows, at), self.grid("k", rows, at))
-
-
-def _store(ref: Any, votes: Grid, rows: Any) -> None:
-    for number, entry in enumerate(flat(votes)):
-        ref[number, rows, :] = entry
-
-
-def _load(ref: Any, rows: Any) -> Grid:
-    return [[ref[number, rows, :] for number in range(ref.shape[0])]]

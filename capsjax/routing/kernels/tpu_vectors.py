@@ -15,8 +15,9 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from capsjax.routing.kernels import mosaic
+from capsjax.routing.kernels import forms, mosaic
 from capsjax.routing.kernels.mosaic import LANES, Layout
+from capsjax.routing.kernels.softmax import exponentials
 from capsjax.routing.kernels.terms import AXES, Operands
 
 _TILE = LANES  # rows and columns of a matrix unit
@@ -161,10 +162,11 @@ class _Plan(mosaic.Plan):
 
     def softmax(self, logits: Any) -> None:
         """softmax over the parents of [J, 128, 128], in place."""
+        once = not forms.interpret_mode()
         largest = self._fold(jnp.maximum, lambda j: logits[j])
 
         def exponentiate(j: Any) -> None:
-            logits[j] = jnp.exp(logits[j] - largest)
+            logits[j] = exponentials(logits[j], largest, computed_once=once)
 
         self.each_parent(exponentiate)
         inverse = 1 / self.sum_over_parents(lambda j: logits[j])
