@@ -18,6 +18,11 @@ def check_array(name: str, x: Any) -> None:
         )
 
 
+def identity(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Returns `x`."""
+    return x
+
+
 def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """`jax.nn.relu`, for layers that keep it: unlike JAX's own it can be pickled."""
     return jax.nn.relu(x)
@@ -193,11 +198,15 @@ def normalize(
       ValueError: there is not one `mean` and one positive `std` per channel.
     """
     check_array("images", images)
-    channels = images.shape[-1]
-    if len(mean) != channels or len(std) != channels or not all(s > 0 for s in std):
-        raise ValueError(
-            f"mean and std: expected {channels} numbers each, one per channel, std positive; got "
-            f"{tuple(mean)} and {tuple(std)}"
-        )
+    check_normalization(images.shape[-1], mean, std)
     x = to_unit(images)
     return (x - jnp.asarray(mean, x.dtype)) / jnp.asarray(std, x.dtype)
+
+
+def check_normalization(channels: int, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Raises ValueError unless there is one `mean` and one positive `std` per channel."""
+    if len(mean) != channels or len(std) != channels or not all(s > 0 for s in std):
+        raise ValueError(
+            f"mean and std must have {channels} numbers each, one per channel, std positive; got "
+            f"{tuple(mean)} and {tuple(std)}"
+        )

@@ -1,10 +1,6 @@
 """Flax NNX modules: parameters around one routing call."""
 
-from capsjax.layers.attention import (
-    AttentionConvCapsules,
-    AttentionFullCapsules,
-    CapsuleActivation,
-)
+from capsjax.layers.attention import AttentionConvCapsules, AttentionFullCapsules, CapsuleActivation
 from capsjax.layers.backbones import (
     ConvNorm,
     ResidualBlock,

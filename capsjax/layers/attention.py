@@ -64,10 +64,7 @@ class _AttentionCapsules(nnx.Module):
         rngs: nnx.Rngs,
     ):
         check_counts(
-            in_channels=in_channels,
-            in_pose=in_pose,
-            out_channels=out_channels,
-            out_pose=out_pose,
+            in_channels=in_channels, in_pose=in_pose, out_channels=out_channels, out_pose=out_pose
         )
         self.in_channels = in_channels
         self.in_pose = in_pose
@@ -78,17 +75,13 @@ class _AttentionCapsules(nnx.Module):
         attention = init(in_axis=2, out_axis=3, batch_axis=0)
         self.kernel = nnx.Param(
             transforms(
-                params_key(rngs),
-                (in_channels, taps, in_pose, out_channels, out_pose),
-                jnp.float32,
+                params_key(rngs), (in_channels, taps, in_pose, out_channels, out_pose), jnp.float32
             )
         )
         self.bias = nnx.Param(jnp.zeros((in_channels, out_channels, out_pose), jnp.float32))
         self.attention = nnx.Param(
             attention(
-                params_key(rngs),
-                (out_channels, out_pose, in_channels, in_channels),
-                jnp.float32,
+                params_key(rngs), (out_channels, out_pose, in_channels, in_channels), jnp.float32
             )
         )
         self.activation = CapsuleActivation(out_channels, out_pose, rngs=rngs)
@@ -153,10 +146,7 @@ class AttentionFullCapsules(_AttentionCapsules):
 
     Args:
       grid: height and width of the map.
-      in_channels: M, the capsule channels below.
-      in_pose: D_in, the size of their poses.
-      out_channels: N, the capsules here, such as one for each class.
-      out_pose: D, the size of the poses here.
+      in_channels, in_pose, out_channels, out_pose: as for `AttentionConvCapsules`.
     """
 
     def __init__(

@@ -17,12 +17,7 @@ def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
 
 
 class SimpleBackbone(nnx.Module):
-    """One 3×3 convolution with stride 2, and ReLU (Tsai et al. 2020, table 8).
-
-    Args:
-      in_features: channels of the images.
-      out_features: channels of the map.
-    """
+    """One 3×3 convolution with stride 2, and ReLU (Tsai et al. 2020, table 8)."""
 
     def __init__(self, in_features: int, out_features: int, *, rngs: nnx.Rngs):
         self.out_features = out_features
@@ -42,15 +37,7 @@ class SimpleBackbone(nnx.Module):
 
 
 class ConvNorm(nnx.Module):
-    """A convolution without bias, and batch normalisation.
-
-    Args:
-      in_features: channels in.
-      out_features: channels out.
-      kernel_size: of the convolution.
-      strides: of the convolution.
-      padding: zeros on each side.
-    """
+    """A convolution without bias, with `padding` zeros on each side, and batch normalisation."""
 
     def __init__(
         self,
@@ -81,12 +68,8 @@ class ConvNorm(nnx.Module):
 class ResidualBlock(nnx.Module):
     """Two 3×3 convolutions beside a shortcut (the basic block of He et al. 2016).
 
-    The shortcut is the identity, or a 1×1 convolution where the shape changes.
-
-    Args:
-      in_features: channels in.
-      out_features: channels out.
-      strides: of the first convolution.
+    The first has `strides`. The shortcut is the identity, or a 1×1 convolution where the shape
+    changes.
     """
 
     def __init__(self, in_features: int, out_features: int, strides: int, *, rngs: nnx.Rngs):

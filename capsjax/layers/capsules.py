@@ -39,10 +39,6 @@ class DenseCapsules(nnx.Module):
       use_bias: add a learned bias to Σ_i c_ij v_ij (the released code of Sabour et al. has one);
         for procedures that take `bias`.
       kernel_init: of W; see `unit_sums` for the default.
-
-    Raises:
-      TypeError: a size is not a Python int.
-      ValueError: a size < 1, or one that `form` cannot have; when called, poses of other sizes.
     """
 
     def __init__(
@@ -79,14 +75,9 @@ class DenseCapsules(nnx.Module):
         return linear_votes(poses, self.kernel[...])
 
     def __call__(self, poses: Float[Array, "*batch I D"], *state: Array | None) -> Routed:
-        """Routes the children to their parents.
+        """Poses [..., J, D] and couplings [..., I, J].
 
-        Args:
-          poses: of the children.
-          *state: what the procedure takes after the votes, such as previous poses.
-
-        Returns:
-          Poses [..., J, D] and couplings [..., I, J].
+        `state` is what the procedure takes after the votes, such as previous poses.
         """
         bias = {} if self.bias is None else {"bias": self.bias[...]}
         return self.routing(self.votes(poses), *state, **bias)
@@ -109,11 +100,6 @@ class ConvCapsules(DenseCapsules):
       strides: step between windows.
       padding: "VALID" or "SAME".
       **options: `form`, `routing`, `use_bias`, `kernel_init` and `rngs`, as in `DenseCapsules`.
-
-    Raises:
-      TypeError: a size is not a Python int.
-      ValueError: a size < 1, or one that `form` cannot have; when called, a grid smaller than the
-        window, or poses of other sizes.
     """
 
     def __init__(
@@ -128,12 +114,7 @@ class ConvCapsules(DenseCapsules):
         padding: Padding = "VALID",
         **options: Any,
     ):
-        check_counts(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            kernel_size=kernel_size,
-            strides=strides,
-        )
+        check_counts(in_channels=in_channels, kernel_size=kernel_size, strides=strides)
         children = kernel_size * kernel_size * in_channels
         super().__init__(children, in_pose, out_channels, out_pose, **options)
         self.in_channels = in_channels

@@ -50,39 +50,21 @@ def convolve(
         bytes_per_image = 4 * height * width * math.prod(kernel.shape[:-1])
         return in_blocks(patches, images, choose_block_size(bytes_per_image))
 
-    return lax.platform_dependent(
-        images,
-        kernel,
-        cpu=on_cpu,
-        default=lambda x, w: convolve_native(x, w, *options),
-    )
+    def elsewhere(images: Array, kernel: Array) -> Array:
+        return convolve_native(images, kernel, *options)
+
+    return lax.platform_dependent(images, kernel, cpu=on_cpu, default=elsewhere)
 
 
-def convolve_native(
-    images: Float[Array, "n h w c"],
-    kernel: Float[Array, "k k c features"],
-    stride: int = 1,
-    padding: Padding | Sequence[tuple[int, int]] = "VALID",
-    precision: lax.PrecisionLike = None,
-) -> Float[Array, "n h_out w_out features"]:
+def convolve_native(images, kernel, stride=1, padding="VALID", precision=None):
     """`convolve` by XLA's convolution."""
+    axes = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
-        images,
-        kernel,
-        (stride, stride),
-        padding,
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        precision=precision,
+        images, kernel, (stride, stride), padding, dimension_numbers=axes, precision=precision
     )
 
 
-def convolve_patches(
-    images: Float[Array, "n h w c"],
-    kernel: Float[Array, "k k c features"],
-    stride: int = 1,
-    padding: Padding | Sequence[tuple[int, int]] = "VALID",
-    precision: lax.PrecisionLike = None,
-) -> Float[Array, "n h_out w_out features"]:
+def convolve_patches(images, kernel, stride=1, padding="VALID", precision=None):
     """`convolve` as one matrix product over all patches."""
     if not isinstance(padding, str):
         images, padding = jnp.pad(images, [(0, 0), *padding, (0, 0)]), "VALID"
@@ -108,10 +90,7 @@ def conv2d(
     """
     check_rngs(rngs)
     check_counts(
-        in_features=in_features,
-        out_features=out_features,
-        kernel_size=kernel_size,
-        strides=strides,
+        in_features=in_features, out_features=out_features, kernel_size=kernel_size, strides=strides
     )
     return nnx.Conv(
         in_features,

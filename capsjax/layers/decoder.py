@@ -20,21 +20,34 @@ _HE_NORMAL = nnx.initializers.he_normal()
 
 
 class _Decoder(nnx.Module):
-    """What decoders share: class poses, masked, become an image.
+    """What decoders share: class poses, masked, become an image."""
 
-    Args:
-      num_classes: number of class poses.
-      pose_size: D, their size.
-      image_shape: height, width, channels.
-    """
-
-    def __init__(self, num_classes: int, pose_size: int, image_shape: tuple[int, int, int]):
-        check_counts(num_classes=num_classes, pose_size=pose_size, image_shape=image_shape)
+    def __init__(
+        self,
+        num_classes: int,
+        pose_size: int,
+        image_shape: tuple[int, int, int],
+        *,
+        features: Sequence[int] = (512, 1024),
+        rngs: nnx.Rngs,
+    ):
+        check_rngs(rngs)
+        check_counts(
+            num_classes=num_classes,
+            pose_size=pose_size,
+            image_shape=image_shape,
+            features=features,
+        )
         if len(image_shape) != 3:
             raise ValueError(f"image_shape must be (height, width, channels), got {image_shape}")
         self.num_classes = num_classes
         self.pose_size = pose_size
         self.image_shape = image_shape
+        self.build(features, rngs)
+
+    @abstractmethod
+    def build(self, features: Sequence[int], rngs: nnx.Rngs) -> None:
+        """Makes the layers."""
 
     @abstractmethod
     def pixels(self, seen: Float[Array, "n *targets classes_d"]) -> Float[Array, "*pixels"]:
@@ -75,19 +88,8 @@ class Decoder(_Decoder):
       features: sizes of the hidden layers.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        pose_size: int,
-        image_shape: tuple[int, int, int],
-        *,
-        features: Sequence[int] = (512, 1024),
-        rngs: nnx.Rngs,
-    ):
-        check_rngs(rngs)
-        check_counts(features=features)
-        super().__init__(num_classes, pose_size, image_shape)
-        sizes = [num_classes * pose_size, *features, math.prod(image_shape)]
+    def build(self, features: Sequence[int], rngs: nnx.Rngs) -> None:
+        sizes = [self.num_classes * self.pose_size, *features, math.prod(self.image_shape)]
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
 
     def pixels(self, seen: Float[Array, "*batch classes_d"]) -> Float[Array, "*batch pixels"]:
@@ -107,32 +109,19 @@ class ConvDecoder(_Decoder):
     number of pixels.
 
     Args:
-      num_classes: number of class poses.
-      pose_size: D, their size.
-      image_shape: height, width, channels.
+      num_classes, pose_size, image_shape: as for `Decoder`.
       features: channels of the small map and after each doubling.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        pose_size: int,
-        image_shape: tuple[int, int, int],
-        *,
-        features: Sequence[int],
-        rngs: nnx.Rngs,
-    ):
-        check_rngs(rngs)
-        check_counts(features=features)
+    def build(self, features: Sequence[int], rngs: nnx.Rngs) -> None:
         if not features:
             raise ValueError("features must have the channels of at least one layer, got none")
-        super().__init__(num_classes, pose_size, image_shape)
-        height, width, channels = image_shape
+        height, width, channels = self.image_shape
         scale = 2 ** (len(features) - 1)
         # Rounded up: what is too much at the end is cut off.
         self.map_shape = (-(-height // scale), -(-width // scale), features[0])
-        size = math.prod(self.map_shape)
-        self.dense = nnx.Linear(num_classes * pose_size, size, kernel_init=_HE_NORMAL, rngs=rngs)
+        poses, size = self.num_classes * self.pose_size, math.prod(self.map_shape)
+        self.dense = nnx.Linear(poses, size, kernel_init=_HE_NORMAL, rngs=rngs)
         self.convs = nnx.List(
             [
                 conv2d(n, m, 3, padding="SAME", kernel_init=_HE_NORMAL, rngs=rngs)
@@ -158,10 +147,10 @@ def reconstruct(
     *,
     conditional: bool,
 ) -> Float[Array, "n ... h w c"] | None:
-    """The reconstruction in each of the settings of Gu et al. 2021.
+    """The reconstruction in each of the settings of Gu et al. 2021; None without a decoder.
 
     Args:
-      decoder: None for no reconstruction.
+      decoder: see `Decoder`.
       poses: of all classes.
       scores: of the classes; the highest one's class is the predicted one.
       mask: the classes that are seen; None for the predicted one.

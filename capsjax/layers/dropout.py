@@ -16,9 +16,6 @@ def dropout(
       x: one row per example.
       keys: one per example; None for no dropout.
       keep: probability of keeping a number, in (0, 1]; 1 means no dropout.
-
-    Raises:
-      ValueError: `keep` is not in (0, 1], or there is not one key for each example.
     """
     if not 0 < keep <= 1:
         raise ValueError(f"keep must be in (0, 1], got {keep}; it is what is kept, not dropped")

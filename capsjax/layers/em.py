@@ -35,10 +35,6 @@ class EMRouting(nnx.Module):
         near one half and hardly learn.
       normalize: how a child divides itself: over the parents of one position by default;
         `softmax_over_windows` with its grid is Hinton's, over all parents it reaches.
-
-    Raises:
-      TypeError: `num_parents` is not a Python int.
-      ValueError: `num_parents` < 1.
     """
 
     def __init__(
@@ -76,14 +72,9 @@ class EMClassCapsules(nnx.Module):
     Args:
       in_channels: C, the capsules per position below.
       num_classes: J.
-      pose_size: D, a square: poses are matrices.
+      pose_size: D, a square of at least 4: poses are matrices.
       num_iterations: of EM.
       inverse_temperature: as in `EMRouting`.
-
-    Raises:
-      TypeError: a size is not a Python int.
-      ValueError: a size < 1, or a pose size that is not a square of at least 4; when called, poses
-        of other sizes.
     """
 
     def __init__(
@@ -131,9 +122,6 @@ def coordinate_addition(
     Votes are √D×√D matrices. The centre of the position, as a fraction of height and width, is
     added to the first two numbers of the last column: the place of a translation in a homogeneous
     transform.
-
-    Raises:
-      ValueError: too few axes, or a D that is not a square of at least 4.
     """
     side = math.isqrt(votes.shape[-1])
     if votes.ndim < 5 or side < 2 or side**2 != votes.shape[-1]:

@@ -12,8 +12,8 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from capsjax.functional import identity
 from capsjax.layers.capsules import ConvCapsules, DenseCapsules
-from capsjax.layers.rngs import check_rngs
 from capsjax.routing import (
     DenseVotes,
     Routed,
@@ -60,14 +60,8 @@ class InvertedAttention(nnx.Module):
     """
 
     def __init__(
-        self,
-        pose_size: int,
-        *,
-        layer_norm: bool = True,
-        scale: float | None = None,
-        rngs: nnx.Rngs,
+        self, pose_size: int, *, layer_norm: bool = True, scale: float | None = None, rngs: nnx.Rngs
     ):
-        check_counts(pose_size=pose_size)
         self.norm = pose_norm(pose_size, rngs=rngs) if layer_norm else identity
         self.scale = scale
 
@@ -97,7 +91,7 @@ class ActivatedInvertedAttention(nnx.Module):
     def __init__(
         self, num_parents: int, pose_size: int, *, scale: float | None = None, rngs: nnx.Rngs
     ):
-        check_counts(num_parents=num_parents, pose_size=pose_size)
+        check_counts(num_parents=num_parents)
         self.scale = scale
         self.norm = pose_norm(pose_size, rngs=rngs)
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
@@ -142,9 +136,6 @@ class InvertedAttentionStack(nnx.Module):
         of the concurrent iteration too. There can be several.)
       dense_votes: hold the votes of a layer in one array instead of recomputing them.
       block_size: examples at a time, to bound memory; None for all at once.
-
-    Raises:
-      ValueError: an unknown schedule; a fixed point of capsules with activations.
     """
 
     def __init__(
@@ -177,16 +168,13 @@ class InvertedAttentionStack(nnx.Module):
         *,
         capture: bool = False,
     ) -> dict[str, Routed]:
-        """Routes from the primary capsules to the top.
+        """Routes from the primary capsules to the top; returns each layer's result by its name.
 
         Args:
           poses: of the primary capsules.
           activations: theirs, for layers that have activations.
           capture: return couplings too; otherwise they are None, and nothing of their size lives
             longer than an iteration.
-
-        Returns:
-          The result of routing, by layer name.
         """
 
         def run(primary: Routed) -> list[Routed]:
@@ -241,7 +229,6 @@ class InvertedAttentionStack(nnx.Module):
 
 def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """LayerNorm of poses, with the ε of the released code's framework."""
-    check_rngs(rngs)
     return nnx.LayerNorm(pose_size, epsilon=_EPSILON, rngs=rngs)
 
 
@@ -254,7 +241,6 @@ class GridPoseNorm(nnx.LayerNorm):
     """
 
     def __init__(self, pose_size: int, *, rngs: nnx.Rngs):
-        check_rngs(rngs)
         super().__init__(pose_size, epsilon=_EPSILON, rngs=rngs)
 
     def __call__(self, x: Float[Array, "n H W C D"], **_: Any) -> Float[Array, "n H W C D"]:
@@ -275,11 +261,6 @@ class GridPoseNorm(nnx.LayerNorm):
         scale, bias = (jnp.tile(jnp.asarray(v), channels) for v in (self.scale, self.bias))
         normed = row_major(normed * scale + bias)
         return normed.reshape(x.shape).astype(jnp.result_type(x, scale))
-
-
-def identity(x: jax.Array) -> jax.Array:
-    """The identity: returns `x`."""
-    return x
 
 
 def _carried(routed: Routed, capture: bool) -> Routed:

@@ -17,11 +17,7 @@ from capsjax.routing._checks import check_counts
 class SelfAttentionRouting(nnx.Module):
     """`self_attention_routing` with its learned prior b, zero at first.
 
-    A `routing` for `DenseCapsules`.
-
-    Args:
-      num_children: I.
-      num_parents: J.
+    A `routing` for `DenseCapsules` with these numbers of children and parents.
     """
 
     def __init__(self, num_children: int, num_parents: int):

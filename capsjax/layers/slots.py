@@ -36,10 +36,6 @@ class SlotAttention(nnx.Module):
       implicit: iterate without gradients, then once with them, which is the first term of the
         gradient at a fixed point (Chang et al. 2022): memory and time of the backward pass are
         those of one iteration. The first slots then get no gradient.
-
-    Raises:
-      TypeError: a size is not a Python int.
-      ValueError: a size < 1; when called, inputs, slots or a mask that do not fit.
     """
 
     def __init__(
@@ -54,13 +50,7 @@ class SlotAttention(nnx.Module):
         rngs: nnx.Rngs,
     ):
         check_rngs(rngs)
-        check_counts(
-            in_features=in_features,
-            num_slots=num_slots,
-            slot_size=slot_size,
-            mlp_size=mlp_size,
-            num_iterations=num_iterations,
-        )
+        check_counts(num_slots=num_slots, num_iterations=num_iterations)
         self.in_features, self.num_slots, self.slot_size = in_features, num_slots, slot_size
         self.num_iterations, self.implicit = num_iterations, implicit
         glorot = nnx.initializers.glorot_uniform()

@@ -20,12 +20,7 @@ Form = Literal["vector", "matrix"]
 def kernel_shape(
     num_children: int, in_pose: int, num_parents: int, out_pose: int, form: Form
 ) -> tuple[int, int, int, int]:
-    """The shape [I, X, J, Y] of W: X = D_in and Y = D_out for vectors, X = Y = √D for matrices.
-
-    Raises:
-      TypeError: a size is not a Python int.
-      ValueError: an unknown `form`, a size < 1, or poses that are not square matrices of one size.
-    """
+    """The shape [I, X, J, Y] of W: X = D_in and Y = D_out for vectors, X = Y = √D for matrices."""
     check_counts(
         num_children=num_children, in_pose=in_pose, num_parents=num_parents, out_pose=out_pose
     )
@@ -53,10 +48,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
     With uniform couplings and children of length 1 the sums Σ_i c_ij v_ij are then a little shorter
     than 1 (the truncation takes an eighth off the deviation).
     Where they start much shorter, squash, quadratic near 0, lets hardly any gradient through, and
-    stacked layers do not learn.
-
-    Args:
-      num_children: I, which the shape of a shared kernel does not show.
+    stacked layers do not learn. (The shape of a shared kernel does not show I, `num_children`.)
     """
 
     def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:

@@ -88,7 +88,6 @@ def create(
       **overrides: fields of the model's config, see `options(name)`.
 
     Raises:
-      TypeError: `rngs` is not an `nnx.Rngs`.
       ValueError: an unknown name or override (the nearest is named), or a size out of range.
     """
     check_rngs(rngs)
@@ -115,11 +114,7 @@ def options(name: str) -> dict[str, Any]:
 
 
 def lookup(name: str) -> Network:
-    """The class, config and published sizes behind `name`.
-
-    Raises:
-      ValueError: unknown name (the five nearest are named).
-    """
+    """The class, config and published sizes behind `name`."""
     if name not in names():
         raise ValueError(
             f"unknown model {name!r}: {nearest(name, names())}. capsjax.models.names() lists all; "
@@ -140,11 +135,6 @@ def register(name: str, model: type[nnx.Module], config: Any) -> None:
         `model(images, *, mask=None, keys=None, capture=False)` return an `Output`.
       config: the default options: an instance of a frozen dataclass of numbers, strings, booleans
         and tuples of them.
-
-    Raises:
-      TypeError: `name` is not a string, or `config` not an instance of a dataclass.
-      ValueError: the name is that of a published network, or a field of `config` that of an
-        argument of `create`.
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, got {name!r}")

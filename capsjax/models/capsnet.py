@@ -7,16 +7,14 @@ loss, belongs to training (`capsjax.training.objective`).
 from dataclasses import dataclass, replace
 
 from flax import nnx
-from jax import lax
-from jaxtyping import Array
 
-from capsjax.functional import exponential_squash, relu, safe_norm, squash
+from capsjax.functional import exponential_squash, identity, relu, squash
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Keys, Mask, Network, Output, Pixels
-from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
+from capsjax.models.model import Network
+from capsjax.models.reconstruction import CapsuleChain, Reconstruction
 from capsjax.routing import dynamic_routing, uniform_routing
 
 _SQUASHES = {"rational": squash, "exponential": exponential_squash}
@@ -56,7 +54,7 @@ class CapsNetConfig(Normalization, Reconstruction):
     primary_relu: bool = False
 
 
-class CapsNet(ReconstructingModel):
+class CapsNet(CapsuleChain):
     """Two convolutions, primary capsules, class capsules by routing, a decoder.
 
     Sabour et al. 2017, figures 1 and 2. 8,215,568 parameters for 28×28×1 and ten classes.
@@ -69,7 +67,7 @@ class CapsNet(ReconstructingModel):
         height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
         features = scaled(config.features, config.width)
         primary_channels = scaled(config.primary_channels, config.width)
-        activation = _SQUASHES[config.squash_form] if config.squash else _identity
+        activation = _SQUASHES[config.squash_form] if config.squash else identity
         routing = (
             bound(dynamic_routing, num_iterations=config.num_iterations)
             if config.routing == "dynamic"
@@ -96,24 +94,6 @@ class CapsNet(ReconstructingModel):
             rngs=rngs,
         )
         self.build_decoder(config, config.class_pose, rngs)
-
-    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
-        """See `Model`; captures "conv", "primary" and "classes"."""
-        features = nnx.relu(self.conv(images))
-        primary = self.primary(features)
-        routed = self.classes(lax.collapse(primary, 1, -1))
-        lengths = safe_norm(routed.poses)
-        return Output(
-            lengths,
-            routed.poses,
-            self.reconstruct(routed.poses, lengths, mask),
-            routed={"classes": routed},
-            features={"conv": features, "primary": primary, "classes": routed.poses},
-        )
-
-
-def _identity(s: Array) -> Array:
-    return s
 
 
 _SABOUR2017 = CapsNetConfig()

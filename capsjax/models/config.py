@@ -1,7 +1,6 @@
 """Options of networks: frozen dataclasses that check the values of their fields."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from capsjax._options import Options, checked, fraction, not_negative, one_of, positive
 
@@ -10,24 +9,14 @@ __all__ = [
     "Normalization",
     "check_lengths",
     "fraction",
-    "multiplier",
     "not_negative",
     "one_of",
     "positive",
     "scaled",
 ]
 
-# 1 / 1024, of the widest layers.
+# Below 1 / 1024, of the widest layers, all layers are one channel wide whatever the value.
 LEAST_WIDTH = 2.0**-10
-
-
-def multiplier() -> Any:
-    """A field for what multiplies the channels of a network: 1 as published."""
-    requirement = (
-        f"must be at least {LEAST_WIDTH}, below which all layers are one channel wide whatever its "
-        "value"
-    )
-    return checked(1.0, lambda value: value >= LEAST_WIDTH, requirement)
 
 
 def scaled(channels: int, width: float) -> int:
@@ -54,7 +43,7 @@ class Config(Options):
         every layer below the classes, but not the sizes of poses and kernels.
     """
 
-    width: float = multiplier()
+    width: float = checked(1.0, lambda w: w >= LEAST_WIDTH, f"must be at least {LEAST_WIDTH}")
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 
 from flax import nnx
+from jaxtyping import Array, Float
 
-from capsjax.functional import safe_norm
 from capsjax.layers import DenseCapsules, DepthwiseCapsules, SelfAttentionRouting, conv2d
 from capsjax.models.config import check_lengths, not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Keys, Mask, Network, Output, Pixels
-from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
+from capsjax.models.model import Network, Pixels
+from capsjax.models.reconstruction import CapsuleChain, Reconstruction
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class EfficientCapsNetConfig(Reconstruction):
         check_lengths(features=self.features, kernel_sizes=self.kernel_sizes, strides=self.strides)
 
 
-class EfficientCapsNet(ReconstructingModel):
+class EfficientCapsNet(CapsuleChain):
     """Convolutions, a few primary capsules that see the whole map, class capsules, a decoder.
 
     161,824 parameters for 28×28×1 and ten classes, without the decoder. The decoder for smallNORB
@@ -91,23 +91,13 @@ class EfficientCapsNet(ReconstructingModel):
         )
         self.build_decoder(config, config.class_pose, rngs)
 
-    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
-        """See `Model`; captures "conv", "primary" and "classes"."""
-        features = images
+    def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
+        """The convolutions' map."""
+        x = images
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            features = conv(features)
             # Keras's leaky ReLU, with a slope of 0.3.
-            features = norm(nnx.leaky_relu(features, 0.3) if self.leaky else nnx.relu(features))
-        primary = self.primary(features)
-        routed = self.classes(primary)
-        lengths = safe_norm(routed.poses)
-        return Output(
-            lengths,
-            routed.poses,
-            self.reconstruct(routed.poses, lengths, mask),
-            routed={"classes": routed},
-            features={"conv": features, "primary": primary, "classes": routed.poses},
-        )
+            x = norm(nnx.leaky_relu(conv(x), 0.3) if self.leaky else nnx.relu(conv(x)))
+        return x
 
 
 def _norm(kind: str, features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm | nnx.InstanceNorm:

@@ -23,8 +23,7 @@ class Window(NamedTuple):
 def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[tuple[int, int]]:
     """Height and width after each of `windows`, applied in turn.
 
-    Raises:
-      ValueError: nothing would be left; the message gives the smallest image that works.
+    The message of an image that is too small gives the smallest that works.
     """
     height, width, _ = input_shape
     smallest = 1

@@ -9,15 +9,14 @@ between the image and the classes.
 from dataclasses import dataclass, replace
 
 from flax import nnx
-from jax import lax
 
-from capsjax.functional import safe_norm
 from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
 from capsjax.layers.bound import bound
 from capsjax.models.config import Config, fraction, positive, scaled
 from capsjax.models.convnets import ConvNet, ConvNetConfig
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.model import Network
+from capsjax.models.reconstruction import CapsuleChain
 from capsjax.routing import dynamic_routing
 
 
@@ -48,7 +47,7 @@ class DeepCapsNetConfig(Config):
     update_rate: float = fraction(1.0)
 
 
-class DeepCapsNet(Model):
+class DeepCapsNet(CapsuleChain):
     """A convolution, primary capsules, and layers of capsules with dynamic routing between them.
 
     Lin et al. 2018, figure 1 (its Cap1 is "capsules1" here). There is no decoder: the paper
@@ -82,20 +81,9 @@ class DeepCapsNet(Model):
             num, pose, self.num_classes, config.class_pose, routing=routing, rngs=rngs
         )
 
-    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
-        """See `Model`; captures "conv", "primary", "capsules1" (with R1's coupling) … "classes"."""
-        features = nnx.relu(self.conv(images))
-        primary = self.primary(features)
-        poses = lax.collapse(primary, 1, -1)
-        routed = {}
-        for i, layer in enumerate(self.capsules, 1):
-            routed[f"capsules{i}"] = layer(poses)
-            poses = routed[f"capsules{i}"].poses
-        routed["classes"] = self.classes(poses)
-        poses = routed["classes"].poses
-        captured = {"conv": features, "primary": primary}
-        captured |= {name: result.poses for name, result in routed.items()}
-        return Output(safe_norm(poses), poses, routed=routed, features=captured)
+    def between(self) -> dict[str, DenseCapsules]:
+        """Captured as "capsules1" (with R1's coupling) …."""
+        return {f"capsules{i}": layer for i, layer in enumerate(self.capsules, 1)}
 
 
 _DEEP = DeepCapsNetConfig()

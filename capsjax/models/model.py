@@ -12,7 +12,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Key, UInt8
 
 from capsjax._names import check_kind
-from capsjax.functional import check_array, normalize, to_unit
+from capsjax.functional import check_array, check_normalization, normalize, to_unit
 from capsjax.models.config import Config, Normalization
 from capsjax.routing import Routed
 
@@ -92,15 +92,10 @@ class Inputs:
     std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        channels = self.shape[-1]
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            check_kind(name, values, (0.0,))
-        lengths = len(self.mean), len(self.std)
-        if lengths not in ((0, 0), (channels, channels)) or not all(s > 0 for s in self.std):
-            raise ValueError(
-                f"mean and std must have {channels} numbers each, one per channel, std positive, "
-                f"or none; got {self.mean} and {self.std}"
-            )
+        check_kind("mean", self.mean, (0.0,))
+        check_kind("std", self.std, (0.0,))
+        if self.mean or self.std:
+            check_normalization(self.shape[-1], self.mean, self.std)
 
     def __call__(self, images: Images) -> Pixels:
         """Raises TypeError or ValueError unless `images` is a batch of images of this shape."""
@@ -139,14 +134,7 @@ class Model(nnx.Module):
         *,
         rngs: nnx.Rngs,
     ):
-        """Builds the network with fresh parameters.
-
-        Args:
-          input_shape: height, width and channels of the images.
-          num_classes: number of classes.
-          config: the options; None for the default ones.
-          rngs: the source of the parameters.
-        """
+        """Builds the network with fresh parameters; no `config` means the default options."""
         config = config or self.options
         normalization = (config.mean, config.std) if isinstance(config, Normalization) else ()
         self.inputs = Inputs(input_shape, *normalization)
@@ -154,10 +142,7 @@ class Model(nnx.Module):
         self.build(config, rngs)
 
     def build(self, config: Any, rngs: nnx.Rngs) -> None:
-        """Makes the layers, for images of `input_shape` and `num_classes` classes.
-
-        A subclass that has its own `__init__` does not need it.
-        """
+        """Makes the layers, for images of `input_shape` and `num_classes` classes."""
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -165,12 +150,7 @@ class Model(nnx.Module):
         return self.inputs.shape
 
     def __call__(
-        self,
-        images: Images,
-        *,
-        mask: Mask = None,
-        keys: Keys = None,
-        capture: bool = False,
+        self, images: Images, *, mask: Mask = None, keys: Keys = None, capture: bool = False
     ) -> Output:
         """Classifies a batch and, with a decoder, reconstructs it.
 
@@ -181,10 +161,6 @@ class Model(nnx.Module):
             highest score.
           keys: one per image, for dropout; None for no dropout.
           capture: whether to return `routed` and `features`.
-
-        Raises:
-          TypeError: the images are not an array.
-          ValueError: they do not have the network's input shape.
         """
         output = self.forward(self.inputs(images), mask=mask, keys=keys, capture=capture)
         return output if capture else output._replace(routed={}, features={})

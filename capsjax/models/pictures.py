@@ -6,17 +6,16 @@ the image, and back from the class capsules to an image.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-import jax
 from flax import nnx
-from jax import lax
+from jaxtyping import Array, Float
 
-from capsjax.functional import safe_norm
 from capsjax.layers import ConvDecoder, ConvNorm, DenseCapsules, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, positive, scaled
-from capsjax.models.model import Keys, Mask, Network, Output, Pixels
-from capsjax.models.reconstruction import ReconstructingModel
+from capsjax.models.model import Network, Pixels
+from capsjax.models.reconstruction import CapsuleChain
 from capsjax.routing import dynamic_routing
 
 GRID = 8  # rows or columns, at most
@@ -42,13 +41,14 @@ class PictureCapsNetConfig(Normalization):
     num_iterations: int = positive(3)
 
 
-class PictureCapsNet(ReconstructingModel):
+class PictureCapsNet(CapsuleChain):
     """Convolutions, primary capsules, class capsules by dynamic routing, a convolutional decoder.
 
     The convolutions are 3×3 with stride 2, batch normalisation and ReLU.
     """
 
     options = PictureCapsNetConfig()
+    map_name = "convs"
 
     def build(self, config: PictureCapsNetConfig, rngs: nnx.Rngs) -> None:
         height, width, channels = self.input_shape
@@ -58,11 +58,10 @@ class PictureCapsNet(ReconstructingModel):
         features = [scaled(config.features * min(2**i, 4), config.width) for i in range(halvings)]
         primary_channels = scaled(config.primary_channels, config.width)
         rows, columns = (-(-side // 2**halvings) for side in (height, width))
-        self.conditional = True
         self.convs = nnx.List(
             [
                 ConvNorm(n, m, 3, strides=2, padding=1, rngs=rngs)
-                for n, m in zip([channels, *features], features, strict=False)
+                for n, m in pairwise([channels, *features])
             ]
         )
         self.primary = PrimaryCapsules(
@@ -90,21 +89,12 @@ class PictureCapsNet(ReconstructingModel):
             rngs=rngs,
         )
 
-    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
-        """See `Model`; captures "convs", "primary" and "classes"."""
+    def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
+        """The convolutions' map."""
         x = images
         for conv in self.convs:
-            x = jax.nn.relu(conv(x))
-        primary = self.primary(x)
-        routed = self.classes(lax.collapse(primary, 1, -1))
-        lengths = safe_norm(routed.poses)
-        return Output(
-            lengths,
-            routed.poses,
-            self.reconstruct(routed.poses, lengths, mask),
-            routed={"classes": routed},
-            features={"convs": x, "primary": primary, "classes": routed.poses},
-        )
+            x = nnx.relu(conv(x))
+        return x
 
 
 NETWORKS = {

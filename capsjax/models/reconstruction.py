@@ -1,13 +1,17 @@
-"""Networks that reconstruct their input from class poses."""
+"""Networks that reconstruct their input from class poses, and the forward pass of most."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from flax import nnx
+from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.layers import ConvDecoder, Decoder, reconstruct
+from capsjax.functional import safe_norm
+from capsjax.layers import ConvCapsules, ConvDecoder, Decoder, reconstruct
 from capsjax.models.config import Config, one_of, positive, scaled
-from capsjax.models.model import Mask, Model
+from capsjax.models.model import Keys, Mask, Model, Output, Pixels
+from capsjax.routing import Routed
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,12 @@ class ReconstructingModel(Model):
       conditional: whether it sees only the poses of the masked classes.
     """
 
+    decoder: Decoder | ConvDecoder | None = None
+    conditional = True
+
     def build_decoder(self, config: Reconstruction, pose_size: int, rngs: nnx.Rngs) -> None:
         """Makes the decoder that `config` asks for, for class poses of this size."""
         self.conditional = config.reconstruction == "conditional"
-        self.decoder: Decoder | ConvDecoder | None = nnx.data(None)
         if config.reconstruction != "none":
             features = [scaled(n, config.width) for n in config.decoder_features]
             self.decoder = Decoder(
@@ -47,3 +53,39 @@ class ReconstructingModel(Model):
     ) -> Float[Array, "n ... h w c"] | None:
         """The reconstruction of the classes in `mask`, of the predicted ones without a mask."""
         return reconstruct(self.decoder, poses, scores, mask, conditional=self.conditional)
+
+
+class CapsuleChain(ReconstructingModel):
+    """A feature map, primary capsules and layers of capsules; the scores are lengths of the last.
+
+    Attributes:
+      map_name: under which the feature map is captured.
+      primary: a layer from the map to primary capsules.
+      classes: the last layer of capsules.
+    """
+
+    map_name = "conv"
+    conv: Callable[[Array], Array]
+    primary: Callable[[Array], Array]
+    classes: Callable[[Array], Routed]
+
+    def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
+        """What the primary capsules see."""
+        return nnx.relu(self.conv(images))
+
+    def between(self) -> Mapping[str, Callable[[Array], Routed]]:
+        """The layers of capsules between the primary and the class capsules, by name."""
+        return {}
+
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
+        """See `Model`; captures the map, "primary", what is between, and "classes"."""
+        features = {self.map_name: self.feature_map(images)}
+        poses = features["primary"] = self.primary(features[self.map_name])
+        routed = {}
+        for name, layer in {**self.between(), "classes": self.classes}.items():
+            if not isinstance(layer, ConvCapsules):
+                poses = lax.collapse(poses, 1, -1)
+            routed[name] = layer(poses)
+            poses = features[name] = routed[name].poses
+        lengths = safe_norm(poses)
+        return Output(lengths, poses, self.reconstruct(poses, lengths, mask), routed, features)

@@ -188,12 +188,7 @@ _CIFAR = (32, 32, 3)
 _CIFAR10 = InvertedAttentionConfig()
 _CIFAR100 = replace(_CIFAR10, features=128, pose_size=36, hidden_capsules=(20,))
 _DIVERSE = InvertedAttentionConfig(
-    features=1024,
-    primary_kernel=3,
-    primary_strides=2,
-    channels=16,
-    pose_size=64,
-    conv_strides=(1,),
+    features=1024, primary_kernel=3, primary_strides=2, channels=16, pose_size=64, conv_strides=(1,)
 )
 
 

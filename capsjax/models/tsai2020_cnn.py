@@ -22,13 +22,13 @@ from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, Sco
 
 @dataclass(frozen=True)
 class BaselineCNNConfig(Normalization):
-    """Sizes of a network of three 3×3 convolutions; the defaults are those of table 2.
+    """Sizes of a network of 3×3 convolutions; the defaults are those of table 2.
 
     Attributes:
       features: channels of each convolution.
-      strides: of the three convolutions.
-      paddings: zeros on each side, of the three convolutions.
-      pool: 2×2 average pooling after the second and third convolution.
+      strides: of each convolution.
+      paddings: zeros on each side, of each convolution.
+      pool: 2×2 average pooling after all convolutions but the first.
       head: what follows, below the class scores: "flatten", "average" (a linear layer at each
         position, then the mean over positions: table 12) or "dense" (a linear layer of all
         positions: the pooling that is learned).
@@ -36,21 +36,19 @@ class BaselineCNNConfig(Normalization):
     """
 
     features: int = positive(1024)
-    strides: tuple[int, int, int] = positive((2, 2, 2))
-    paddings: tuple[int, int, int] = not_negative((1, 1, 1))
+    strides: tuple[int, ...] = positive((2, 2, 2))
+    paddings: tuple[int, ...] = not_negative((1, 1, 1))
     pool: bool = True
     head: str = one_of("flatten", "average", "dense")
     hidden: int = positive(640)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("strides", "paddings"):
-            if len(getattr(self, name)) != 3:
-                raise ValueError(f"{name} must be three numbers, got {getattr(self, name)}")
+        check_lengths(strides=self.strides, paddings=self.paddings)
 
 
 class BaselineCNN(Model):
-    """Three convolutions with ReLU, the last two with batch normalisation, and a head.
+    """Convolutions with ReLU, all but the first with batch normalisation, and a head.
 
     Tsai et al. 2020, tables 2, 3 and 12. 18,919,434 parameters for CIFAR-10.
     """
@@ -71,12 +69,12 @@ class BaselineCNN(Model):
         convolution = partial(
             conv2d, kernel_size=3, kernel_init=nnx.initializers.he_normal(), rngs=rngs
         )
-        inputs = (self.input_shape[-1], features, features)
+        inputs = (self.input_shape[-1], *[features] * (len(config.strides) - 1))
         options = zip(inputs, config.strides, config.paddings, strict=True)
         self.convs = nnx.List(
             [convolution(n, features, strides=s, padding=padding) for n, s, padding in options]
         )
-        self.norms = nnx.List([batch_norm(features, rngs=rngs) for _ in range(2)])
+        self.norms = nnx.List([batch_norm(features, rngs=rngs) for _ in self.convs[1:]])
         size = features if config.head == "average" else height * width * features
         self.dense = nnx.data(None)
         if config.head != "flatten":
@@ -85,7 +83,7 @@ class BaselineCNN(Model):
         self.classifier = nnx.Linear(size, self.num_classes, rngs=rngs)
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
-        """See `Model`; captures "conv1", "conv2", "conv3" and, if there is one, "dense"."""
+        """See `Model`; captures "conv1" … and, if there is one, "dense"."""
         x = nnx.relu(self.convs[0](images))
         features = {"conv1": x}
         for i, (conv, norm) in enumerate(zip(self.convs[1:], self.norms, strict=True), start=2):

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from flax import nnx
-from jax import lax
+from jaxtyping import Array, Float
 
-from capsjax.functional import safe_norm
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
 from capsjax.models.config import Normalization, not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, grids
-from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels
+from capsjax.models.model import Network, Pixels
+from capsjax.models.reconstruction import CapsuleChain
 from capsjax.models.tsai2020 import build_backbone
 from capsjax.routing import dynamic_routing
 
@@ -43,7 +43,7 @@ class DynamicCapsNetConfig(Normalization):
     num_iterations: int = positive(3)
 
 
-class DynamicCapsNet(Model):
+class DynamicCapsNet(CapsuleChain):
     """Backbone, primary capsules, capsule layers with dynamic routing; scores are lengths.
 
     Tsai et al. 2020: their "Dynamic Routing, ResNet" is not described, but its two sizes follow
@@ -53,6 +53,7 @@ class DynamicCapsNet(Model):
     """
 
     options = DynamicCapsNetConfig()
+    map_name = "backbone"
 
     def build(self, config: DynamicCapsNetConfig, rngs: nnx.Rngs) -> None:
         *_, (height, width) = grids(
@@ -96,18 +97,13 @@ class DynamicCapsNet(Model):
             rngs=rngs,
         )
 
-    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
-        """See `Model`; captures "backbone", "primary", "conv_caps1" …, "classes"."""
-        x = self.backbone(images)
-        poses = self.primary(x)
-        features, routed = {"backbone": x, "primary": poses}, {}
-        for i, layer in enumerate(self.conv_caps, start=1):
-            out = layer(poses)
-            poses = out.poses
-            features[f"conv_caps{i}"], routed[f"conv_caps{i}"] = poses, out
-        out = self.classes(lax.collapse(poses, 1, -1))
-        features["classes"], routed["classes"] = out.poses, out
-        return Output(safe_norm(out.poses), out.poses, None, routed, features)
+    def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
+        """The backbone's map."""
+        return self.backbone(images)
+
+    def between(self) -> dict[str, ConvCapsules]:
+        """Captured as "conv_caps1" …."""
+        return {f"conv_caps{i}": layer for i, layer in enumerate(self.conv_caps, 1)}
 
 
 _SIMPLE = CapsNetConfig(reconstruction="none")

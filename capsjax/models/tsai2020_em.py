@@ -8,7 +8,7 @@ import jax
 from flax import nnx
 from jaxtyping import Array
 
-from capsjax.functional import relu
+from capsjax.functional import identity, relu
 from capsjax.layers import (
     ConvCapsules,
     ConvNorm,
@@ -82,13 +82,7 @@ class EMCapsNet(Model):
             resnet = build_backbone("resnet", in_features, config.features, config.width, rngs=rngs)
             features, self.backbone = resnet.out_features, resnet
         self.primary = PrimaryCapsules(
-            features,
-            channels,
-            pose_size,
-            kernel_size=1,
-            strides=1,
-            activation=_identity,
-            rngs=rngs,
+            features, channels, pose_size, kernel_size=1, strides=1, activation=identity, rngs=rngs
         )
         self.activations = conv2d(features, channels, 1, rngs=rngs)
         em: dict[str, Any] = {
@@ -132,10 +126,6 @@ class EMCapsNet(Model):
         assert out.activations is not None
         features["classes"], routed["classes"] = out.poses, out
         return Output(out.activations, out.poses, None, routed, features)
-
-
-def _identity(poses: Array) -> Array:
-    return poses
 
 
 _SIMPLE = EMCapsNetConfig()

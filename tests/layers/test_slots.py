@@ -147,3 +147,13 @@ def test_bad_arguments():
         layer(INPUTS, jnp.ones((2, J, 5)))
     with pytest.raises(ValueError, match="mask must broadcast"):
         layer(INPUTS, mask=jnp.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"mask must lie in \[0, 1\]"):
+        layer(INPUTS, mask=jnp.full((2, N), 2.0))
+    with pytest.raises(ValueError, match=r"the axis N \(inputs\) has length zero"):
+        layer(INPUTS[:, :0])
+
+
+def test_masked_inputs_are_as_if_they_were_not_there():
+    layer = build()
+    masked = layer(INPUTS, mask=jnp.arange(N) < 4 * jnp.ones((2, 1)))
+    np.testing.assert_allclose(masked.poses, layer(INPUTS[:, :4]).poses, rtol=1e-5, atol=1e-5)

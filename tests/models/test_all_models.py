@@ -60,8 +60,9 @@ def kinds():
         seen.add(kind)
 
 
-def small(name):
-    overrides = {key: value for key, value in SMALL.items() if key in models.options(name)}
+def small(name, **overrides):
+    known = models.options(name)
+    overrides = {key: value for key, value in SMALL.items() if key in known} | overrides
     channels = models.lookup(name).input_shape[-1]
     if name.startswith("efficient_capsnet"):
         overrides["primary_kernel"] = 0  # one capsule a channel
@@ -145,6 +146,20 @@ def test_equal_networks_have_equal_graphdefs(name):
 @pytest.mark.parametrize("name", [*kinds()])
 def test_forward_and_one_step(name):
     check_step(small(name), jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("tsai2020_diverse_vector", {}),
+        ("tsai2020_em_cifar10_simple", {"normalize_over": "receptive_field"}),
+        ("choi2019_mnist", {"num_conv_caps": 0}),
+        ("choi2019_mnist", {"num_conv_caps": 0, "reconstruction": "normal"}),
+        ("choi2019_mnist", {"num_conv_caps": 0, "reconstruction": "none"}),
+    ],
+)
+def test_forward_and_one_step_with_other_options(name, overrides):
+    check_step(small(name, **overrides), jnp.float32)
 
 
 @EVERY_CLASS

@@ -14,15 +14,12 @@ from capsjax.data.tasks import Example, Objects
 from capsjax.training import objective
 from capsjax.training.state import split
 from tests.models.building import build
-from tests.models.counting import count
 
 
-@pytest.mark.parametrize(("side", "parameters"), [(64, 3_111_395), (96, 2_256_227)])
-def test_sizes(side, parameters):
-    """The grid stays small: larger images have no more capsules."""
+@pytest.mark.parametrize("side", [64, 96])
+def test_shapes(side):
     name = f"picture_capsnet_{side}"
     assert models.lookup(name).input_shape == (side, side, 3)
-    assert count(name) == parameters
     model = nnx.eval_shape(lambda: models.create(name, (side, side, 3), 10, rngs=nnx.Rngs(0)))
     model.eval()
     graphdef, state = nnx.split(model)

@@ -76,35 +76,12 @@ def test_bad_registrations():
 
 
 @pytest.mark.parametrize(
-    ("name", "suggestion"),
-    [("gu2021_capsnt", "gu2021_capsnet"), ("lin2018", "lin2018_cnn")],
+    ("name", "suggestion"), [("gu2021_capsnt", "gu2021_capsnet"), ("lin2018", "lin2018_cnn")]
 )
 def test_unknown_names_get_the_nearest(name, suggestion):
     message = f"did you mean '{suggestion}'.*Or one of (\\w+, ){{3}}\\w+\\. .*register"
     with pytest.raises(ValueError, match=message):
         models.create(name, (28, 28, 1), 10, rngs=nnx.Rngs(0))
-
-
-@pytest.mark.parametrize(
-    ("input_shape", "num_classes", "message"),
-    [
-        (28, 10, r"input_shape must be a tuple such as \(28, 28, 1\), got 28"),
-        ((28.0, 28, 1), 10, r"each of input_shape must be an integer, got 28\.0"),
-        ((28, 28, 1), 2.5, r"num_classes must be an integer, got 2\.5"),
-        ((28, 28, 1), "10", "num_classes must be an integer, got '10'"),
-    ],
-)
-def test_bad_sizes(input_shape, num_classes, message):
-    with pytest.raises(ValueError, match=message):
-        models.create("sabour2017_capsnet", input_shape, num_classes, rngs=nnx.Rngs(0))
-
-
-@pytest.mark.parametrize("mean", [(float("nan"),), (float("inf"),), ("a",)])
-def test_channels_are_normalised_by_finite_numbers(mean):
-    with pytest.raises(ValueError, match="each of mean must be"):
-        models.create(
-            "sabour2017_capsnet", (28, 28, 1), 10, rngs=nnx.Rngs(0), mean=mean, std=(1.0,)
-        )
 
 
 @pytest.mark.parametrize(
