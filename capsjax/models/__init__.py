@@ -19,6 +19,7 @@ from capsjax.models import (
     lin2018,
     pictures,
     sabour2017_cnn,
+    slots,
     tsai2020,
     tsai2020_cnn,
     tsai2020_dynamic,
@@ -55,6 +56,7 @@ _PUBLISHED: dict[str, Network] = {
     **tsai2020_cnn.NETWORKS,
     **efficient_capsnet.NETWORKS,
     **pictures.NETWORKS,
+    **slots.NETWORKS,
 }
 _REGISTERED: dict[str, Network] = {}
 _ARGUMENTS = ("name", "input_shape", "num_classes", "rngs")  # of `create`, beside the options

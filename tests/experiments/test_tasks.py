@@ -36,6 +36,7 @@ QUICK = ("affnist_generated", "multimnist")
     [
         pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
         for name in tasks.generated()
+        if name != "tetrominoes"  # tests/experiments/test_slots.py
     ],
 )
 def test_trains_and_evaluates(config, tmp_path, capsys, name):

@@ -24,6 +24,7 @@ from capsjax.data.tasks.task import (
     make_example,
     take,
 )
+from capsjax.data.tasks.tetrominoes import Tetrominoes
 
 __all__ = [
     "EvaluationSet",
@@ -46,7 +47,7 @@ __all__ = [
     "take",
 ]
 
-_GENERATED: dict[str, Family] = {
+_GENERATED: dict[str, Family | Tetrominoes] = {
     "mnist_distorted": DistortedTask(),
     "mnist_translated": Translated(),
     "affnist_generated": AffNIST(),
@@ -54,6 +55,7 @@ _GENERATED: dict[str, Family] = {
     "multimnist_a": TransferA(),
     "multimnist_b": TransferB(),
     "diverse_multimnist": DiverseMultiMNIST(),
+    "tetrominoes": Tetrominoes(),
 }
 
 
@@ -94,6 +96,6 @@ def create(
     return replace(own, **overrides).build(name, read)
 
 
-def family(name: str) -> Family:
+def family(name: str) -> Family | Tetrominoes:
     """The kind of the task `name`, with the defaults of its options."""
     return _GENERATED.get(name, OwnImages() if name.startswith("folder:") else Classification())

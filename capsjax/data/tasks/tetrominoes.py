@@ -1,0 +1,171 @@
+"""Coloured tetrominoes that do not touch each other's squares, to be told apart without labels."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
+
+from capsjax._options import Options, not_negative, positive
+from capsjax.data.accuracy import above
+from capsjax.data.tasks.source_splits import Reader
+from capsjax.data.tasks.task import EvaluationSet, Example, NumberedExamples, Objects, Source, Task
+from capsjax.functional import to_unit
+
+PIECES = {
+    "I": ("####",),
+    "J": ("#..", "###"),
+    "L": ("..#", "###"),
+    "O": ("##", "##"),
+    "S": (".##", "##."),
+    "T": ("###", ".#."),
+    "Z": ("##.", ".##"),
+}
+SIDE = 4  # squares of the longest piece
+COLOURS = np.array(
+    [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1), (0, 1, 1)], dtype=np.float32
+)
+
+
+def pieces() -> Source:
+    """The 19 pieces, turned in all ways, in the top left of 4×4 pixels, and their kinds."""
+    images, labels = [], []
+    for label, rows in enumerate(PIECES.values()):
+        shape = np.array([[square == "#" for square in row] for row in rows])
+        turned = {(t.shape, t.tobytes()): t for t in (np.rot90(shape, n) for n in range(4))}
+        for one in turned.values():
+            margins = [(0, SIDE - length) for length in one.shape]
+            images.append(np.pad(255 * one.astype(np.uint8), margins)[..., None])
+            labels.append(label)
+    return Source(np.stack(images), np.array(labels, np.int32))
+
+
+class Placed(NamedTuple):
+    """Where each piece lies, and its colour.
+
+    Attributes:
+      corner: row and column of its first square.
+      colour: a row of `COLOURS`.
+      present: False where no room was left for it.
+    """
+
+    corner: Int[Array, "k 2"]
+    colour: Int[Array, "k"]
+    present: Bool[Array, "k"]
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Pieces on a black board, in any place where they cover no other; see `Recipe`.
+
+    Attributes:
+      num_classes: length of the labels.
+      num_objects: pieces in an image; one for which there is no room is left out.
+      board: squares along each side.
+      square: pixels along each side of a square.
+    """
+
+    num_classes: int
+    num_objects: int
+    board: int
+    square: int
+
+    def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
+        """The board, in colour; see `Recipe`."""
+        return self.board * self.square, self.board * self.square, 3
+
+    def choose(
+        self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
+    ) -> Int[Array, "k"]:
+        """The piece at `index` and any others; see `Recipe`."""
+        others = jax.random.randint(key, (self.num_objects - 1,), 0, len(labels))
+        return jnp.concatenate([index[None] % len(labels), others])
+
+    def draw(
+        self, key: PRNGKeyArray, index: Int[Array, ""], images: UInt8[Array, "k h w c"]
+    ) -> Placed:
+        """See `Recipe`."""
+        colour_key, *keys = jax.random.split(key, 1 + self.num_objects)
+        # Beyond the board all is taken.
+        taken = jnp.pad(jnp.zeros((self.board, self.board)), (0, SIDE), constant_values=1)
+        corners, present = [], []
+        for key, image in zip(keys, to_unit(images[..., 0]), strict=True):
+            covered = jax.scipy.signal.correlate2d(taken, image, mode="valid") > 0.5
+            place = jax.random.categorical(key, jnp.where(covered, -jnp.inf, 0).ravel())
+            corners.append(jnp.stack(jnp.divmod(place, covered.shape[1])))
+            present.append(~jnp.all(covered))
+            taken += present[-1] * self._on_board(image, corners[-1])
+        colour = jax.random.randint(colour_key, (self.num_objects,), 0, len(COLOURS))
+        return Placed(jnp.stack(corners), colour, jnp.stack(present))
+
+    def render(
+        self, images: UInt8[Array, "k h w c"], labels: Int[Array, "k"], parameters: Placed
+    ) -> Example:
+        """See `Recipe`."""
+
+        def alone(image: Array, corner: Array, colour: Array, present: Array) -> Array:
+            squares = self._on_board(to_unit(image[..., 0]), corner)
+            squares = squares[: self.board, : self.board, None] * present
+            pixels = jnp.repeat(jnp.repeat(squares, self.square, axis=0), self.square, axis=1)
+            return pixels * jnp.asarray(COLOURS)[colour]
+
+        objects = jax.vmap(alone)(images, *parameters)
+        present = jax.nn.one_hot(labels, self.num_classes) * parameters.present[:, None]
+        return Example(objects.sum(0), present.max(0), Objects(objects, present))
+
+    def _on_board(
+        self, image: Float[Array, "h w"], corner: Int[Array, "2"]
+    ) -> Float[Array, "rows columns"]:
+        """A piece on the board and a margin to the right and below."""
+        extent = self.board + SIDE
+        return lax.dynamic_update_slice(jnp.zeros((extent, extent)), image, tuple(corner))
+
+
+@dataclass(frozen=True)
+class Tetrominoes(Options):
+    """Three tetrominoes of six colours on black, 35×35: as Locatello et al. 2020's Tetrominoes.
+
+    Made here instead of read from a file, so there are as many as one likes. The label says which
+    of the seven pieces are in an image; `objects` has each piece alone, whose pixels are its mask.
+
+    Attributes:
+      num_objects: pieces in an image.
+      board: squares along each side of the image.
+      square: pixels along each side of a square.
+      versions: an epoch shows each of the 19 turned pieces so many times, beside others.
+      validation_images: of the validation set.
+      test_images: of the test set.
+      seed: of the evaluation sets.
+    """
+
+    num_objects: int = positive(3)
+    board: int = positive(7)
+    square: int = positive(5)
+    versions: int = positive(320)
+    validation_images: int = not_negative(320)
+    test_images: int = positive(320)
+    seed: int = not_negative(0)
+
+    def build(self, name: str, read: Reader) -> Task:
+        """The task, called `name`; nothing is read."""
+        if self.board < SIDE:
+            raise ValueError(f"board must be at least {SIDE}, got {self.board}")
+        recipe, source = Scattered(len(PIECES), self.num_objects, self.board, self.square), pieces()
+
+        def fixed(size: int, seed: int) -> EvaluationSet:
+            return EvaluationSet(source, NumberedExamples(recipe, seed=seed), size)
+
+        return Task(
+            name=name,
+            class_names=tuple(PIECES),
+            train=source,
+            recipe=recipe,
+            versions=self.versions,
+            validation=fixed(self.validation_images, 2 * self.seed + 1),
+            rule=above(0.5),
+            multi_label=True,
+            tests={"test": lambda: fixed(self.test_images, 2 * self.seed + 2)},
+        )

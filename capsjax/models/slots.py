@@ -1,0 +1,137 @@
+"""An autoencoder that takes an image apart into slots (Locatello et al. 2020)."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from jaxtyping import Array, Float
+
+from capsjax.layers import SlotAttention, conv2d
+from capsjax.models.config import Config, positive, scaled
+from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
+
+
+@dataclass(frozen=True)
+class SlotAutoencoderConfig(Config):
+    """Sizes of a slot autoencoder; the defaults are those for Tetrominoes on two cores.
+
+    Attributes:
+      features: channels of the convolutions.
+      num_layers: convolutions of the encoder, and of the decoder.
+      kernel_size: of the encoder's convolutions.
+      decoder_kernel: of the decoder's.
+      patch: pixels along each side of what is one position of the map; 1 is published.
+      num_slots: J.
+      slot_size: of the slots.
+      mlp_size: units of the hidden layer in slot attention.
+      num_iterations: of slot attention.
+      implicit: see `capsjax.layers.SlotAttention`.
+    """
+
+    features: int = positive(64)
+    num_layers: int = positive(3)
+    kernel_size: int = positive(3)
+    decoder_kernel: int = positive(1)
+    patch: int = positive(5)
+    num_slots: int = positive(4)
+    slot_size: int = positive(64)
+    mlp_size: int = positive(128)
+    num_iterations: int = positive(3)
+    implicit: bool = False
+
+
+class SlotAutoencoder(Model):
+    """Convolutions, slot attention, and a spatial broadcast decoder for each slot.
+
+    Locatello et al. 2020, section 3.1 and appendix D. The decoder draws each slot's part of the
+    image and how much it claims each pixel; a softmax over the slots makes masks of the claims, and
+    the reconstruction is the mean of the parts weighted by them. The first slots are drawn anew for
+    each image in training, and are the same for all images in evaluation.
+
+    Scores are logits, read from the slots by one linear layer: whether the class is in any slot.
+    They tell what slots hold, and do not train them.
+    """
+
+    options = SlotAutoencoderConfig()
+
+    def build(self, config: SlotAutoencoderConfig, rngs: nnx.Rngs) -> None:
+        height, width, channels = self.input_shape
+        features, slot_size = scaled(config.features, config.width), config.slot_size
+        self.patch = config.patch
+        self.grid = (-(-height // self.patch), -(-width // self.patch))
+
+        def convolutions(k: int, first: int) -> nnx.List:
+            sizes = [first] + [features] * config.num_layers
+            layers = [conv2d(n, m, k, padding="SAME", rngs=rngs) for n, m in pairwise(sizes)]
+            return nnx.List(layers)
+
+        self.patches = nnx.Linear(self.patch**2 * channels, features, rngs=rngs)
+        self.encoder = convolutions(config.kernel_size, features)
+        self.encoder_places = nnx.Linear(4, features, rngs=rngs)
+        self.norm = nnx.LayerNorm(features, rngs=rngs)
+        self.hidden = nnx.Linear(features, features, rngs=rngs)
+        self.inputs_of_slots = nnx.Linear(features, features, rngs=rngs)
+        self.slots = SlotAttention(
+            features,
+            config.num_slots,
+            slot_size,
+            config.mlp_size,
+            num_iterations=config.num_iterations,
+            implicit=config.implicit,
+            rngs=rngs,
+        )
+        self.decoder_places = nnx.Linear(4, slot_size, rngs=rngs)
+        self.decoder = convolutions(config.decoder_kernel, slot_size)
+        self.pixels = nnx.Linear(features, self.patch**2 * (channels + 1), rngs=rngs)
+        self.classifier = nnx.Linear(slot_size, self.num_classes, rngs=rngs)
+
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
+        """See `Model`; captures "map", "slots" (with their coupling), "parts" and "masks"."""
+        height, width, _ = self.input_shape
+        x = nnx.relu(self.patches(self._to_patches(images)))
+        for conv in self.encoder:
+            x = nnx.relu(conv(x))
+        x = x + self.encoder_places(self._places())
+        inputs = self.inputs_of_slots(nnx.relu(self.hidden(self.norm(x))))
+        routed = self.slots(lax.collapse(inputs, 1, 3), keys=keys)
+        slots = routed.poses  # [n, J, S]
+        y = slots[:, :, None, None] + self.decoder_places(self._places())
+        y = lax.collapse(y, 0, 2)
+        for conv in self.decoder:
+            y = nnx.relu(conv(y))
+        drawn = self._to_pixels(self.pixels(y))[:, :height, :width]
+        drawn = drawn.reshape(*slots.shape[:2], *drawn.shape[1:])  # [n, J, h, w, c + 1]
+        parts, masks = drawn[..., :-1], jax.nn.softmax(drawn[..., -1], axis=1)
+        reconstruction = jnp.sum(masks[..., None] * parts, axis=1)
+        scores = jnp.max(self.classifier(lax.stop_gradient(slots)), axis=1)
+        features = {"map": x, "slots": slots, "parts": parts, "masks": masks}
+        return Output(scores, None, reconstruction, {"slots": routed}, features, ScoreKind.LOGITS)
+
+    def _places(self) -> Float[Array, "rows columns 4"]:
+        """The distances of each position from the four sides, in [0, 1]."""
+        y, x = jnp.meshgrid(*(jnp.linspace(0, 1, n) for n in self.grid), indexing="ij")
+        return jnp.stack([y, x, 1 - y, 1 - x], axis=-1)
+
+    def _to_patches(self, images: Pixels) -> Float[Array, "n rows columns pixels"]:
+        """Each patch's pixels in one vector, black pixels filling the last row and column."""
+        n, height, width, channels = images.shape
+        rows, columns = self.grid
+        p = self.patch
+        margins = [(0, 0), (0, rows * p - height), (0, columns * p - width), (0, 0)]
+        x = jnp.pad(images, margins).reshape(n, rows, p, columns, p, channels)
+        return jnp.swapaxes(x, 2, 3).reshape(n, rows, columns, p * p * channels)
+
+    def _to_pixels(self, x: Float[Array, "n rows columns pixels"]) -> Float[Array, "n h w c"]:
+        """The inverse of `_to_patches`, for any number of channels."""
+        n, rows, columns, _ = x.shape
+        p = self.patch
+        x = jnp.swapaxes(x.reshape(n, rows, columns, p, p, -1), 2, 3)
+        return x.reshape(n, rows * p, columns * p, -1)
+
+
+NETWORKS = {
+    "slots_tetrominoes": Network(SlotAutoencoder, SlotAutoencoderConfig(), (35, 35, 3), 7),
+}
