@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
-    from capsjax.evaluation import ensemble, summaries
+    from capsjax.evaluation import ensemble, segmentation, summaries
     from capsjax.runs import checkpoints
     from capsjax.runs.display import console
     from capsjax.runs.process import cache_programs
@@ -75,6 +75,11 @@ def main(args: argparse.Namespace) -> None:
         terminal.print(_per_class(summary, data.class_names))
         terminal.print(_confusion(summary, data.class_names))
         results = to_json(summary, data.class_names)
+    if segmentation.has_masks(model, data.image_shape):
+        segmented = segmentation.segment(model, data.examples)
+        index = segmentation.foreground_ari(segmented.masks, segmented.objects).mean()
+        results["foreground_ari"] = float(index)
+        terminal.print(f"Adjusted Rand index of the foreground: {index:.3f}")
     kind = "evaluation" if len(members) == 1 else f"ensemble_of_{len(members)}"
     report = about(members, data) | results | {"versions": versions()}
     text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
@@ -86,6 +91,19 @@ def main(args: argparse.Namespace) -> None:
     terminal.print(f"{data.split} accuracy: {100 * summary.accuracy:.1f} %", markup=False)
 
 
+def evaluation_data(checkpoint: "Checkpoint", args: argparse.Namespace) -> "EvaluationData":
+    """The images that `args` ask for."""
+    from capsjax.evaluation import scoring
+
+    return scoring.evaluation_data(
+        checkpoint.config,
+        args.dataset,
+        args.split,
+        args.data_dir,
+        device_budget_mb=args.device_budget_mb,
+    )
+
+
 def score(
     checkpoint: "Checkpoint", args: argparse.Namespace, terminal: Console
 ) -> tuple["EvaluationData", "np.ndarray"]:
@@ -95,13 +113,7 @@ def score(
 
     from capsjax.evaluation import scoring
 
-    data = scoring.evaluation_data(
-        checkpoint.config,
-        args.dataset,
-        args.split,
-        args.data_dir,
-        device_budget_mb=args.device_budget_mb,
-    )
+    data = evaluation_data(checkpoint, args)
     if args.split is None and data.split != "test":
         terminal.print(f"{data.name} has no test set: this is its {data.split}.", markup=False)
     scoring.check_fits(checkpoint.config, data)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from etils import epath
     from rich.console import Console
 
+    from capsjax.runs.checkpoints import Checkpoint
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
@@ -104,7 +106,8 @@ def of_runs(args: argparse.Namespace) -> None:
     """Evaluates one network and writes its page, or several and writes how they compare."""
     import evaluate
 
-    from capsjax.runs import release
+    from capsjax.evaluation.segmentation import has_masks
+    from capsjax.runs import checkpoints, release
     from capsjax.runs.display import console
     from capsjax.runs.process import cache_programs
 
@@ -112,8 +115,19 @@ def of_runs(args: argparse.Namespace) -> None:
         raise _cli.UsageError("a run is named twice: name each once")
     cache_programs()
     terminal = console()
-    runs = [_answers(run, args, terminal) for run in args.runs]
+    members = [checkpoints.read(run, args.which) for run in args.runs]
     names = [str(run) for run in args.runs]
+    if len(members) == 1 and has_masks(members[0].model, members[0].config.task.input_shape):
+        from _report import segments
+
+        data = evaluate.evaluation_data(members[0], args)
+        command = shlex.join(["python", "experiments/report.py", *names])
+        file = _cli.write(
+            segments.page(members[0], data, [command]), args.output, args.runs[0], "report.html"
+        )
+        terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
+        return
+    runs = [_answers(*run, args, terminal) for run in zip(args.runs, members, strict=True)]
     results, *others = runs
     if args.poses is not None:
         from _report.decoded import poses_picture
@@ -148,7 +162,9 @@ def of_runs(args: argparse.Namespace) -> None:
     terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
 
 
-def _answers(run: "epath.Path", args: argparse.Namespace, terminal: "Console") -> "Results":
+def _answers(
+    run: "epath.Path", checkpoint: "Checkpoint", args: argparse.Namespace, terminal: "Console"
+) -> "Results":
     """A network and its answers on the images that `args` ask for."""
     import evaluate
     from _report.results import Results
@@ -157,7 +173,6 @@ def _answers(run: "epath.Path", args: argparse.Namespace, terminal: "Console") -
     from capsjax.evaluation import summaries
     from capsjax.runs import checkpoints
 
-    checkpoint = checkpoints.read(run, args.which)
     # The checkpoint's own history ends where it was saved; the run may have gone on.
     history = checkpoints.read(run, "latest").history
     if not any(record["split"] == "train" for record in history.records):

@@ -1,0 +1,87 @@
+"""How well the masks of slots tell the objects of an image apart."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float, Int, UInt8
+
+from capsjax._extras import extra
+from capsjax.data.tasks import EvaluationSet, NumberedExamples
+from capsjax.evaluation.batches import in_batches, outline
+
+
+class Segmented(NamedTuple):
+    """Images taken apart by a network that captures "masks" and "parts".
+
+    Attributes:
+      image: what it sees.
+      reconstruction: what it makes of it.
+      parts: the part of the image that each slot draws.
+      masks: each slot's share of each pixel.
+      objects: the object that each pixel belongs to, counted from 1; 0 for none.
+    """
+
+    image: Float[Array | np.ndarray, "n h w c"]
+    reconstruction: Float[Array | np.ndarray, "n h w c"]
+    parts: Float[Array | np.ndarray, "n slots h w c"]
+    masks: Float[Array | np.ndarray, "n slots h w"]
+    objects: Int[Array | np.ndarray, "n h w"]
+
+
+def has_masks(model: nnx.Module, image_shape: tuple[int, ...]) -> bool:
+    """Whether a network captures "masks"; nothing is computed."""
+    return "masks" in outline(model, np.empty((1, *image_shape), np.float32)).features
+
+
+def segment(model: nnx.Module, examples: EvaluationSet, *, batch_size: int = 64) -> Segmented:
+    """What `model` makes of all `examples`."""
+    chosen = examples.chosen
+    sources = examples.source.images[chosen], examples.source.labels[chosen]
+    arrays = np.arange(len(examples)), *sources
+    return in_batches(_Segments(examples.numbered), model, arrays, batch_size=batch_size)
+
+
+@dataclass(frozen=True)
+class _Segments:
+    """Makes examples and takes them apart."""
+
+    numbered: NumberedExamples
+
+    def __call__(
+        self,
+        model: Any,
+        numbers: Int[Array, "n"],
+        images: UInt8[Array, "n k h w c"],
+        labels: Int[Array, "n k"],
+    ) -> Segmented:
+        batch = jax.vmap(self.numbered.make)(numbers, images, labels)
+        output = model(batch.image, capture=True)
+        ink = jnp.max(batch.objects.images, axis=-1)  # [n, k, h, w]
+        objects = jnp.where(jnp.max(ink, axis=1) > 0, 1 + jnp.argmax(ink, axis=1), 0)
+        features = output.features
+        return Segmented(
+            batch.image, output.reconstruction, features["parts"], features["masks"], objects
+        )
+
+
+def foreground_ari(
+    masks: Float[Array | np.ndarray, "n slots h w"], objects: Int[Array | np.ndarray, "n h w"]
+) -> Float[np.ndarray, "n"]:
+    """The adjusted Rand index of each image: 1 if pixels of an object, and only they, share a slot.
+
+    Pixels of no object do not count. A pixel belongs to the slot with the largest share.
+    """
+    with extra("data"):
+        from sklearn.metrics import adjusted_rand_score
+
+    slots = masks.argmax(axis=1)
+    return np.array(
+        [
+            adjusted_rand_score(true[true > 0], found[true > 0])
+            for true, found in zip(objects, slots, strict=True)
+        ]
+    )
