@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 CPU_SECONDS_OF_EACH = 300
 PROGRAMS = ("training", "validation", "evaluation")
-ROUTINGS = ("uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large")
+ROUTINGS = (
+    *("uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large"),
+    *("slots_7", "slots_7_plain", "slots_11", "slots_11_plain"),
+)
 GROUPS = ("routing", "networks", "scaling")
 
 

@@ -41,6 +41,7 @@ EACH_FAMILY = (
     "lin2018_multimnist",
 )
 PROCEDURES = ("uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large")
+SLOTS = ("slots_7", "slots_7_plain", "slots_11", "slots_11_plain")
 HERE, OTHERS, POD = ("v5e:2x2", "h100"), ("v5p:2x2x1", "v6e:2x2"), "v5e:16x16"
 GPUS = ("t4", "a100", "b200")  # besides that of HERE: one without kernels, an older and a newer one
 POD_BATCH = 16 * 256
@@ -74,7 +75,7 @@ def entries() -> list[Entry]:
     """Returns all entries, the quickest to compile first within each group."""
     found = []
     for target in HERE:
-        for name in PROCEDURES:
+        for name in (*PROCEDURES, *SLOTS):
             for program in ("forward", "forward+backward"):
                 options = [f"--routing={name}"]
                 if program != "forward":
