@@ -50,6 +50,6 @@ def test_training_draws_the_first_slots_of_each_image(model, images):
     twice = images[[0, 0]]
     keys = jax.random.split(jax.random.key(0))
     slots = model(twice, keys=keys, capture=True).features["slots"]
-    assert not np.allclose(slots[0], slots[1])
+    assert not np.allclose(slots[0], slots[1], atol=1e-3)
     slots = model(twice, capture=True).features["slots"]
-    np.testing.assert_allclose(slots[0], slots[1], rtol=1e-6)
+    np.testing.assert_allclose(slots[0], slots[1], rtol=1e-4, atol=1e-5)

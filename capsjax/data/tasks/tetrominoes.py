@@ -135,7 +135,7 @@ class Tetrominoes(Options):
       num_objects: pieces in an image.
       board: squares along each side of the image.
       square: pixels along each side of a square.
-      versions: an epoch shows each of the 19 turned pieces so many times, beside others.
+      repeats: an epoch shows each of the 19 turned pieces so many times, beside others.
       validation_images: of the validation set.
       test_images: of the test set.
       seed: of the evaluation sets.
@@ -144,7 +144,7 @@ class Tetrominoes(Options):
     num_objects: int = positive(3)
     board: int = positive(7)
     square: int = positive(5)
-    versions: int = positive(320)
+    repeats: int = positive(320)
     validation_images: int = not_negative(320)
     test_images: int = positive(320)
     seed: int = not_negative(0)
@@ -155,15 +155,16 @@ class Tetrominoes(Options):
             raise ValueError(f"board must be at least {SIDE}, got {self.board}")
         recipe, source = Scattered(len(PIECES), self.num_objects, self.board, self.square), pieces()
 
+        repeated = Source(*(np.concatenate([array] * self.repeats) for array in source))
+
         def fixed(size: int, seed: int) -> EvaluationSet:
             return EvaluationSet(source, NumberedExamples(recipe, seed=seed), size)
 
         return Task(
             name=name,
             class_names=tuple(PIECES),
-            train=source,
+            train=repeated,
             recipe=recipe,
-            versions=self.versions,
             validation=fixed(self.validation_images, 2 * self.seed + 1),
             rule=above(0.5),
             multi_label=True,
