@@ -32,7 +32,7 @@ class SlotAutoencoderConfig(Config):
     """
 
     features: int = positive(64)
-    num_layers: int = positive(3)
+    num_layers: int = positive(2)
     kernel_size: int = positive(3)
     decoder_kernel: int = positive(1)
     patch: int = positive(5)

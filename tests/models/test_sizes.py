@@ -79,7 +79,7 @@ CAPSNET = 8_215_568
         # The grid stays small: larger images have no more capsules.
         ("picture_capsnet_64", 3_111_395),
         ("picture_capsnet_96", 2_256_227),
-        ("slots_tetrominoes", 198_507),
+        ("slots_tetrominoes", 157_419),
     ],
 )
 def test_sizes(name, parameters):

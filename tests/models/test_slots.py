@@ -1,5 +1,6 @@
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -47,7 +48,7 @@ def test_scores_do_not_train_the_slots(model, images):
 
 
 def test_training_draws_the_first_slots_of_each_image(model, images):
-    twice = images[[0, 0]]
+    twice = jnp.stack([images[0], images[0]])
     keys = jax.random.split(jax.random.key(0))
     slots = model(twice, keys=keys, capture=True).features["slots"]
     assert not np.allclose(slots[0], slots[1], atol=1e-3)
