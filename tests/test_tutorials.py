@@ -80,6 +80,17 @@ def test_procedure():
     assert "clustering_routing" in run_page("procedure", "python", {})
 
 
+def test_slots():
+    shown = run_page("slots", "python", {"STEPS = 4000": "STEPS = 2"})
+    assert shown["shares"].shape == (100, 4, 49, 25)
+    assert abs(shown["index"]) < 0.9
+
+
+@pytest.mark.slow
+def test_slots_find_objects():
+    assert run_page("slots", "python", {})["index"] > 0.6
+
+
 def calls() -> list:
     found = [words for page in PAGES.values() for words in pages.scripts(page)]
     assert len(found) > 12
