@@ -175,7 +175,7 @@ def _visible(path: Path) -> list[Path]:
 
 
 def _visible_files(path: Path) -> list[Path]:
-    """What is not a directory: dangling links and devices too."""
+    """Lists what is not a directory, dangling links and devices included."""
     return [p for p in _visible(path) if not p.is_dir()]
 
 

@@ -264,5 +264,5 @@ class GridPoseNorm(nnx.LayerNorm):
 
 
 def _carried(routed: Routed, capture: bool) -> Routed:
-    """What schedules carry from iteration to iteration: couplings only if they are asked for."""
+    """Returns what schedules carry between iterations: couplings only if they are asked for."""
     return routed if capture else routed._replace(coupling=None)  # type: ignore[arg-type]

@@ -156,7 +156,7 @@ def compile_for(
 
 
 def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> Compiled:
-    """What `lower` lowers for the devices of `target`, compiled; may raise `DoesNotFit`."""
+    """Compiles what `lower` lowers for the devices of `target`; may raise `DoesNotFit`."""
     if target.platform == "tpu":
         bundles.read(compilers.dumps())  # what else was compiled before
     with tempfile.TemporaryDirectory(prefix="capsjax-compile-") as name:

@@ -161,7 +161,7 @@ class Module:
         return collectives
 
     def bytes_moved(self, operation: Operation) -> int:
-        """What it reads from and writes to the device's main memory in a step, in bytes."""
+        """Counts the bytes that it reads from and writes to the device's memory in a step."""
         instruction = operation.instruction
         computation = self._computation_of[instruction.name]
         fused = [self.computations[name] for name in instruction.called("calls")]

@@ -78,7 +78,7 @@ def with_earlier(records: Sequence[Record], earlier: Sequence[Record]) -> list[R
 
 
 def _kept(record: Record) -> dict[str, Any]:
-    """What tables are made of, and whoever compares them with another commit needs."""
+    """Keeps what tables, and comparisons with other commits, are made of."""
     left_out = ("largest_buffers", "kernels", "sources", "compile_seconds")
     return {key: value for key, value in record.items() if key not in left_out}
 

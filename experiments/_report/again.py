@@ -41,5 +41,5 @@ def train_command(
 
 
 def _without_task(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """What a person sets: `task` is what the data turned out to be."""
+    """Returns what a person sets: `task` follows from the data."""
     return {k: v for k, v in flatten(config).items() if not k.startswith("task.")}

@@ -176,7 +176,7 @@ def _probes(shape: tuple[int, ...]) -> UInt8[np.ndarray, "k h w c"]:
 def _axes(
     poses: Float[np.ndarray, "k rows columns c d"], shape: tuple[int, ...]
 ) -> tuple[Axis, Axis]:
-    """Where the positions look: whose `poses`, of `_probes`, change with a row or column of pixels.
+    """Finds where positions look: their `poses` change with a row or column of `_probes`.
 
     `shape` is an image's.
     """

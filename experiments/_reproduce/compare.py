@@ -223,7 +223,7 @@ def after_holm(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
-    """For each claim of a name, the verdict of the largest scale that has tested it, or was run.
+    """Returns each claim's verdict at the largest scale that tested it, or else was run.
 
     `comparisons` has one for each scale, the largest first.
     """

@@ -51,7 +51,7 @@ class Floor(NamedTuple):
     value: float
 
     def worst(self, reached: Sequence[float]) -> float:
-        """Of what several runs reached."""
+        """Returns the worst of what several runs reached."""
         return max(reached) if self.metric == "error" else min(reached)
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ class Experiment:
         return next(column for column in self.columns if column.metric == metric)
 
     def printed(self, metric: str, name: str) -> Estimate | None:
-        """What the paper prints of a row, or of a line in a derived column."""
+        """Returns what the paper prints of a row, or of a line in a derived column."""
         of_rows = {row.name: row.printed.get(metric) for row in self.rows}
         value = self.column(metric).printed.get(name, of_rows.get(name))
         return value if value is None or isinstance(value, Estimate) else Estimate(value)

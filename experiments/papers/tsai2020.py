@@ -82,7 +82,7 @@ METHODS = {
 
 
 def _claims(classes: int) -> tuple[Claim, ...]:
-    """What table 1 says of one data set."""
+    """Returns the claims of table 1 about one data set."""
     data = f"CIFAR-{classes}"
 
     words = {"inverted": "inverted attention", "dynamic": "dynamic routing", "EM": "EM routing"}

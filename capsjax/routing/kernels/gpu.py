@@ -354,7 +354,7 @@ class _Tile(NamedTuple):
         return position if self.block is None else self.block * plan.positions + position, parent
 
     def _layout(self, letter: str) -> tuple[Array, Array, int]:
-        """Where an operand's entry (0, 0) lies by position and parent, and where there is one.
+        """Locates an operand's entry (0, 0) by position and parent, and says where there is one.
 
         Also how far the next row of the small matrices is. Operands are in row-major order.
         """
