@@ -51,30 +51,28 @@ def test_several_files_and_what_was_done_to_them(finished_run, image, tmp_path, 
     assert "(made grey, inverted, 40×20 scaled to 8×4, padded to 8×8)" in output
 
 
-def fit(pixels, path, fitting, **options):
-    pixels = np.asarray(pixels, np.uint8)
-    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(path)
-    fitted = read_fitted(path, fitting, **options)
-    return fitted.pixels, ", ".join(fitted.steps)
+COLOURS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+PADDED = np.pad(np.full((4, 8, 3), 200), ((2, 2), (0, 0), (0, 0)))  # above and below
+FITTED = {
+    "what fits is left alone": (COLOURS, (4, 4, 3), COLOURS, ""),
+    "proportions are kept": (
+        *(np.full((2, 4), 200), (8, 8, 3), PADDED),
+        "made RGB, 4×2 scaled to 8×4, padded to 8×8",
+    ),
+    "inverted before it is padded": (
+        *(np.full((4, 2), 255), (4, 4, 1), np.zeros((4, 4, 1))),
+        "inverted, 2×4 scaled to 2×4, padded to 4×4",
+    ),
+}
 
 
-def test_fitting_leaves_what_fits_alone(tmp_path):
-    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    fitted, steps = fit(image, tmp_path / "x.png", Fitting(4, 4, 3))
-    np.testing.assert_array_equal(fitted, image)
-    assert steps == ""
-
-
-def test_fitting_keeps_proportions_and_pads_with_black(tmp_path):
-    fitted, steps = fit(np.full((2, 4, 1), 200), tmp_path / "x.png", Fitting(8, 8, 3))
-    np.testing.assert_array_equal(fitted[2:6], 200)
-    np.testing.assert_array_equal(fitted[[0, 1, 6, 7]], 0)
-    assert steps == "made RGB, 4×2 scaled to 8×4, padded to 8×8"
-
-
-def test_fitting_inverts_before_it_pads(tmp_path):
-    fitted, _ = fit(np.full((4, 2, 1), 255), tmp_path / "x.png", Fitting(4, 4, 1), invert=True)
-    np.testing.assert_array_equal(fitted, 0)
+@pytest.mark.parametrize("case", FITTED)
+def test_fitting(tmp_path, case):
+    pixels, size, expected, steps = FITTED[case]
+    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "x.png")
+    fitted = read_fitted(tmp_path / "x.png", Fitting(*size), invert="inverted" in case)
+    np.testing.assert_array_equal(fitted.pixels, expected)
+    assert ", ".join(fitted.steps) == steps
 
 
 @pytest.fixture

@@ -26,21 +26,10 @@ ROOT = Path(__file__).parents[2]
 TINY = ["--config.model.width=0.03125", "--config.training.epochs=2"]
 
 
-def command(*arguments):
-    return [sys.executable, "experiments/train.py", *arguments]
-
-
-def run(*arguments):
-    environment = os.environ | {"XLA_FLAGS": ""}
-    return subprocess.run(
-        command(*arguments), cwd=ROOT, env=environment, text=True, capture_output=True, check=False
-    )
-
-
-def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_saves_and_the_same_command_goes_on(script, tmp_path):
     arguments = ["--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY]
     process = subprocess.Popen(
-        command(*arguments, "--config.training.epochs=500"),
+        [sys.executable, "experiments/train.py", *arguments, "--config.training.epochs=500"],
         cwd=ROOT,
         env=os.environ | {"XLA_FLAGS": "", "PYTHONUNBUFFERED": "1"},
         text=True,
@@ -57,20 +46,21 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     assert "Traceback" not in errors
 
     # Again with other epochs is another run; with the same it would go on.
-    refused = run(*arguments)
+    refused = script("train.py", *arguments)
     assert refused.returncode == 1
     assert "training.epochs: 500 → 2" in refused.stderr
 
 
 @pytest.mark.slow
-def test_plain_lines_where_there_is_no_terminal(tmp_path):
+def test_plain_lines_where_there_is_no_terminal(script, tmp_path):
     started = time.monotonic()
-    done = run("--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY)
+    command = "train.py", "--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY
+    done = script(*command)
     assert done.returncode == 0, done.stderr
     assert re.search(r"epoch   2  step 80/80  loss 0\.\d{4}  accuracy", done.stdout)
     assert "\x1b" not in done.stdout
     assert not done.stderr.strip(), "warnings on the first run"
-    again = run("--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY)
+    again = script(*command)
     assert "finished before, at step 80" in again.stdout
     assert time.monotonic() - started < 300
 
@@ -104,6 +94,7 @@ def test_a_wrong_command_line_ends_with_2(tmp_path, capsys, arguments, message):
     [
         ("--config.data.name=mnits", "mnist"),
         ("--config.training.batch_size=0", "training.batch_size must be positive, got 0"),
+        ("--config.optimizer.learning_rate=1e300", "2\nerror: optimizer.learning_rate must"),
     ],
 )
 def test_values_that_do_not_fit_are_one_message(fails, tmp_path, argument, message):
@@ -113,19 +104,13 @@ def test_values_that_do_not_fit_are_one_message(fails, tmp_path, argument, messa
 
 
 @pytest.mark.slow
-def test_a_fixed_point_is_trained(tmp_path):
+def test_a_fixed_point_is_trained(script, tmp_path):
     arguments = ["--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY]
     network = "--config.model.name=tsai2020_cifar10_simple", "--config.model.schedule=fixed_point"
-    done = run(*arguments, *network)
+    done = script("train.py", *arguments, *network)
     assert done.returncode == 0, done.stderr
     first, last = re.findall(r"epoch +\d+  step \d+/80  loss (\d\.\d{4})", done.stdout)
     assert float(last) < float(first)
-
-
-def test_a_wrong_value_of_the_config_ends_with_status_2(fails, tmp_path):
-    arguments = "--config=configs/digits.py", f"--workdir={tmp_path}"
-    too_large = "--config.optimizer.learning_rate=1e300"
-    assert fails(train, *arguments, too_large).startswith("2\nerror: optimizer.learning_rate must")
 
 
 def quick(npz, *arguments):
