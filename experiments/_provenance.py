@@ -1,9 +1,10 @@
-"""Where a number came from: the code and the machine."""
+"""Where a number came from: the code, its versions, and the machine."""
 
 import functools
 import os
 import platform
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 
@@ -16,6 +17,12 @@ def commit() -> str:
     command = ["git", "describe", "--always", "--dirty"]
     done = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
+
+
+def versions() -> dict[str, str]:
+    """The versions of the software that the numbers depend on."""
+    packages = {name: version(name) for name in ("capsjax", "jax", "flax", "numpy")}
+    return packages | {"python": platform.python_version()}
 
 
 def machine() -> str:

@@ -11,13 +11,12 @@ the checkpoint. The numbers are also written as JSON into that directory.
 
 import argparse
 import json
-import platform
 import re
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import _cli
+from _provenance import versions
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -195,12 +194,6 @@ def multi_label_to_json(
             for name, n, k, wrong in rows
         ],
     }
-
-
-def versions() -> dict[str, str]:
-    """The versions of the software that the numbers depend on."""
-    packages = {name: version(name) for name in ("capsjax", "jax", "flax", "numpy")}
-    return packages | {"python": platform.python_version()}
 
 
 def _numbers(title: str, first: str, heads: Iterable[str]) -> Table:

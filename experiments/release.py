@@ -123,8 +123,7 @@ def card(
     licence: str,
 ) -> str:
     """Writes what a reader needs to know of a released network, in Markdown."""
-    import evaluate
-    from _provenance import commit
+    from _provenance import commit, versions
 
     from capsjax.training.state import num_parameters, split
 
@@ -153,7 +152,7 @@ def card(
         licence=_cell(licence),
         file=file.name,
         recipe=json.dumps(_recipe(config.to_dict()), indent=2, ensure_ascii=False),
-        **{name: evaluate.versions()[name] for name in ("capsjax", "jax", "flax")},
+        **{name: versions()[name] for name in ("capsjax", "jax", "flax")},
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import _cli
+from _provenance import versions
 
 if TYPE_CHECKING:
     from _report.results import Results
@@ -82,7 +83,6 @@ def main(args: argparse.Namespace) -> None:
 
 def of_results(args: argparse.Namespace) -> None:
     """The page of all tables and figures, or their pages."""
-    import evaluate
     from _report.reproductions import page
     from _reproduce import results
     from papers import EXPERIMENTS, PAPERS
@@ -96,9 +96,7 @@ def of_results(args: argparse.Namespace) -> None:
         findings = {name: paper.FINDING for name, paper in PAPERS.items()}
         print(f"{len(results.write_all(names, findings, args.pages))} files in {args.pages}.")
     else:
-        file = _cli.write(
-            page(names, evaluate.versions()), args.output, args.results, "report.html"
-        )
+        file = _cli.write(page(names, versions()), args.output, args.results, "report.html")
         print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
 
 
@@ -146,7 +144,7 @@ def of_runs(args: argparse.Namespace) -> None:
     if others:
         from _report import comparison  # it takes seconds to import SciPy's statistics
 
-        text = comparison.page(names, runs, evaluate.versions(), [command])
+        text = comparison.page(names, runs, versions(), [command])
         file_name = "comparison.html"
     else:
         from _report.again import train_command
@@ -156,7 +154,7 @@ def of_runs(args: argparse.Namespace) -> None:
         workdir = f"runs/{Path(run).stem}" if release.is_one(run) else run
         train = train_command(results.checkpoint.config, workdir, imports)
         train = train or f"# No file of configs/ fits; the values are in {run}/config.json."
-        text = page(results, evaluate.versions(), [train, command])
+        text = page(results, versions(), [train, command])
         file_name = "report.html"
     file = _cli.write(text, args.output, args.runs[0], file_name)
     terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)

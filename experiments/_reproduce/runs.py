@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import evaluate
 import jax
 import ml_collections
 import numpy as np
-from _provenance import commit, machine
+from _provenance import commit, machine, versions
 
 from _reproduce import measures
 from _reproduce.experiment import Experiment, Measured, Row
@@ -261,7 +260,7 @@ def _made(config: ml_collections.ConfigDict) -> dict[str, Any]:
     return {
         "config": configs.to_json(config),
         "commit": commit(),
-        "versions": evaluate.versions(),
+        "versions": versions(),
         "device": f"{jax.device_count()} × {jax.devices()[0].device_kind}",
         "machine": machine(),
         "seconds": [],

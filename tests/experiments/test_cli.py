@@ -1,5 +1,6 @@
 """What all scripts have in common."""
 
+import ast
 import errno
 import os
 import subprocess
@@ -13,6 +14,15 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(
     file.name for file in (ROOT / "experiments").glob("*.py") if not file.name.startswith("_")
 )
+
+
+def test_what_scripts_share_imports_no_script():
+    scripts = {Path(script).stem for script in SCRIPTS}
+    for file in (ROOT / "experiments").rglob("*.py"):
+        if file.name not in SCRIPTS:
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                assert not scripts & {*found, getattr(node, "module", None)}, file
 
 
 def parser():

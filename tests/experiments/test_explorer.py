@@ -4,10 +4,10 @@ import importlib.util
 import json
 from pathlib import Path
 
-import evaluate
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from _provenance import versions
 from _report import comparison, couplings, decoder, explorer
 from _report.page import page
 from _report.results import examples
@@ -223,7 +223,7 @@ def address(results, tmp_path_factory):
     """The page of the tiny run, whose classes have hostile names."""
     file = tmp_path_factory.mktemp("page") / "report.html"
     named = results._replace(dataset=results.dataset._replace(class_names=HOSTILE))
-    file.write_text(page(named, evaluate.versions(), ["<b>"]), encoding="utf-8")
+    file.write_text(page(named, versions(), ["<b>"]), encoding="utf-8")
     return file.as_uri()
 
 

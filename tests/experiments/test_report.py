@@ -7,10 +7,10 @@ import re
 import shutil
 from html.parser import HTMLParser
 
-import evaluate
 import numpy as np
 import pytest
 import report
+from _provenance import versions
 from _report import again, pictures
 from _report.decoded import ROWS, STEPS
 from _report.page import SCRIPTS, page
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text(results):
-    return page(results, evaluate.versions(), ["python experiments/train.py"])
+    return page(results, versions(), ["python experiments/train.py"])
 
 
 def test_as_a_user_runs_it(script, finished_run):
@@ -116,7 +116,7 @@ def test_every_picture_has_words_and_can_be_decoded(text):
 
 
 def test_equal_runs_give_equal_pages(results, text):
-    assert page(results, evaluate.versions(), ["python experiments/train.py"]) == text
+    assert page(results, versions(), ["python experiments/train.py"]) == text
 
 
 def test_the_numbers(results, text):
