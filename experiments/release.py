@@ -69,6 +69,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="of the parameters, as the card says it; default: Apache-2.0",
     )
+    parser.add_argument(
+        "--without_decoder",
+        action="store_true",
+        help="leave the decoder out, which often holds most of the parameters",
+    )
     return parser
 
 
@@ -97,6 +102,8 @@ def main(args: argparse.Namespace) -> None:
     cache_programs()
     terminal = console()
     checkpoint = checkpoints.read(args.checkpoint, args.which)
+    if args.without_decoder:
+        checkpoint = _without_decoder(checkpoint)
     data, scores = evaluate.score(checkpoint, args, terminal)
     summary = evaluate.summarize(checkpoint.model, data, scores)
     about = {
@@ -113,6 +120,23 @@ def main(args: argparse.Namespace) -> None:
         f"images.",
         markup=False,
     )
+
+
+def _without_decoder(checkpoint: "Checkpoint") -> "Checkpoint":
+    """The same network with model.reconstruction "none"."""
+    from flax import nnx
+
+    from capsjax.models import paths
+    from capsjax.training.build import abstract_model
+
+    config = checkpoint.config.copy_and_resolve_references()
+    if "reconstruction" not in config.model:
+        raise ValueError(f"--without_decoder: {config.model.name} has no decoder")
+    with config.unlocked():
+        config.model.reconstruction = "none"
+    graphdef, state = nnx.split(abstract_model(config))
+    state = paths.replaced(state, paths.by_path(nnx.state(checkpoint.model)))
+    return checkpoint._replace(model=nnx.merge(graphdef, state), config=config)
 
 
 def card(

@@ -3,6 +3,7 @@ import re
 
 import _cli
 import evaluate
+import numpy as np
 import predict
 import pytest
 import release
@@ -42,6 +43,16 @@ def test_a_release_and_its_card(tiny_run, tmp_path, capsys):
     assert json.loads(written.read_text())["accuracy"] > 0
     _cli.run(report.parser(), report.main, [str(file)])
     assert "--workdir=runs/tiny" in (file.parent / f"{file.stem}.report.html").read_text()
+
+
+def test_without_its_decoder(tiny_run, tmp_path):
+    file = tmp_path / "tiny.safetensors"
+    command = [f"--checkpoint={tiny_run}", f"--output={file}", "--without_decoder", "--quiet"]
+    _cli.run(release.parser(), release.main, command)
+    whole, bare = checkpoints.read(tiny_run).model, checkpoints.read(file).model
+    images = np.zeros((2, 8, 8, 1), np.uint8)
+    assert bare(images).reconstruction is None
+    np.testing.assert_array_equal(bare(images).scores, whole(images).scores)
 
 
 def test_nothing_is_overwritten(tiny_run, tmp_path, fails):
