@@ -11,7 +11,7 @@ from rich.table import Table
 from _benchmark.measure import normal, relative_difference
 from capsjax.routing.kernels import attend, distance, forms, moments, without_kernels
 from capsjax.routing.kernels.derivatives import differentiate
-from capsjax.routing.kernels.terms import AXES, KERNELS, TERMS, Sizes, operands_of, shape_of
+from capsjax.routing.kernels.terms import AXES, WEIGHTS, TERMS, Sizes, operands_of, shape_of
 
 FILE = "device.json"
 TOLERANCE = 1e-4  # of the largest number, in float32
@@ -30,10 +30,10 @@ def operands_for(sizes: Sizes) -> dict[str, jax.Array]:
     """A random operand for every letter of capsjax/routing/kernels/terms.py."""
     operands = {}
     for seed, letter in enumerate(AXES):
-        lead = () if letter in KERNELS else sizes.batch
+        lead = () if letter in WEIGHTS else sizes.batch
         operands[letter] = normal(seed, *lead, *shape_of(letter, sizes))
     operands |= {letter: jnp.abs(operands[letter]) for letter in "cw"}
-    return operands | {letter: operands[letter] / sizes.columns**0.5 for letter in KERNELS}
+    return operands | {letter: operands[letter] / sizes.columns**0.5 for letter in WEIGHTS}
 
 
 def _with_gradients(function: Callable[..., Any], letters: str) -> Callable[..., Any]:
