@@ -11,7 +11,7 @@ from rich.table import Table
 from _benchmark.measure import normal, relative_difference
 from capsjax.routing.kernels import attend, distance, forms, moments, without_kernels
 from capsjax.routing.kernels.derivatives import differentiate
-from capsjax.routing.kernels.terms import AXES, WEIGHTS, TERMS, Sizes, operands_of, shape_of
+from capsjax.routing.kernels.terms import AXES, TERMS, WEIGHTS, Sizes, operands_of, shape_of
 
 FILE = "device.json"
 TOLERANCE = 1e-4  # of the largest number, in float32
