@@ -92,7 +92,7 @@ def test_overlay_adds_ink_up_to_one():
     ("call", "message"),
     [
         (lambda image: pad(image, (4, 9)), "a canvas of 4×9 is smaller than the image of 5×5"),
-        (lambda image: normalize(image, (0, 0), (1, 1)), "expected 1 numbers each"),
+        (lambda image: normalize(image, (0, 0), (1, 1)), "must have 1 numbers each"),
         (lambda image: normalize(image, (0,), (0,)), "std positive"),
         (lambda image: flip(image[None]), "expected one image"),
     ],
