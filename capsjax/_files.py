@@ -31,8 +31,8 @@ def absolute(path: str | os.PathLike[str]) -> epath.Path:
     if not separator:
         return epath.Path(path).absolute()
     try:
-        given = epath.Path(path)
-        given.exists()  # what an address takes is imported when it is first used
+        address = epath.Path(path)
+        address.exists()  # what an address takes is imported when it is first used
     except KeyError:
         raise ValueError(
             f"{text}: unknown kind of address {scheme}://, expected a local path or gs://BUCKET/PATH"
@@ -40,7 +40,7 @@ def absolute(path: str | os.PathLike[str]) -> epath.Path:
     except ImportError as error:
         command = install("gcs") if scheme == "gs" else f"pip install {scheme}fs"
         raise ValueError(f"{text}: {scheme}:// needs {command} ({error})") from None
-    return given
+    return address
 
 
 def is_local(path: epath.Path | Path) -> bool:

@@ -104,9 +104,9 @@ class Options:
         return cls(**values)
 
 
-def check_known(section: str, given: Mapping[str, Any], known: list[str]) -> None:
+def check_known(section: str, options: Mapping[str, Any], known: list[str]) -> None:
     """Raises ValueError for an option that a section does not have; the nearest is named."""
-    full = [[dotted(section, name) for name in names] for names in (given, known)]
+    full = [[dotted(section, name) for name in names] for names in (options, known)]
     check_options("the config", *full)
 
 
@@ -133,9 +133,11 @@ def describe(options: Any) -> dict[str, Described]:
     """Returns, by name, what a dataclass and its docstrings say about each field."""
     texts: dict[str, str] = {}
     for owner in reversed(type(options).__mro__):
-        found = re.search(r"^Attributes[^\n]*:\n(.*)", inspect.getdoc(owner) or "", re.M | re.S)
+        attributes = re.search(
+            r"^Attributes[^\n]*:\n(.*)", inspect.getdoc(owner) or "", re.M | re.S
+        )
         for name, words in re.findall(
-            r"^  (\w+): (.*(?:\n    .*)*)", found[1] if found else "", re.M
+            r"^  (\w+): (.*(?:\n    .*)*)", attributes[1] if attributes else "", re.M
         ):
             texts[name] = re.sub(r"\s+", " ", words)
     return {

@@ -52,7 +52,7 @@ def parser(text: str) -> argparse.ArgumentParser:
     """A parser for the command line of a script whose docstring is `text`."""
     return argparse.ArgumentParser(
         prog=command(Path(sys.argv[0]).stem) if PROGRAM else None,
-        description=re.sub(r"python experiments/(\w+)\.py", lambda found: command(found[1]), text),
+        description=re.sub(r"python experiments/(\w+)\.py", lambda match: command(match[1]), text),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,  # it comes with what all scripts have
     )

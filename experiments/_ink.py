@@ -59,11 +59,11 @@ def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.nd
     frame = (middle - width / 2, centre - height / 2, middle + width / 2, centre + height / 2)
     image = Image.fromarray((255 * levels).astype(np.uint8))
     image = image.crop(tuple(round(place) for place in frame)).resize(size, Image.Resampling.BOX)
-    drawn = np.asarray(image)[..., None]
+    cropped = np.asarray(image)[..., None]
     done = [f"cropped to the ink of {right - left}×{bottom - top}"]
     if is_light != like.light:
         done.append("inverted")
-    return drawn if like.light else 255 - drawn, done
+    return cropped if like.light else 255 - cropped, done
 
 
 def _measure(pixels: np.ndarray) -> tuple[tuple[int, int, int, int], np.ndarray, bool]:

@@ -132,8 +132,8 @@ def _check(args: argparse.Namespace) -> None:
         "--program": args.program is not None,
         "--chips": args.chips is not None,
     }
-    if args.routing and (given := [name for name, is_given in of_runs.items() if is_given]):
-        raise _cli.UsageError(f"{given[0]} goes with --config, not with --routing")
+    if args.routing and (run_options := [name for name, is_given in of_runs.items() if is_given]):
+        raise _cli.UsageError(f"{run_options[0]} goes with --config, not with --routing")
     if args.gradient and not args.routing:
         raise _cli.UsageError("--gradient goes with --routing; a run's training has its gradient")
 
@@ -169,11 +169,11 @@ def run(args: argparse.Namespace) -> None:
         "programs": {},
     }
     # By name: what compiles a program, and the images that all devices do together in it.
-    found: dict[str, tuple[Callable[[], Compiled], int]] = {}
+    compilations: dict[str, tuple[Callable[[], Compiled], int]] = {}
     if config is None:
         function, shapes, images = procedure(args.routing, gradient=args.gradient)
         program = "forward+backward" if args.gradient else "forward"
-        found[program] = partial(compile_for, target, function, *shapes), images
+        compilations[program] = partial(compile_for, target, function, *shapes), images
         terminal.print(f"{args.routing} routing for {devices[0].device_kind}")
     else:
         size = result["batch_size"] = config.training.batch_size
@@ -182,15 +182,15 @@ def run(args: argparse.Namespace) -> None:
         images_of = batch_sizes(config, devices)
         for program, lower in programs(config, devices, evaluate=evaluate).items():
             if args.program in (None, program):
-                found[program] = partial(compile_lowered, target, lower), images_of[program]
+                compilations[program] = partial(compile_lowered, target, lower), images_of[program]
         terminal.print(
             f"{config.model.name} on {config.data.name}, batch {size}, for {len(devices)} × "
             f"{devices[0].device_kind} ({result['hosts']} hosts)"
         )
-    if not found:
+    if not compilations:
         raise ValueError(f"there is no {args.program} program: nothing is held out to validate on")
     too_large = []
-    for program, (compile_program, images) in found.items():
+    for program, (compile_program, images) in compilations.items():
         terminal.print(f"{program}: compiling …")
         try:
             record = report.to_json(compile_program(), images=images)

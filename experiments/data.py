@@ -118,31 +118,31 @@ def survey(name: str) -> "Counter[tuple[int, ...]]":
     from capsjax.runs.display import console
 
     folder = Folder(Path(name.partition(":")[2]).expanduser())
-    found, terminal = folder.survey(), console()
+    contents, terminal = folder.survey(), console()
     table = Table("class", show_footer=True)
-    for split, counts in found.counts.items():
+    for split, counts in contents.counts.items():
         table.add_column(split, f"{sum(counts.values()):,}", justify="right")
     for label in folder.class_names:
-        numbers = (f"{counts[label]:,}" for counts in found.counts.values())
+        numbers = (f"{counts[label]:,}" for counts in contents.counts.values())
         table.add_row(escape(label), *numbers)
     terminal.print(_cli.whole_names(table))
-    heights, widths, channels = (_range(numbers) for numbers in zip(*found.sizes, strict=True))
+    heights, widths, channels = (_range(numbers) for numbers in zip(*contents.sizes, strict=True))
     terminal.print(f"Height {heights}, width {widths}, channels {channels}.")
-    if len(found.sizes) > 1:
+    if len(contents.sizes) > 1:
         terminal.print(
             "They differ: train with --config.data.size=32 --config.data.channels=3, or other "
             "numbers; --option=size=32 --option=channels=3 shows what comes out here."
         )
     for what, lines in (
-        ("Cannot be read, skipped", found.broken),
-        ("Not images, ignored", [str(path) for path in found.strays]),
+        ("Cannot be read, skipped", contents.broken),
+        ("Not images, ignored", [str(path) for path in contents.strays]),
     ):
         if lines:
             more = f"\n  and {len(lines) - MOST} more" if len(lines) > MOST else ""
             some = "\n  ".join(lines[:MOST])
             files = "1 file" if len(lines) == 1 else f"{len(lines)} files"
             terminal.print(f"{what}: {files}\n  {some}{more}", markup=False)
-    return found.sizes
+    return contents.sizes
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -130,8 +130,8 @@ def main(args: argparse.Namespace) -> None:
     broken: dict[str, str] = {}
     if patterns:
         like = _training_ink(checkpoint, args) if args.crop else None
-        found = files(patterns, broken)
-        predictions = classify(checkpoint, found, broken, invert=args.invert, like=like)
+        paths = files(patterns, broken)
+        predictions = classify(checkpoint, paths, broken, invert=args.invert, like=like)
         show(terminal, predictions, task.class_names, args.top)
         if args.output:
             write(args.output, checkpoint, predictions, broken, args.top)
@@ -172,7 +172,7 @@ def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
     """The files that are meant, each once; what is not there goes to `broken`."""
     from capsjax.data.images import is_image_name
 
-    found: dict[Path, None] = {}
+    unique: dict[Path, None] = {}
     for pattern in patterns:
         path = Path(pattern).expanduser()
         # Not with the module glob, which follows links and so never ends where they loop.
@@ -183,14 +183,16 @@ def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
         )
         images = [
             file
-            for one in named
-            for file in (sorted(filter(is_image_name, one.rglob("*"))) if one.is_dir() else [one])
+            for entry in named
+            for file in (
+                sorted(filter(is_image_name, entry.rglob("*"))) if entry.is_dir() else [entry]
+            )
         ]
         if not images:
             what = "no images in it" if named else "no such file"
             broken[pattern] = f"{pattern}: {what}"
-        found |= dict.fromkeys(images)
-    return list(found)
+        unique |= dict.fromkeys(images)
+    return list(unique)
 
 
 def classify(
@@ -239,15 +241,15 @@ def classify(
     predictions = []
     readable = read(files)
     while batch := list(itertools.islice(readable, AT_ONCE)):
-        found = scores([fitted for _, fitted in batch])
+        batch_scores = scores([fitted for _, fitted in batch])
         light = [i for i, (_, fitted) in enumerate(batch) if fitted.edge > 0.5]
         negatives = [read_fitted(batch[i][0], wanted, invert=not invert) for i in light]
         better = np.zeros(len(batch), bool)
         if light:
-            better[light] = scores(negatives).max(-1) > found[light].max(-1)
+            better[light] = scores(negatives).max(-1) > batch_scores[light].max(-1)
         predictions += [
             Prediction(file, fitted, row, bool(inverted))
-            for (file, fitted), row, inverted in zip(batch, found, better, strict=True)
+            for (file, fitted), row, inverted in zip(batch, batch_scores, better, strict=True)
         ]
     return predictions
 

@@ -96,9 +96,11 @@ def lower(
     examples = [np.asarray(array[np.zeros(1, np.int32)]) for array in arrays]
     batch = [
         jax.ShapeDtypeStruct(
-            (batch_size, *one.shape[1:]), jax.dtypes.canonicalize_dtype(one.dtype), sharding=divided
+            (batch_size, *example.shape[1:]),
+            jax.dtypes.canonicalize_dtype(example.dtype),
+            sharding=divided,
         )
-        for one in examples
+        for example in examples
     ]
     return _apply.lower(function, mesh if len(devices) > 1 else None, graphdef, state, batch, ())
 

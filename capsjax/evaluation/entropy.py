@@ -35,8 +35,8 @@ def routing_entropies(
     """
     if not outline(model, images).routed:
         raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
-    found = in_batches(_entropies, model, (images,), batch_size=batch_size)
-    for name, (_, least, most) in found.items():
+    measured = in_batches(_entropies, model, (images,), batch_size=batch_size)
+    for name, (_, least, most) in measured.items():
         sums = np.concatenate([least, most])
         worst = sums[np.abs(sums - 1).argmax()]
         if abs(worst - 1) > 1e-3:
@@ -44,7 +44,7 @@ def routing_entropies(
                 f"{name}: the coupling of a child adds up to {worst:.2f} over its parents and not "
                 "to 1: it is not divided over them, and has no entropy"
             )
-    return {name: entropies for name, (entropies, *_) in found.items()}
+    return {name: entropies for name, (entropies, *_) in measured.items()}
 
 
 def true_class_shares(

@@ -81,7 +81,7 @@ def foreground_ari(
     slots = masks.argmax(axis=1)
     return np.array(
         [
-            adjusted_rand_score(true[true > 0], found[true > 0])
-            for true, found in zip(objects, slots, strict=True)
+            adjusted_rand_score(true[true > 0], predicted[true > 0])
+            for true, predicted in zip(objects, slots, strict=True)
         ]
     )

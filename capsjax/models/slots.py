@@ -102,9 +102,9 @@ class SlotAutoencoder(Model):
         y = lax.collapse(y, 0, 2)
         for conv in self.decoder:
             y = nnx.relu(conv(y))
-        drawn = self._to_pixels(self.pixels(y))[:, :height, :width]
-        drawn = drawn.reshape(*slots.shape[:2], *drawn.shape[1:])  # [n, J, h, w, c + 1]
-        parts, masks = drawn[..., :-1], jax.nn.softmax(drawn[..., -1], axis=1)
+        decoded = self._to_pixels(self.pixels(y))[:, :height, :width]
+        decoded = decoded.reshape(*slots.shape[:2], *decoded.shape[1:])  # [n, J, h, w, c + 1]
+        parts, masks = decoded[..., :-1], jax.nn.softmax(decoded[..., -1], axis=1)
         reconstruction = jnp.sum(masks[..., None] * parts, axis=1)
         scores = jnp.max(self.classifier(lax.stop_gradient(slots)), axis=1)
         features = {"map": x, "slots": slots, "parts": parts, "masks": masks}

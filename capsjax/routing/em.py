@@ -122,15 +122,15 @@ def em_routing(
         positive = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
         largest = lax.stop_gradient(jnp.max(positive, axis=-2, keepdims=True))
         relative = positive / largest
-    found = m_step(relative, largest, 0)
-    last = for_every_example(jnp.broadcast_to(relative * largest, full), found.means)
+    fitted = m_step(relative, largest, 0)
+    last = for_every_example(jnp.broadcast_to(relative * largest, full), fitted.means)
     if num_iterations > 1:
         # The first state's log R is never read: the E-step takes the parents alone.
-        start = (jnp.zeros_like(last), found)
-        (log_coupling, found), _ = lax.scan(iterate, start, jnp.arange(1, num_iterations))
+        start = (jnp.zeros_like(last), fitted)
+        (log_coupling, fitted), _ = lax.scan(iterate, start, jnp.arange(1, num_iterations))
         last = jnp.exp(log_coupling)
-    active = jax.nn.sigmoid(found.activation_logits)
-    return Routed(found.means.astype(shape.dtype), last, active.astype(shape.dtype))
+    active = jax.nn.sigmoid(fitted.activation_logits)
+    return Routed(fitted.means.astype(shape.dtype), last, active.astype(shape.dtype))
 
 
 class _Parents(NamedTuple):

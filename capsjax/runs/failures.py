@@ -44,8 +44,8 @@ def explained(directory: epath.Path) -> Iterator[None]:
             if step is None
             else f"the checkpoint of step {step} stays: the same command resumes from there"
         )
-        told = f"{cause}: {directory} could not be written. Mend that first; {kept}"
-        raise OSError(told) from error
+        message = f"{cause}: {directory} could not be written. Mend that first; {kept}"
+        raise OSError(message) from error
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

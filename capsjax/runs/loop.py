@@ -340,14 +340,14 @@ class Run:
     def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
         """`error` with the first number that was not finite, and what is left of the run."""
         self._deadline.suspend()  # it compiles
-        found = self._training.examination()(self.state, source, self._key)
+        examined = self._training.examination()(self.state, source, self._key)
         self._saver.wait()
         good = self._saver.latest_step()
         stays = (
             "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
         )
         return Diverged(
-            f"{error}: {divergence.describe(found)}. Training stopped; {stays} in "
+            f"{error}: {divergence.describe(examined)}. Training stopped; {stays} in "
             f"{self._directory}. A lower optimizer.learning_rate often helps"
         )
 

@@ -68,13 +68,13 @@ def examine(
 
     gradients, outputs = jax.grad(loss_and_parts, has_aux=True)(state.params)
     gradients = lax.pmean(gradients, DEVICES)
-    found = Examined(_by_path(state.params, state.rest), outputs, _by_path(gradients))
-    return jax.tree.map(lambda finite: lax.pmin(finite.astype(jnp.int32), DEVICES) > 0, found)
+    examined = Examined(_by_path(state.params, state.rest), outputs, _by_path(gradients))
+    return jax.tree.map(lambda finite: lax.pmin(finite.astype(jnp.int32), DEVICES) > 0, examined)
 
 
-def describe(found: Examined) -> str:
+def describe(examined: Examined) -> str:
     """One line that says where the first number that is not finite appeared."""
-    variables, outputs, gradients = ([p.name for p in parts if not p.finite] for parts in found)
+    variables, outputs, gradients = ([p.name for p in parts if not p.finite] for parts in examined)
     if outputs:
         text = f"the first output that is not finite is {outputs[0]}"
         if variables:

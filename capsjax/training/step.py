@@ -223,7 +223,7 @@ def run_steps(
         # The state before a step that is not finite stays, for a closer look at that step.
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(m)) for m in metrics.values()]))
         state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state)
-        return state, jax.tree.map(lambda all, one: all.at[i].set(one), record, metrics)
+        return state, jax.tree.map(lambda values, value: values.at[i].set(value), record, metrics)
 
     _, metrics = jax.eval_shape(lambda s: update(s, *draw(s.step)), state)
     record = jax.tree.map(lambda m: jnp.zeros((capacity, *m.shape), m.dtype), metrics)

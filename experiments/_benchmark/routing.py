@@ -253,14 +253,14 @@ def compare(
     floor = max(row.flops / rates[0], traffic / rates[1])
     record: dict[str, Any] = {"row": name, "description": row.description, "wanted": row.wanted}
     for kind, passes in PASSES.items():
-        found = {}
+        measurements = {}
         for version in versions:
             function = row.textbook if version == "textbook" else row.capsjax
             if passes > 1:
                 function = with_gradient(function, len(arguments))
             with _form(version):
-                found[version] = measure(function, *arguments, repeats=repeats)
-        theirs, ours = found["textbook"], found[versions[-1]]
+                measurements[version] = measure(function, *arguments, repeats=repeats)
+        theirs, ours = measurements["textbook"], measurements[versions[-1]]
         record[kind] = {
             "speedup": theirs.seconds / ours.seconds,
             "cpu_speedup": theirs.cpu_seconds / ours.cpu_seconds,
@@ -268,7 +268,7 @@ def compare(
             "times_the_floor": ours.seconds / (passes * floor),
             "relative_difference": relative_difference(ours.result, theirs.result),
         }
-        for version, measured in found.items():
+        for version, measured in measurements.items():
             record[kind] |= {
                 f"{version}_{key}": value
                 for key, value in measured._asdict().items()

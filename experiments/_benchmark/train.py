@@ -240,7 +240,8 @@ def count(name: str, num_devices: int) -> dict[str, Any]:
         "bytes": done.bytes,
         "devices": num_devices,
         "collectives": {
-            kind: found._asdict() for kind, found in Module(compiled.as_text()).collectives.items()
+            kind: collective._asdict()
+            for kind, collective in Module(compiled.as_text()).collectives.items()
         },
     }
 
@@ -297,14 +298,14 @@ def _print(
     )
     rows = []
     for c in counts:
-        ideal, found = 4 * c["parameters"], c["collectives"]
-        kinds = (f"{f['bytes']:,} in {f['number']} {kind}" for kind, f in found.items())
+        ideal, collectives = 4 * c["parameters"], c["collectives"]
+        kinds = (f"{f['bytes']:,} in {f['number']} {kind}" for kind, f in collectives.items())
         share = c["product_operations"] / (c["product_operations"] + c["other_operations"])
         rows.append(
             [
                 *(f"`{c['name']}`", f"{operations_per_image[c['name']] / 1e6:,.0f}"),
                 *(f"{share:.0%}", f"{ideal:,}", ", ".join(kinds)),
-                f"{sum(f['bytes'] for f in found.values()) / ideal:.4f}",
+                f"{sum(f['bytes'] for f in collectives.values()) / ideal:.4f}",
             ]
         )
     console.print("\n".join(_markdown.table(heads, rows)))

@@ -73,36 +73,36 @@ class Entry:
 
 def entries() -> list[Entry]:
     """Returns all entries, the quickest to compile first within each group."""
-    found = []
+    listed = []
     for target in HERE:
         for name in (*PROCEDURES, *SLOTS):
             for program in ("forward", "forward+backward"):
                 options = [f"--routing={name}"]
                 if program != "forward":
                     options.append("--gradient")
-                found.append(Entry("routing", name, program, target, tuple(options)))
+                listed.append(Entry("routing", name, program, target, tuple(options)))
     for target in GPUS:
         for name in PROCEDURES[:-1]:
             options = (f"--routing={name}", "--gradient")
-            found.append(Entry("routing", name, "forward+backward", target, options))
+            listed.append(Entry("routing", name, "forward+backward", target, options))
     for target in HERE:
         for name in (*USERS, *FAMILIES):
-            found.append(_network(name, "training", target))
+            listed.append(_network(name, "training", target))
         for name in USERS:
-            found.append(_network(name, "validation", target))
+            listed.append(_network(name, "validation", target))
     for name in USERS:
         for target in OTHERS:
-            found.append(_network(name, "training", target))
-        found.append(_network(name, "training", POD, f"--config.training.batch_size={POD_BATCH}"))
-    found += [_network(name, "training", target) for target in GPUS for name in EACH_FAMILY]
+            listed.append(_network(name, "training", target))
+        listed.append(_network(name, "training", POD, f"--config.training.batch_size={POD_BATCH}"))
+    listed += [_network(name, "training", target) for target in GPUS for name in EACH_FAMILY]
     for slices in SCALES.values():
         for chips, target in slices.items():
             for batch in SCALED_BATCHES:
                 size = f"--config.training.batch_size={batch * chips}"
-                found.append(
+                listed.append(
                     _network(SCALED, "training", target, size, f"--chips={chips}", group="scaling")
                 )
-    return found
+    return listed
 
 
 def _network(name: str, program: str, target: str, *options: str, group: str = "networks") -> Entry:

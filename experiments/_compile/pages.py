@@ -135,9 +135,9 @@ def _joined(lines: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _same(one: Record, other: Record) -> bool:
+def _same(first: Record, second: Record) -> bool:
     keys = ("group", "name", "program", "target", "options")
-    return all(one[key] == other[key] for key in keys)
+    return all(first[key] == second[key] for key in keys)
 
 
 def _mb(size: float) -> str:
@@ -246,9 +246,9 @@ def _of_scaling(record: Record) -> tuple[str, int, int]:
 def exchange(record: Record, chip: Chip, chips: int) -> tuple[float, float]:
     """Milliseconds of sending what the collectives of a step hold, and of waiting for them."""
     assert chip.interconnect
-    found = record["collectives"].values()
-    size = sum(c["bytes"] for c in found)
-    number = sum(c["number"] for c in found)
+    collectives = record["collectives"].values()
+    size = sum(c["bytes"] for c in collectives)
+    number = sum(c["number"] for c in collectives)
     sending = 2 * (chips - 1) / chips * size / (SHARE * chip.interconnect)
     return 1e3 * sending, 1e3 * number * HOPS[chip.name][chips] * HOP_SECONDS
 

@@ -128,10 +128,10 @@ def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
         return "The routings of this network are not among its captured layers: there are no maps."
     path, children = [top], routed[top].shape[1]
     for name in reversed(layers[: layers.index(top)]):
-        found = features[name].shape
-        if len(found) == 5 and found[1] * found[2] * found[3] == children:
+        sizes = features[name].shape
+        if len(sizes) == 5 and sizes[1] * sizes[2] * sizes[3] == children:
             return (*path, name)
-        if name not in routed or len(routed[name].shape) != 3 or found[1] != children:
+        if name not in routed or len(routed[name].shape) != 3 or sizes[1] != children:
             break
         path.append(name)
         children = routed[name].shape[1]

@@ -23,29 +23,37 @@ def page(names: Mapping[str, Sequence[Comparison]], versions: dict[str, str]) ->
     `versions` are of what wrote it.
     """
     listed = ", ".join(f"{name} {number}" for name, number in versions.items())
-    run = {name: found for name, found in names.items() if any(one.was_run for one in found)}
+    run = {
+        name: comparisons
+        for name, comparisons in names.items()
+        if any(comparison.was_run for comparison in comparisons)
+    }
     header = (
         f"<header><h1>{TITLE}</h1><p>{escape(RULES)}</p>"
         f"<p>Page written with {escape(listed)}.</p></header>"
     )
-    rest = {name: found[0] for name, found in names.items() if found and name not in run}
-    parts = [_part(name, found) for name, found in run.items()]
+    rest = {
+        name: comparisons[0]
+        for name, comparisons in names.items()
+        if comparisons and name not in run
+    }
+    parts = [_part(name, comparisons) for name, comparisons in run.items()]
     return document(TITLE, "\n".join([header, "<main>", _index(run, rest), *parts, "</main>"]))
 
 
 def _index(run: Mapping[str, Sequence[Comparison]], rest: Mapping[str, Comparison]) -> str:
     rows = [
         (
-            f'<a href="#{found[0].stem}">{escape(name)}</a>',
-            ", ".join(one.scale for one in found if one.was_run),
-            found[0].experiment.title,
-            summary(found),
+            f'<a href="#{comparisons[0].stem}">{escape(name)}</a>',
+            ", ".join(comparison.scale for comparison in comparisons if comparison.was_run),
+            comparisons[0].experiment.title,
+            summary(comparisons),
         )
-        for name, found in run.items()
+        for name, comparisons in run.items()
     ]
     body = table(("name", "scale", "what", "claims"), rows) if rows else ""
     if rest:
-        others = [(escape(name), one.experiment.title) for name, one in rest.items()]
+        others = [(escape(name), comparison.experiment.title) for name, comparison in rest.items()]
         body += (
             f"<details><summary>{counted(len(rest), 'name was', 'names were')} not run</summary>"
             f"{table(('name', 'what'), others)}</details>"

@@ -78,7 +78,7 @@ def examples(results: Results) -> Examples:
     poses, reconstruction = in_batches(
         _answers, results.checkpoint.model, (results.dataset.images[places],)
     )
-    by_class = {label: found[:IMAGES_PER_CLASS].tolist() for label, found in first.items()}
+    by_class = {label: indices[:IMAGES_PER_CLASS].tolist() for label, indices in first.items()}
     return Examples(by_class, places, poses, reconstruction)
 
 

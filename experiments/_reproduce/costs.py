@@ -57,10 +57,10 @@ def read() -> dict[str, Cost]:
 
 def write(experiments: dict[str, Experiment]) -> dict[str, Cost]:
     """Estimates all names anew, which takes minutes, and keeps the result in `COSTS`."""
-    found = {name: estimate(experiment) for name, experiment in experiments.items()}
-    text = json.dumps({name: cost._asdict() for name, cost in found.items()}, indent=1)
+    costs = {name: estimate(experiment) for name, experiment in experiments.items()}
+    text = json.dumps({name: cost._asdict() for name, cost in costs.items()}, indent=1)
     write_atomically(COSTS, f"{text}\n")
-    return found
+    return costs
 
 
 def estimate(experiment: Experiment) -> Cost:
@@ -93,15 +93,15 @@ def seconds_for_an_image(config: ml_collections.ConfigDict, chip: str) -> float:
     operations = operations_of(config)
     compiled = _compiled(chip)
     own = models.lookup(config.model.name).model
-    alike = [one for one in compiled if models.lookup(one.network).model is own] or compiled
-    nearest = min(alike, key=lambda one: abs(math.log(one.operations / operations)))
+    alike = [step for step in compiled if models.lookup(step.network).model is own] or compiled
+    nearest = min(alike, key=lambda step: abs(math.log(step.operations / operations)))
     return nearest.seconds * operations / nearest.operations
 
 
 @cache
 def _compiled(chip: str) -> list[Compiled]:
     """The training steps that were compiled for one kind of chip."""
-    found = []
+    steps = []
     for record in json.loads(COMPILED.read_text("utf-8")):
         where = record["target"].partition(":")[0], record["group"], record["program"]
         if where != (chip, "networks", "training") or "estimated" not in record:
@@ -114,8 +114,8 @@ def _compiled(chip: str) -> list[Compiled]:
         if milliseconds is None:
             milliseconds = 1e3 * record["bytes_moved"] / CHIPS_BY_NAME[chip].bandwidth
         on_one = record["devices"] * milliseconds / 1e3 / record["estimated"]["images"]
-        found.append(Compiled(config.model.name, operations_of(config), on_one))
-    return found
+        steps.append(Compiled(config.model.name, operations_of(config), on_one))
+    return steps
 
 
 def operations_of(config: ml_collections.ConfigDict) -> float:

@@ -114,15 +114,15 @@ def trace(x: str, y: str, steps: str, xlabel: str, ylabel: str) -> Panel:
     def draw(axes: Axes, comparison: Comparison) -> None:
         at_step: dict[float, list[tuple[float, float]]] = {}
         for number, (variant, records) in enumerate(comparison.records.items()):
-            found = [r["series"] for r in records if {x, y, steps} <= r["series"].keys()]
-            if not found:
+            curves = [r["series"] for r in records if {x, y, steps} <= r["series"].keys()]
+            if not curves:
                 continue
-            length = min(len(series[steps]) for series in found)
+            length = min(len(series[steps]) for series in curves)
             points = [
-                (np.mean([s[x][i] for s in found]), np.mean([s[y][i] for s in found]))
+                (np.mean([s[x][i] for s in curves]), np.mean([s[y][i] for s in curves]))
                 for i in range(length)
             ]
-            for step, point in zip(found[0][steps], points, strict=False):
+            for step, point in zip(curves[0][steps], points, strict=False):
                 at_step.setdefault(step, []).append(point)
             colour = colormaps["viridis"](number / max(1, len(comparison.records) - 1))
             axes.scatter(
@@ -144,10 +144,10 @@ def histogram(counts: str, edges: str) -> Panel:
 
     def draw(axes: Axes, comparison: Comparison) -> None:
         for variant, records in comparison.records.items():
-            found = [r["series"] for r in records if counts in r["series"]]
-            if found:
-                total = np.sum([series[counts] for series in found], axis=0)
-                axes.stairs(total, found[0][edges], fill=True, alpha=0.5, label=variant)
+            curves = [r["series"] for r in records if counts in r["series"]]
+            if curves:
+                total = np.sum([series[counts] for series in curves], axis=0)
+                axes.stairs(total, curves[0][edges], fill=True, alpha=0.5, label=variant)
         axes.set_title(counts.removesuffix(" counts"), fontsize=9)
         _finish(axes, "cosine", "images")
 
@@ -179,18 +179,20 @@ def sheets(comparison: Comparison) -> Figure:
 
 def pairs(comparison: Comparison) -> Figure:
     """Images over their reconstructions, each column headed by (label, prediction, target)."""
-    found = [
+    examples = [
         (variant, record["loaded"], record["series"])
         for variant, record in _with_arrays(comparison)
     ]
-    if not found:
+    if not examples:
         return _nothing()
-    columns = max(len(series["label"]) for _, _, series in found)
-    figure = Figure(figsize=(0.9 * columns + 0.6, 2.2 * len(found)), dpi=120, layout="constrained")
-    grid = figure.subplots(2 * len(found), columns, squeeze=False)
+    columns = max(len(series["label"]) for _, _, series in examples)
+    figure = Figure(
+        figsize=(0.9 * columns + 0.6, 2.2 * len(examples)), dpi=120, layout="constrained"
+    )
+    grid = figure.subplots(2 * len(examples), columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for row, (variant, arrays, series) in enumerate(found):
+    for row, (variant, arrays, series) in enumerate(examples):
         heads = zip(series["label"], series["prediction"], series["target"], strict=True)
         for column, head in enumerate(heads):
             for part, name in enumerate(("images", "reconstructions")):
@@ -279,18 +281,18 @@ def _draw_curves(
     axes: Axes, comparison: Comparison, variants: Sequence[str], x: str, y: str
 ) -> None:
     for number, variant in enumerate(variants):
-        found = [
+        curves = [
             r["series"]
             for r in comparison.records[variant]
             if x in r["series"] and y in r["series"]
         ]
-        if not found:
+        if not curves:
             continue
         colour = colormaps["viridis"](number / max(1, len(variants) - 1))
         # A run that stopped early is as long as it is.
-        length = min(len(series[y]) for series in found)
-        steps = found[0][x][:length]
-        values = np.array([series[y][:length] for series in found])
+        length = min(len(series[y]) for series in curves)
+        steps = curves[0][x][:length]
+        values = np.array([series[y][:length] for series in curves])
         mean, std = values.mean(axis=0), values.std(axis=0)
         axes.plot(steps, mean, color=colour, label=variant, marker="." if length < 20 else None)
         axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)

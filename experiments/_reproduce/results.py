@@ -50,31 +50,31 @@ def gather_all(
 
     If there are none, the comparison is an empty one at full scale.
     """
-    found = {}
+    comparisons = {}
     for name, experiment in experiments.items():
         there = [store for store in stores if store.scale in experiment.scales]
-        found[name] = [gather(store, name, experiment) for store in there]
-        found[name] = found[name] or [compare(name, experiment, "full", {})]
-    return found
+        comparisons[name] = [gather(store, name, experiment) for store in there]
+        comparisons[name] = comparisons[name] or [compare(name, experiment, "full", {})]
+    return comparisons
 
 
 def of_no_name(store: Store, names: Container[str]) -> list[str]:
     """The folders of results that belong to none of `names`, a line each."""
     files = (store.folder / "results").glob("*/*/*-seed*.json")
-    found = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
-    return [f"{name}: this name no longer exists" for name in sorted(found) if name not in names]
+    recorded = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
+    return [f"{name}: this name no longer exists" for name in sorted(recorded) if name not in names]
 
 
 def folders(workdir: Path) -> list[Store]:
     """The folders of results in `workdir`, the largest scale first, or that folder."""
     inside = [workdir / scale for scale in reversed(SCALES)]
-    found = [folder for folder in (workdir, *inside) if (folder / "about.json").exists()]
-    if not found:
+    with_results = [folder for folder in (workdir, *inside) if (folder / "about.json").exists()]
+    if not with_results:
         raise FileNotFoundError(
             f"{workdir} holds no results: expected the --workdir of experiments/reproduce.py"
         )
-    scales = [read_json(folder / "about.json")["scale"] for folder in found]
-    return [Store(f, s, {}, None).with_earlier() for f, s in zip(found, scales, strict=True)]
+    scales = [read_json(folder / "about.json")["scale"] for folder in with_results]
+    return [Store(f, s, {}, None).with_earlier() for f, s in zip(with_results, scales, strict=True)]
 
 
 def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:

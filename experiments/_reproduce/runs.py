@@ -148,7 +148,7 @@ def run(
                 **{key: trained[0][key] for key in ("commit", "versions", "device", "machine")},
                 "measured_at_commit": commit(),
                 "times": {
-                    "training_seconds": sum(sum(one["seconds"]) for one in trained),
+                    "training_seconds": sum(sum(training["seconds"]) for training in trained),
                     **measured.times,
                 },
             }
@@ -198,7 +198,7 @@ def _trained(
     measured = Measured({})
     if not failed:
         read = [checkpoints.read(directory) for directory in directories]
-        model = ensemble.join([one.model for one in read], [one.config for one in read])
+        model = ensemble.join([each.model for each in read], [each.config for each in read])
         history = checkpoints.read(directories[0], "latest").history
         checkpoint = read[0]._replace(model=model)
         run = FinishedRun(checkpoint, history, directories[0], images, store.data_dir)

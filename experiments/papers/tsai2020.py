@@ -87,23 +87,23 @@ def _claims(classes: int) -> tuple[Claim, ...]:
 
     words = {"inverted": "inverted attention", "dynamic": "dynamic routing", "EM": "EM routing"}
     beaten = [("inverted", "dynamic"), ("inverted", "EM"), ("dynamic", "EM")]
-    found = [
+    comparisons = [
         (f", {on}: {words[more]} beats {words[less]}", f"{more}, {on}", f"{less}, {on}")
         for on in ("simple", "ResNet")
         for more, less in beaten
     ]
     for method in words:
         text = f", {method}: the ResNet beats the simple backbone"
-        found.append((text, f"{method}, ResNet", f"{method}, simple"))
+        comparisons.append((text, f"{method}, ResNet", f"{method}, simple"))
     text = ": the CNN beats inverted attention on a simple backbone"
-    found.append((text, "CNN", "inverted, simple"))
+    comparisons.append((text, "CNN", "inverted, simple"))
     at_par = ": inverted attention on a ResNet is at par with ResNet-18 (within 0.5)"
 
     def of_data(text: str, more: str, less: str) -> tuple[str, str, str]:
         return f"{data}{text}", f"{more}, {data}", f"{less}, {data}"
 
     return (
-        *claims("accuracy", *(of_data(*claim) for claim in found)),
+        *claims("accuracy", *(of_data(*claim) for claim in comparisons)),
         *claims("accuracy", of_data(at_par, "inverted, ResNet", "ResNet-18"), slack=0.5),
     )
 

@@ -33,16 +33,16 @@ def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None)
 
     def make(example):
         index, images, labels = example
-        drawn = examples.numbered.draw(index, images)
-        made = examples.recipe.render(images, labels, drawn)
-        return (255 * made.image).round().astype(np.uint8), made.label, drawn
+        drawn_parameters = examples.numbered.draw(index, images)
+        made = examples.recipe.render(images, labels, drawn_parameters)
+        return (255 * made.image).round().astype(np.uint8), made.label, drawn_parameters
 
     chosen = examples.chosen[indices]
     sources = indices, examples.source.images[chosen], examples.source.labels[chosen]
     batch_size = min(_BATCH, len(indices))
     made = jax.jit(lambda sources: jax.lax.map(make, sources, batch_size=batch_size))(sources)
-    images, labels, drawn = jax.tree.map(np.asarray, made)
-    named = jax.tree_util.tree_flatten_with_path(drawn)[0]
+    images, labels, drawn_parameters = jax.tree.map(np.asarray, made)
+    named = jax.tree_util.tree_flatten_with_path(drawn_parameters)[0]
     parameters = {
         jax.tree_util.keystr(path, simple=True, separator="_"): values for path, values in named
     }

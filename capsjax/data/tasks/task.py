@@ -76,7 +76,7 @@ class Recipe(Protocol):
     def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "k"]:
         """The places of the k source images of an example.
 
-        Of n images, the first is at `index`, or at `index` mod n where a task has `versions`.
+        The first of n images is at `index`, or at `index` mod n if a task has `versions`.
         """
 
     def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "k h w c"]) -> Any:

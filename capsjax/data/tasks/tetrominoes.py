@@ -36,9 +36,9 @@ def pieces() -> Source:
     for label, rows in enumerate(PIECES.values()):
         shape = np.array([[square == "#" for square in row] for row in rows])
         turned = {(t.shape, t.tobytes()): t for t in (np.rot90(shape, n) for n in range(4))}
-        for one in turned.values():
-            margins = [(0, SIDE - length) for length in one.shape]
-            images.append(np.pad(255 * one.astype(np.uint8), margins)[..., None])
+        for piece in turned.values():
+            margins = [(0, SIDE - length) for length in piece.shape]
+            images.append(np.pad(255 * piece.astype(np.uint8), margins)[..., None])
             labels.append(label)
     return Source(np.stack(images), np.array(labels, np.int32))
 

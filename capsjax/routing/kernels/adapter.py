@@ -122,9 +122,9 @@ def _capability(backend: Any) -> tuple[int, ...] | None:
     These may be described and not attached; of another machine's nothing may be known.
     """
     devices = () if backend is None else backend.devices()
-    found = [getattr(device, "compute_capability", None) for device in devices]
+    capabilities = [getattr(device, "compute_capability", None) for device in devices]
     # An AMD GPU says "gfx90a".
-    numbers = [c.split(".") for c in found if c and c.replace(".", "").isdigit()]
+    numbers = [c.split(".") for c in capabilities if c and c.replace(".", "").isdigit()]
     return min((tuple(map(int, c)) for c in numbers), default=None)
 
 
@@ -194,7 +194,7 @@ def _varying(x: Any) -> frozenset[str]:
 def zeros(like: jax.ShapeDtypeStruct, sources: Any) -> Any:
     """Zeros of the type of `like`, which is computed from the arrays in the tree `sources`.
 
-    That type cannot be asked for by name: where `jax.shard_map` has some axes of a mesh and not
+    The type cannot be asked for by name: where `jax.shard_map` has some axes of a mesh and not
     the others, a program is lowered under another mesh than it was traced under.
     """
     plain = jax.ShapeDtypeStruct(like.shape, like.dtype, sharding=like.sharding)

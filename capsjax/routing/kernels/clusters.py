@@ -68,10 +68,10 @@ def _moments_backward(form: Form, given: str) -> Callable[..., Operands] | None:
         return None
 
     def evaluate(known: Operands, cotangents: Operands, *, wrt: str) -> Operands:
-        found = kernel(known | {letter: cotangents[letter] for letter in "qw"}, wrt=wrt)
+        gradients = kernel(known | {letter: cotangents[letter] for letter in "qw"}, wrt=wrt)
         if "c" in wrt:
-            found["c"] += cotangents["t"][..., None, :]
-        return found
+            gradients["c"] += cotangents["t"][..., None, :]
+        return gradients
 
     return evaluate
 

@@ -72,15 +72,15 @@ class Fused:
             jvp=self._jvp,
             batch=batch_rule(self._operation, lambda: (operands, results)),
         )
-        for one, other, composed in (
+        for primitive, transpose, composed in (
             (self._tangent, self._cotangent, self._compose_tangent),
             (self._cotangent, self._tangent, self._compose_cotangent),
         ):
             adapter.set_rules(
-                one,
+                primitive,
                 jvp=self._jvp_of(composed),
-                batch=batch_rule(one, lambda given, asked: (self.known + given, asked)),
-                transpose=self._transposed_by(other),
+                batch=batch_rule(primitive, lambda given, asked: (self.known + given, asked)),
+                transpose=self._transposed_by(transpose),
             )
 
     def __call__(self, *operands: Array) -> Results:
@@ -106,8 +106,8 @@ class Fused:
     def _compose_cotangent(self, *args: Array, given: str, asked: str) -> Results:
         known, cotangents = self._split(args, given)
         f, at = self._vary(known, asked, given)
-        (found,) = jax.vjp(f, at)[1](list(cotangents.values()))
-        return [found[letter] for letter in asked]
+        (gradients,) = jax.vjp(f, at)[1](list(cotangents.values()))
+        return [gradients[letter] for letter in asked]
 
     def _split(self, args: Sequence[Array], given: str) -> tuple[Operands, Operands]:
         """The arguments by letter: what is known, and what is given."""
@@ -141,8 +141,8 @@ class Fused:
             return composed, form.is_kernel
 
         def evaluate(*args: Array) -> Results:
-            found = kernel(*self._split(args, given), wrt=asked)
-            return [found[letter] for letter in asked]
+            gradients = kernel(*self._split(args, given), wrt=asked)
+            return [gradients[letter] for letter in asked]
 
         return evaluate, form.is_kernel
 
@@ -178,8 +178,8 @@ class Fused:
             known, linear = args[: len(self.known)], args[len(self.known) :]
             unknown = [a for a, x in zip(given, linear, strict=True) if adapter.is_unknown(x)]
             operands = adapter.alike([*known, *rates.values()])
-            found = other.bind(*operands, given="".join(rates), asked="".join(unknown))
-            by_letter = dict(zip(unknown, found, strict=True))
+            values = other.bind(*operands, given="".join(rates), asked="".join(unknown))
+            by_letter = dict(zip(unknown, values, strict=True))
             return [None] * len(known) + [by_letter.get(letter) for letter in given]
 
         return rule

@@ -120,9 +120,9 @@ def attend_backward(
         return product(transposed(tile.columns("p")), cotangents)
 
     plan = _Plan.of(sizes, 3 * _numbers("q", sizes) + _numbers("k", sizes) // 2)
-    found = plan.by_position("attend_backward", operands, "pq", terms)
+    gradients = plan.by_position("attend_backward", operands, "pq", terms)
     plan = _Plan.of(sizes, 3 * _numbers("q", sizes) + min(_LARGEST_TILE, _numbers("k", sizes)))
-    return found | {"k": plan.by_child("attend_backward_kernel", operands, "k", rows_of_terms)}
+    return gradients | {"k": plan.by_child("attend_backward_kernel", operands, "k", rows_of_terms)}
 
 
 def _numbers(letter: str, sizes: Sizes) -> int:
@@ -176,11 +176,11 @@ class _Plan(NamedTuple):
 
             def step(child: Array, totals: list[Array]) -> list[Array]:
                 at_child = tile._replace(child=child)
-                for letter, found in terms(at_child):
+                for letter, term in terms(at_child):
                     if letter == summed:
-                        totals = [a + b for a, b in zip(totals, flat(found), strict=True)]
+                        totals = [a + b for a, b in zip(totals, flat(term), strict=True)]
                     else:
-                        at_child.store(letter, flat(found))
+                        at_child.store(letter, flat(term))
                 return totals
 
             totals = lax.fori_loop(
@@ -211,8 +211,8 @@ class _Plan(NamedTuple):
             tile = tile._replace(child=pl.program_id(0), first_row=pl.program_id(2) * rows)
 
             def step(block: Array, totals: list[Array]) -> list[Array]:
-                found = flat(rows_of_terms(tile._replace(block=block)))
-                return [a + b for a, b in zip(totals, found, strict=True)]
+                added = flat(rows_of_terms(tile._replace(block=block)))
+                return [a + b for a, b in zip(totals, added, strict=True)]
 
             totals = lax.fori_loop(
                 part * share,
@@ -270,12 +270,14 @@ class _Plan(NamedTuple):
             compiler_params=plgpu.CompilerParams(num_warps=self.warps, num_stages=1),
             interpret=forms.interpret_mode(),
         )(*(x.reshape(-1) for x in flattened.values()))
-        found = {
+        by_letter = {
             letter: x.reshape(shape)
             for letter, x, shape in zip(results, outputs, shapes, strict=True)
         }
-        found |= {letter: jnp.sum(found[letter], axis=0) for letter in results if letter in parts}
-        return blocks.restore_batch(found, self.sizes)
+        by_letter |= {
+            letter: jnp.sum(by_letter[letter], axis=0) for letter in results if letter in parts
+        }
+        return blocks.restore_batch(by_letter, self.sizes)
 
 
 class _Tile(NamedTuple):
@@ -329,7 +331,7 @@ class _Tile(NamedTuple):
     def store(self, letter: str, entries: list[Array], part: Any = None) -> None:
         """Writes entries, summed over the parents for poses and over the positions for weights.
 
-        Of a result that is summed further there are several parts, one after the other.
+        A result that is summed further has several parts, one after the other.
         """
         offsets, mask, row_step = self._layout(letter)
         if part is not None:

@@ -105,7 +105,7 @@ class Plan(abc.ABC):
             for letter in self.results
         ]
         scratch_bytes = 4 * sum(math.prod(shape) for shape in scratch)
-        found = pl.pallas_call(
+        computed = pl.pallas_call(
             body,
             name=name,
             grid=(self.num_blocks, self.steps),
@@ -119,7 +119,7 @@ class Plan(abc.ABC):
             ),
             interpret=forms.interpret_mode(),
         )(*(layout.put(x) for layout, x in zip(inputs, flattened.values(), strict=True)))
-        restored = [layout.restore(x) for layout, x in zip(outputs, found, strict=True)]
+        restored = [layout.restore(x) for layout, x in zip(outputs, computed, strict=True)]
         return blocks.restore_batch(dict(zip(self.results, restored, strict=True)), self.sizes)
 
     def each_tile(self, body: Callable[[Any], None], when: Any = True) -> None:

@@ -60,8 +60,8 @@ def sums(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array]:
         yield "q", scale(c, product(p, k))
         yield "t", c
 
-    found = _one_pass("sums", {"c": coupling, "p": poses, "k": weights}, "qt", terms)
-    return found["q"], found["t"]
+    results = _one_pass("sums", {"c": coupling, "p": poses, "k": weights}, "qt", terms)
+    return results["q"], results["t"]
 
 
 def gradients(operands: Operands, *, wrt: str) -> Operands:
@@ -93,13 +93,13 @@ def gradients(operands: Operands, *, wrt: str) -> Operands:
         if "k" in wrt:
             yield "k", product(transposed(p), to_votes)
 
-    found = _one_pass("gradients", operands, wrt, terms)
-    if "m" in found:
-        found["m"] *= -2 * operands["w"]
-    if "c" in found and "q" in operands:
+    derivatives = _one_pass("gradients", operands, wrt, terms)
+    if "m" in derivatives:
+        derivatives["m"] *= -2 * operands["w"]
+    if "c" in derivatives and "q" in operands:
         constant = jnp.sum(operands["m"] * operands["q"], axis=(-2, -1))
-        found["c"] += constant[..., None, :]
-    return found
+        derivatives["c"] += constant[..., None, :]
+    return derivatives
 
 
 def _one_pass(
@@ -415,7 +415,7 @@ class _Child(NamedTuple):
     def _clear(self, entry: Array, at: Any) -> Array:
         """`entry` with zeros beyond the last position, where memory holds anything.
 
-        That spoils only sums over positions, as weights need them.
+        Other values there spoil only the sums over positions, which weights need.
         """
         plan = self.plan
         whole = plan.sizes.positions == plan.length * plan.num_blocks
