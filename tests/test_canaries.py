@@ -56,8 +56,9 @@ def _primitive():
 
 
 @canary("jax.extend.core.ClosedJaxpr", "jax.extend.core.Jaxpr", "jax.extend.core.jaxpr_as_fun")
+@canary("jax.extend.core.Literal")
 def _jaxpr():
-    from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
+    from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
     closed = jax.make_jaxpr(jax.jit(lambda x: x + 1))(1.0)
     assert isinstance(closed, ClosedJaxpr)
@@ -65,6 +66,8 @@ def _jaxpr():
     (call,) = closed.jaxpr.eqns
     assert any(isinstance(value, ClosedJaxpr) for value in call.params.values())
     assert jaxpr_as_fun(closed)(1.0) == [2.0]
+    inner = jax.make_jaxpr(lambda x: x + 1)(1.0)
+    assert any(isinstance(x, Literal) and x.val == 1 for x in inner.jaxpr.eqns[0].invars)
 
 
 @canary("jax.experimental.layout.Layout", "jax.experimental.layout.with_layout_constraint")

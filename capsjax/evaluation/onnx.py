@@ -14,7 +14,7 @@ import numpy as np
 from flax import nnx
 from jax import export as jax_export
 from jax import lax
-from jax.extend import core
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jaxtyping import Array, Float, UInt8
 
 from capsjax._extras import extra
@@ -44,7 +44,7 @@ def export_onnx(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
     # Traced here, because jax2onnx replaces functions of jax.numpy while it traces.
     rewritten = jax.make_jaxpr(lambda x: _evaluate(program, [x]))(images)
     file = jax2onnx.to_onnx(
-        core.jaxpr_as_fun(rewritten),
+        jaxpr_as_fun(rewritten),
         [images],
         model_name=type(model).__name__,
         input_names=["images"],
@@ -66,14 +66,14 @@ def export_onnx(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
 
 def _evaluate(program: Any, args: Sequence[Any]) -> list[Any]:
     """Runs a jaxpr, equation by equation, in operations that jax2onnx converts correctly."""
-    if not isinstance(program, core.ClosedJaxpr):
-        program = core.ClosedJaxpr(program, ())
+    if not isinstance(program, ClosedJaxpr):
+        program = ClosedJaxpr(program, ())
     jaxpr = program.jaxpr
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, program.consts, strict=True))
     values |= zip(jaxpr.invars, args, strict=True)
 
     def read(variable: Any) -> Any:
-        return variable.val if isinstance(variable, core.Literal) else values[variable]
+        return variable.val if isinstance(variable, Literal) else values[variable]
 
     for equation in jaxpr.eqns:
         inputs = list(map(read, equation.invars))
