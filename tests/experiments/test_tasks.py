@@ -18,8 +18,9 @@ def config(npz):
         config.model.kernel_size = 3
         config.model.width = 1 / 32
         config.data.source = f"npz:{npz}"
-        config.data.canvas = 12
-        config.data.max_shift = 2
+        if "canvas" in config.data:
+            config.data.canvas = 12
+            config.data.max_shift = 2
         config.training.batch_size = 80
         config.training.epochs = 1
         return config
