@@ -8,8 +8,10 @@ PAPERS = {
     paper.__name__.rpartition(".")[2]: paper
     for paper in (sabour2017, lin2018, choi2019, tsai2020, gu2021)
 }
-EXPERIMENTS: dict[str, Experiment] = {
-    f"{name}/{table}": experiment
-    for name, paper in PAPERS.items()
-    for table, experiment in paper.EXPERIMENTS.items()
+# TABLE_1 of gu2021.py is gu2021/table1.
+EXPERIMENTS = {
+    f"{paper}/{constant.lower().replace('_', '')}": experiment
+    for paper, module in PAPERS.items()
+    for constant, experiment in vars(module).items()
+    if isinstance(experiment, Experiment)
 }

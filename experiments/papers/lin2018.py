@@ -279,10 +279,3 @@ FIGURE_7 = Experiment(
     ),
     different=DIFFERENT,
 )
-
-EXPERIMENTS = {
-    "figure2": FIGURE_2,
-    "figure3": FIGURE_3,
-    "manifold": MANIFOLD,
-    "figure7": FIGURE_7,
-}

@@ -211,11 +211,3 @@ PERTURBATION = Experiment(
     scales=LOOKS,
     figure=figures.sheets,
 )
-
-EXPERIMENTS = {
-    "mnist": MNIST,
-    "multimnist": MULTIMNIST,
-    "affnist": AFFNIST,
-    "reconstructions": RECONSTRUCTIONS,
-    "perturbation": PERTURBATION,
-}

@@ -332,5 +332,3 @@ FIGURE_5 = Experiment(
         SCALED,
     ),
 )
-
-EXPERIMENTS = {"table1": TABLE_1, "figure4": FIGURE_4, "figure5": FIGURE_5}
