@@ -21,17 +21,12 @@ def data(checkpoint, npz):
 
 def test_scores_are_the_models_on_any_number_of_devices(checkpoint, data):
     expected = checkpoint.model(data.examples.source.images).scores
-    done = []
-    for devices, batch_size in ((jax.devices()[:1], 20), (jax.devices()[:4], 48)):
-        scores = score(
-            checkpoint.model,
-            data.examples,
-            batch_size=batch_size,
-            devices=devices,
-            progress=done.append,
-        )
+    for num_devices, batch_size in ((1, 7), (1, 20), (1, 500), (4, 48), (8, 16)):
+        options = {"batch_size": batch_size, "devices": jax.devices()[:num_devices]}
+        done = []
+        scores = score(checkpoint.model, data.examples, **options, progress=done.append)
         np.testing.assert_allclose(scores, expected, atol=1e-6)
-    assert done == [20, 40, 50, 48, 50]
+        assert done == [*range(batch_size, 50, batch_size), 50]
 
 
 @pytest.mark.parametrize(("num_devices", "gathers", "padded"), [(1, 0, 50), (4, 1, 52)])

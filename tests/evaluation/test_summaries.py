@@ -1,12 +1,10 @@
-import jax
 import numpy as np
 import pytest
 
-from capsjax.data import tasks
 from capsjax.data.accuracy import above, top
-from capsjax.evaluation.scoring import gives_logits, score
+from capsjax.evaluation.scoring import gives_logits
 from capsjax.evaluation.summaries import summarize, summarize_multi_label
-from tests.models.building import apply, build
+from tests.models.building import build
 
 
 def test_summary_by_hand():
@@ -48,33 +46,6 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
 def test_classes_without_examples_are_nan():
     summary = summarize(np.eye(3)[[0, 1]], np.array([0, 1]))
     assert np.isnan(summary.per_class[2])
-
-
-@pytest.fixture(scope="module")
-def task(npz):
-    return tasks.create(f"npz:{npz}")
-
-
-@pytest.fixture(scope="module")
-def model(task):
-    options = {"kernel_size": 3, "width": 1 / 32}
-    return build("sabour2017_capsnet", task.input_shape, task.num_classes, **options)
-
-
-@pytest.mark.parametrize(("num_devices", "batch_size"), [(1, 7), (1, 500), (8, 16)])
-def test_scores_are_those_of_every_image_in_order(task, model, num_devices, batch_size):
-    done = []
-    scores = score(
-        model,
-        task.validation,
-        batch_size=batch_size,
-        devices=jax.devices()[:num_devices],
-        progress=done.append,
-    )
-    expected = apply(model, task.validation.source.images).scores
-    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
-    assert done == sorted(done)
-    assert done[-1] == 20
 
 
 SCORES = np.array([[0.9, 0.7, 0.1], [0.9, 0.2, 0.6], [0.8, 0.4, 0.3]])

@@ -24,7 +24,7 @@ from capsjax.runs.history import History
 from capsjax.training import build
 from capsjax.training import config as configs
 
-SECTIONS = (
+SECTIONS = [
     "learning",
     "confusion",
     "explorer",
@@ -33,7 +33,7 @@ SECTIONS = (
     "mistakes",
     "config",
     "commands",
-)
+]
 
 
 class Page(HTMLParser):
@@ -74,7 +74,7 @@ def test_as_a_user_runs_it(script, finished_run):
     assert not done.stderr.strip()
     assert f"Written to {finished_run / 'report.html'}" in done.stdout
     html = Page((finished_run / "report.html").read_text(encoding="utf-8"))
-    assert [s["id"] for s in html.all("section")] == list(SECTIONS)
+    assert [s["id"] for s in html.all("section")] == SECTIONS
     assert f"--workdir={finished_run}" in html.text
 
 
@@ -164,7 +164,7 @@ def test_a_network_without_decoder(results):
     data = json.loads(html.scripts[0])
     assert "poses" not in data
     assert data["couplings"]["iterations"] == [1, 2, 3]
-    assert [s["id"] for s in html.all("section")] == list(SECTIONS)
+    assert [s["id"] for s in html.all("section")] == SECTIONS
 
 
 def test_no_mistakes_and_nothing_but_mistakes(results):

@@ -64,17 +64,3 @@ def test_dropout_of_an_image_depends_on_its_own_key(model, images):
     other = forward(model, images, keys.at[0].set(jax.random.key(9)))
     np.testing.assert_allclose(other[1:], scores[1:], rtol=1e-6)
     assert not np.allclose(other[0], scores[0], atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"num_conv_caps": -1}, "num_conv_caps must not be negative"),
-        ({"keep": 0.0}, r"keep must be in \(0, 1\]"),
-        ({"reconstruction": "some"}, "reconstruction must be one of"),
-        ({"channels": 0}, "channels must be positive"),
-    ],
-)
-def test_bad_options(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        tiny(**overrides)

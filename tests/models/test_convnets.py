@@ -1,7 +1,6 @@
 import chex
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from capsjax import models
 from tests.models import building
@@ -34,17 +33,3 @@ def test_output_and_capture():
         "dense2": (6,),
     }
     assert all((made >= 0).all() for made in output.features.values())
-
-
-@pytest.mark.parametrize(
-    ("name", "overrides", "message"),
-    [
-        ("gu2021_convnet_avg", {"kernel_size": 9}, "smallest is 17×17"),
-        ("gu2021_convnet_fc", {"kernel_size": 5}, "smallest is 13×13"),
-        ("gu2021_convnet_avg", {"strides": (1,)}, "one number for each layer"),
-        ("gu2021_convnet_avg", {"features": (8, 0)}, "features must be positive"),
-    ],
-)
-def test_bad_arguments(name, overrides, message):
-    with pytest.raises(ValueError, match=message):
-        build(name, **overrides)

@@ -62,16 +62,3 @@ def test_iterations_and_update_rate_reach_every_routing(images):
             output.routed[name].coupling, expected.coupling, rtol=1e-5, atol=1e-6
         )
         below = expected.poses
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"update_rate": 1.5}, r"update_rate must be in \(0, 1\], got 1.5"),
-        ({"middle_capsules": (4, 0)}, "middle_capsules must be positive"),
-        ({"kernel_size": 7}, "smallest is 13×13"),
-    ],
-)
-def test_bad_arguments(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        build("lin2018_capsnet", **overrides)

@@ -60,16 +60,3 @@ def test_capture(images):
     features = build("gu2021_convnet_cr_sf")(images, capture=True).features
     shapes = {name: made.shape[1:] for name, made in features.items()}
     assert shapes == {"conv1": (8, 10, 16), "conv2": (3, 4, 2, 8), "classes": (4, 16)}
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"classifier": "max"}, "classifier must be one of sum, length, linear"),
-        ({"reconstruction": "none"}, "reconstruction must be one of conditional, normal"),
-        ({"kernel_size": 9}, "smallest is 17×17"),
-    ],
-)
-def test_bad_arguments(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        build("gu2021_convnet_cr", **overrides)

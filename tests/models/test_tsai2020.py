@@ -107,24 +107,3 @@ def test_votes_class_and_block_size_of_the_model():
     for other in ({"dense_votes": True}, {"block_size": 3}):
         model = tiny("tsai2020_cifar10_simple", **options, **other)
         np.testing.assert_allclose(forward(model, x), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "overrides", "message"),
-    [
-        ("tsai2020_cifar10_simple", (12, 32, 3), {}, "smallest is 13×13"),
-        ("tsai2020_em_cifar10_simple", (13, 32, 3), {}, "smallest is 14×14"),
-        ("tsai2020_diverse_vector", (32, 12, 1), {}, "smallest is 13×13"),
-        ("tsai2020_cnn_cifar10", (20, 20, 3), {}, "smallest is 21×21"),
-        ("tsai2020_cifar10_simple", (32, 32, 3), {"pose_size": 15}, "nearest are 9 and 16"),
-        ("tsai2020_em_cifar10_simple", (32, 32, 3), {"pose_size": 8}, "nearest are 4 and 9"),
-        ("tsai2020_cifar10_simple", (32, 32, 3), {"backbone": "vgg"}, "backbone must be one of"),
-        ("tsai2020_cifar10_simple", (32, 32, 3), {"block_size": 0}, "block_size must be positive"),
-        ("tsai2020_cifar10_simple", (32, 32, 3), {"block_size": 2.5}, "block_size must be an int"),
-        ("tsai2020_cifar10_simple", (32, 32, 3), {"block_size": "4"}, "block_size must be an int"),
-        ("tsai2020_ablation_a", (32, 32, 3), {"activations": True}, "do not combine"),
-    ],
-)
-def test_bad_sizes_and_options(name, shape, overrides, message):
-    with pytest.raises(ValueError, match=message):
-        models.create(name, shape, 10, rngs=nnx.Rngs(0), **overrides)
