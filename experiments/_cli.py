@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import ml_collections
@@ -78,66 +78,6 @@ def whole_names(table: "Table") -> "Table":
     return table
 
 
-def add_checkpoint(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Adds --checkpoint, of one network or of several, and --which."""
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        nargs="+" if several else None,
-        metavar="DIR",
-        help="--workdir of a training run, or the .safetensors file of a released network"
-        + ("; several are evaluated as an ensemble, by the mean of their scores" * several),
-    )
-    add_which(parser)
-
-
-def add_which(parser: argparse.ArgumentParser) -> None:
-    """Adds --which, the checkpoint among those of a run."""
-    parser.add_argument(
-        "--which",
-        type=_which,
-        default="best",
-        metavar="best|latest|STEP",
-        help="which checkpoint: the best by validation accuracy (default), the latest, or a step",
-    )
-
-
-def add_data(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the data to evaluate on."""
-    parser.add_argument(
-        "--dataset", metavar="NAME", help="default: the one that the network was trained on"
-    )
-    parser.add_argument("--split", help="default: test, or validation where there is no test set")
-    add_data_dir(parser)
-    add_device_budget(parser)
-    parser.add_argument(
-        "--batch_size",
-        type=positive,
-        metavar="N",
-        help="images at a time, divided over the devices; default: 128 per device",
-    )
-
-
-def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """Adds --data_dir, where prepared data sets are."""
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    )
-
-
-def add_device_budget(parser: argparse.ArgumentParser) -> None:
-    """Adds --device_budget_mb, above which images stay on the host."""
-    parser.add_argument(
-        "--device_budget_mb",
-        type=float,
-        default=2048.0,
-        metavar="MB",
-        help="images that take more when decoded are fed in batches; default: 2048",
-    )
-
-
 def positive(text: str) -> int:
     """The type of an argument that is a number of things."""
     if not text.isdecimal() or not int(text):
@@ -168,6 +108,47 @@ def _which(text: str) -> str | int:
         raise argparse.ArgumentTypeError(
             f"{text!r} is neither best nor latest nor the number of a step"
         ) from None
+
+
+# Arguments that several scripts take.
+SHARED: dict[str, dict[str, Any]] = {
+    "--checkpoint": {
+        "required": True,
+        "metavar": "DIR",
+        "help": "--workdir of a training run, or the .safetensors file of a released network",
+    },
+    "--which": {
+        "type": _which,
+        "default": "best",
+        "metavar": "best|latest|STEP",
+        "help": "which checkpoint: the best by validation accuracy (default), the latest, or a "
+        "step",
+    },
+    "--dataset": {"metavar": "NAME", "help": "default: the one that the network was trained on"},
+    "--split": {"help": "default: test, or validation where there is no test set"},
+    "--data_dir": {
+        "metavar": "DIR",
+        "help": "prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
+    },
+    "--device_budget_mb": {
+        "type": float,
+        "default": 2048.0,
+        "metavar": "MB",
+        "help": "images that take more when decoded are fed in batches; default: 2048",
+    },
+    "--batch_size": {
+        "type": positive,
+        "metavar": "N",
+        "help": "images at a time, divided over the devices; default: 128 per device",
+    },
+}
+DATA = ("--dataset", "--split", "--data_dir", "--device_budget_mb", "--batch_size")  # to evaluate
+
+
+def add(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
+    """Adds arguments of `SHARED`, with `changes` to what is said there."""
+    for name in names:
+        parser.add_argument(name, **SHARED[name] | changes)
 
 
 def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

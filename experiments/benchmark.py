@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument(
         "--step", action="store_true", help="time CapsNet's step too: minutes on a CPU"
     )
-    _cli.add_data_dir(data)
+    _cli.add(data, "--data_dir")
 
     for subject in (routing, models, train, data):
         subject.add_argument(

@@ -60,8 +60,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="an option of the task, as in config.data; may be repeated",
     )
-    _cli.add_data_dir(parser)
-    _cli.add_device_budget(parser)
+    _cli.add(parser, "--data_dir", "--device_budget_mb")
     return parser
 
 

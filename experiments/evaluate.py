@@ -36,8 +36,10 @@ MAX_PRINTED_CLASSES = 20
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = _cli.parser(__doc__)
-    _cli.add_checkpoint(parser, several=True)
-    _cli.add_data(parser)
+    of_one = _cli.SHARED["--checkpoint"]["help"]
+    several = "several are evaluated as an ensemble, by the mean of their scores"
+    _cli.add(parser, "--checkpoint", nargs="+", help=f"{of_one}; {several}")
+    _cli.add(parser, "--which", *_cli.DATA)
     parser.add_argument(
         "--output",
         type=_cli.path,

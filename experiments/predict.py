@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "images", nargs="*", metavar="IMAGE", help="files, folders or patterns to classify"
     )
-    _cli.add_checkpoint(parser)
+    _cli.add(parser, "--checkpoint", "--which")
     parser.add_argument(
         "--image", nargs="+", default=[], metavar="IMAGE", help="the same, as an option"
     )
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         help="with --crop where the training data are not at hand: the margin in parts of the "
         "side, such as 0.14 for MNIST, of light ink on dark ground",
     )
-    _cli.add_data_dir(parser)
+    _cli.add(parser, "--data_dir")
     parser.add_argument(
         "--top",
         type=_cli.positive,

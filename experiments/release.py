@@ -54,8 +54,7 @@ scores = model(images).scores  # uint8 images [n, {height}, {width}, {channels}]
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = _cli.parser(__doc__)
-    _cli.add_checkpoint(parser)
-    _cli.add_data(parser)
+    _cli.add(parser, "--checkpoint", "--which", *_cli.DATA)
     parser.add_argument(
         "--output",
         required=True,

@@ -56,8 +56,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE.png",
         help="draw elements of the class capsules' poses moved, instead of the page of a run",
     )
-    _cli.add_which(parser)
-    _cli.add_data(parser)
+    _cli.add(parser, "--which", *_cli.DATA)
     parser.add_argument(
         "--output",
         type=_cli.path,

@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=OTHER",
         help="data set OTHER stands in for NAME, such as cifar10=npz:mine.npz",
     )
-    _cli.add_data_dir(parser)
+    _cli.add(parser, "--data_dir")
     return parser
 
 

@@ -47,8 +47,7 @@ def parser() -> argparse.ArgumentParser:
         help="directory of the run: new, or one of the same config, which is resumed; a local path "
         "or an address such as gs://bucket/run",
     )
-    _cli.add_data_dir(parser)
-    _cli.add_device_budget(parser)
+    _cli.add(parser, "--data_dir", "--device_budget_mb")
     parser.add_argument(
         "--snapshot_every",
         type=int,
