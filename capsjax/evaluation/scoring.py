@@ -9,14 +9,14 @@ import jax
 import ml_collections
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int, UInt8
+from jaxtyping import Array, Float, Int, PyTree, UInt8
 
 from capsjax.data import load, tasks
 from capsjax.data.accuracy import Rule, top
 from capsjax.data.images import AS_IT_IS, Fitting
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB, Images
 from capsjax.data.sources import default_split
-from capsjax.data.tasks import EvaluationSet, NumberedExamples
+from capsjax.data.tasks import EvaluationSet, Example, NumberedExamples
 from capsjax.evaluation.batches import in_batches, lower, outline
 from capsjax.models import ScoreKind
 
@@ -103,8 +103,7 @@ def score(
 
     `batch_size`, `devices` and `progress` are as for `capsjax.evaluation.batches.in_batches`.
     """
-    # Without the images, so that none is kept with the program.
-    function, arrays = _Scores(examples.numbered), _arrays(examples)
+    function, arrays = on_examples(_scores, examples)
     return in_batches(
         function, model, arrays, batch_size=batch_size, devices=devices, progress=progress
     )
@@ -114,21 +113,33 @@ def lower_score(
     model: nnx.Module, examples: EvaluationSet, *, batch_size: int, devices: Sequence[jax.Device]
 ) -> jax.stages.Lowered:
     """The program of `score`, lowered; see `capsjax.evaluation.batches.lower`."""
-    function, arrays = _Scores(examples.numbered), _arrays(examples)
+    function, arrays = on_examples(_scores, examples)
     return lower(function, model, arrays, batch_size=batch_size, devices=devices)
 
 
-def _arrays(examples: EvaluationSet) -> tuple[Any, ...]:
-    """The number, source images and labels of each example."""
+def _scores(model: Any, batch: Example) -> Float[Array, "n classes"]:
+    return model(batch.image).scores
+
+
+def on_examples(
+    answer: Callable[[Any, Example], PyTree], examples: EvaluationSet
+) -> tuple[Callable[..., PyTree], tuple[Any, ...]]:
+    """What makes `in_batches` call `answer(model, batch)` for all `examples`: function and arrays.
+
+    The arrays are the number, source images and labels of each example. The function is without the
+    images, so that none is kept with its program.
+    """
     images = _Gathered(examples.source.images, examples.chosen)
-    return np.arange(len(examples)), images, examples.source.labels[examples.chosen]
+    arrays = np.arange(len(examples)), images, examples.source.labels[examples.chosen]
+    return _OnExamples(examples.numbered, answer), arrays
 
 
 @dataclass(frozen=True)
-class _Scores:
-    """Makes examples and scores them."""
+class _OnExamples:
+    """Makes examples and gives them to `answer`."""
 
     numbered: NumberedExamples
+    answer: Callable[[Any, Example], PyTree]
 
     def __call__(
         self,
@@ -136,8 +147,8 @@ class _Scores:
         numbers: Int[Array, "n"],
         images: UInt8[Array, "n k h w c"],
         labels: Int[Array, "n k"],
-    ) -> Float[Array, "n classes"]:
-        return model(jax.vmap(self.numbered.make)(numbers, images, labels).image).scores
+    ) -> PyTree:
+        return self.answer(model, jax.vmap(self.numbered.make)(numbers, images, labels))
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,16 @@
 """How well the masks of slots tell the objects of an image apart."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int, UInt8
+from jaxtyping import Array, Float, Int
 
 from capsjax._extras import extra
-from capsjax.data.tasks import EvaluationSet, NumberedExamples
+from capsjax.data.tasks import EvaluationSet, Example
 from capsjax.evaluation.batches import in_batches, outline
+from capsjax.evaluation.scoring import on_examples
 
 
 class Segmented(NamedTuple):
@@ -39,33 +38,18 @@ def has_masks(model: nnx.Module, image_shape: tuple[int, ...]) -> bool:
 
 def segment(model: nnx.Module, examples: EvaluationSet, *, batch_size: int = 64) -> Segmented:
     """What `model` makes of all `examples`."""
-    chosen = examples.chosen
-    sources = examples.source.images[chosen], examples.source.labels[chosen]
-    arrays = np.arange(len(examples)), *sources
-    return in_batches(_Segments(examples.numbered), model, arrays, batch_size=batch_size)
+    function, arrays = on_examples(_segmented, examples)
+    return in_batches(function, model, arrays, batch_size=batch_size)
 
 
-@dataclass(frozen=True)
-class _Segments:
-    """Makes examples and takes them apart."""
-
-    numbered: NumberedExamples
-
-    def __call__(
-        self,
-        model: Any,
-        numbers: Int[Array, "n"],
-        images: UInt8[Array, "n k h w c"],
-        labels: Int[Array, "n k"],
-    ) -> Segmented:
-        batch = jax.vmap(self.numbered.make)(numbers, images, labels)
-        output = model(batch.image, capture=True)
-        ink = jnp.max(batch.objects.images, axis=-1)  # [n, k, h, w]
-        objects = jnp.where(jnp.max(ink, axis=1) > 0, 1 + jnp.argmax(ink, axis=1), 0)
-        features = output.features
-        return Segmented(
-            batch.image, output.reconstruction, features["parts"], features["masks"], objects
-        )
+def _segmented(model: Any, batch: Example) -> Segmented:
+    output = model(batch.image, capture=True)
+    ink = jnp.max(batch.objects.images, axis=-1)  # [n, k, h, w]
+    objects = jnp.where(jnp.max(ink, axis=1) > 0, 1 + jnp.argmax(ink, axis=1), 0)
+    features = output.features
+    return Segmented(
+        batch.image, output.reconstruction, features["parts"], features["masks"], objects
+    )
 
 
 def foreground_ari(
