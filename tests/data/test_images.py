@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from capsjax.data import read_image
+from capsjax.data.images import AS_IT_IS, read_fitted
 from tests.data.small_datasets import random_images, write_image
 
 
@@ -75,9 +76,10 @@ UNKNOWN = {
 def test_deeper_pixels_are_scaled_by_what_file_and_values_say(tmp_path, case):
     dtype, full, options = KNOWN[case]
     Image.fromarray((RAMP * full).round(6).astype(dtype)).save(tmp_path / "x.tif", **options)
-    image = read_image(tmp_path / "x.tif")[..., 0]
-    np.testing.assert_allclose(image, 255 * RAMP, atol=1)
+    image, steps, _ = read_fitted(tmp_path / "x.tif", AS_IT_IS)
+    np.testing.assert_allclose(image[..., 0], 255 * RAMP, atol=1)
     assert image.max() == 255
+    assert steps == ["16 bits made 8" if full == 65535 else f"0 to {full} made 0 to 255"]
 
 
 @pytest.mark.parametrize("case", UNKNOWN)

@@ -192,11 +192,11 @@ def test_names_that_are_formulas_links_that_loop_or_not_utf8(finished_run, image
         shutil.copy(image, folder / name)
     results, _ = classify(tmp_path, finished_run, folder / "**/*.png")
     assert [Path(x["file"]).name for x in results["images"]] == ["=1+1.png", "a\udcff.png"]
-    table = tmp_path / "results.csv"
-    paths = [f"./{name}" for name in ("=1+1.png", "a\udcff.png")]
-    assert predict._plain("=1+1.png") == "'=1+1.png"
-    run(f"--checkpoint={finished_run}", f"--output={table}", *(folder / path for path in paths))
-    assert r"a\udcff.png" in table.read_text()
+    assert [predict._plain(f"{sign}1") for sign in "=+-@"] == ["'=1", "'+1", "'-1", "'@1"]
+    for file in (tmp_path / "results.csv", tmp_path / "results.html"):
+        run(f"--checkpoint={finished_run}", f"--output={file}", folder)
+        assert "=1+1.png" in file.read_text()
+        assert r"a\udcff.png" in file.read_text()
 
 
 def test_photographs_are_cropped(script):
