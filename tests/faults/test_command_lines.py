@@ -12,28 +12,19 @@ from tests.runs.several_hosts import free_port
 
 pytestmark = pytest.mark.slow
 
+# Others: tests/training/test_config.py and test_overrides.py, tests/runs/test_loop.py.
 VALUES = [
-    ("optimizer.b1=2.0", "optimizer.b1 must be in [0, 1), got 2.0"),
     ("optimizer.b2=1.0", "optimizer.b2 must be in [0, 1), got 1.0"),
     ("optimizer.b1=nan", "optimizer.b1 must be a number, got 'nan'"),
     ("optimizer.learning_rate=1e999", "optimizer.learning_rate must be finite"),
-    ("optimizer.clip_norm=1e999", "optimizer.clip_norm must be finite, got inf"),
-    ("optimizer.learning_rate=1e300", "optimizer.learning_rate must be finite in float32"),
-    ("optimizer.weight_decay=nan", "optimizer.weight_decay must be a number"),
     ("schedule.minimum=-1.0", "schedule.minimum must not be negative"),
     ("model.width=1e-9", "width must be at least 0.0009765625, below which"),
     ("model.width=1e999", "model.width must be finite"),
     ("model.strides=(1.5,)", "each of model.strides must be an integer, got 1.5"),
     ("model.strides=('a',)", "each of model.strides must be an integer, got 'a'"),
-    ("seed=-1", "seeds must lie in [0, 4294967295], got -1"),
     ("seed=4294967296", "seeds must lie in [0, 4294967295], got 4294967296"),
     ("seed=99999999999999999999999", "seeds must lie in [0, 4294967295]"),
     ("training.epochs=99999999999999999999", "a run has at most 306,783,378 epochs"),
-    ("training.epochs=a", "training.epochs must be an integer, got 'a'"),
-    ("training.epoch=3", "epochs"),
-    ("key_version=3", "key_version must be from 1 to 2, got 3"),
-    ("training.batch_size=-32", "training.batch_size must be positive, got -32"),
-    ("data.validation_fraction=0.9999", "(data.validation_fraction holds out 190)"),
     ("model.kernel_size=100", "too small for windows of kernel_size 100"),
     ("seed=4294967295 --config.seeds=4000000000", "seeds must lie in [0, 4294967295]"),
     (
@@ -63,7 +54,7 @@ COMMANDS = [
     without("gcsfs", f"{QUICK}gs://x/y", "[gcs]'"),
     (f"{QUICK}a\udcff", "is not UTF-8"),
     (f"{QUICK}/dev/null", "is not a directory"),
-    *((f"{CLUSTER}{port}", "a port from 1 to 65535") for port in ("0", "99999", "-1", "a", "")),
+    *((f"{CLUSTER}{port}", "a port from 1 to 65535") for port in ("-1", "a", "")),
     ("evaluate.py --checkpoint=foo://x/y", "unknown kind of address foo://"),
     ("evaluate.py --checkpoint={run} --output=foo://x/y", "unknown kind of address foo://"),
     ("predict.py --checkpoint={run} --export=foo://x/y", "unknown kind of address foo://"),

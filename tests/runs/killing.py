@@ -1,24 +1,19 @@
 """Kills a short run again and again with SIGKILL, and resumes it each time.
 
-  python -m tests.runs.killing --kills=30 --seed=0
-
-prints what happened as a table. A run that was killed must end in the bits of one that was not.
+A run that was killed must end in the bits of one that was not.
 """
 
-import argparse
 import contextlib
 import multiprocessing
 import os
 import random
 import re
-import tempfile
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from absl import logging
 
-from tests.tiny import tiny_config, write_digits
+from tests.tiny import tiny_config
 
 INTERVAL = 7  # steps from one checkpoint to the next
 # Its children begin with JAX imported, but each starts its own runtime.
@@ -183,40 +178,3 @@ def differences(npz, one, other, epochs):
     if (one / "metrics.jsonl").read_bytes() != (other / "metrics.jsonl").read_bytes():
         found.append("metrics.jsonl")
     return found
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--epochs", type=int, default=200)
-    args = parser.parse_args()
-    logging.set_verbosity(logging.ERROR)
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(directory / "compiled"))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        npz = write_digits(directory / "digits.npz")
-        seconds = uninterrupted(npz, directory / "whole", args.epochs)
-        print(f"uninterrupted: {seconds:.1f} s")
-        faults = kill_and_resume(
-            npz,
-            directory / "killed",
-            kills=args.kills,
-            epochs=args.epochs,
-            seed=args.seed,
-            seconds=seconds,
-        )
-        different = differences(npz, directory / "whole", directory / "killed", args.epochs)
-    print("\n| kills | resumes | mismatches | longest loss of work, steps |")
-    print("| --- | --- | --- | --- |")
-    print(f"| {faults.kills} | {faults.resumes} | {len(different)} | {faults.longest_loss} |")
-    doing = ", ".join(f"{number} {what}" for what, number in sorted(faults.killed.items()))
-    print(f"\nkilled while {doing}; in {faults.saves} of them a save was under way")
-    print(f"different: {different}")
-
-
-if __name__ == "__main__":
-    main()
