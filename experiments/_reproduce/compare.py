@@ -7,15 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 
-from _reproduce.experiment import (
-    ENTROPY,
-    Claim,
-    Derive,
-    Estimate,
-    Experiment,
-    Row,
-    Values,
-)
+from _reproduce.experiment import ENTROPY, Claim, Estimate, Experiment, Row, Values, options_first
 
 LEVEL = 0.05  # of every test
 FEWEST = 3  # runs of a row that a claim is decided with
@@ -146,34 +138,26 @@ def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[
     return lines
 
 
-def deviation(metric: str) -> Derive:
+@options_first
+def deviation(lines: Mapping[str, Mapping[str, float]], values: Values, metric: str) -> dict:
     """Derives, for each line, the standard deviation of `metric` over its rows (divided by n)."""
-
-    def derive(lines: Mapping[str, Mapping[str, float]], values: Values) -> dict:
-        values_by_line = {
-            line: [values(row, metric) for row in rows] for line, rows in lines.items()
-        }
-        return {
-            line: {seed: float(np.std([row[seed] for row in rows])) for seed in _common(*rows)}
-            for line, rows in values_by_line.items()
-        }
-
-    return derive
+    values_by_line = {line: [values(row, metric) for row in rows] for line, rows in lines.items()}
+    return {
+        line: {seed: float(np.std([row[seed] for row in rows])) for seed in _common(*rows)}
+        for line, rows in values_by_line.items()
+    }
 
 
-def drop(metric: str) -> Derive:
+@options_first
+def drop(lines: Mapping[str, Mapping[str, float]], values: Values, metric: str) -> dict:
     """Derives, for each row and seed, how far `metric` is below that of its line's first row."""
-
-    def derive(lines: Mapping[str, Mapping[str, float]], values: Values) -> dict:
-        drops = {}
-        for first, *others in lines.values():
-            base = values(first, metric)
-            for row in others:
-                own = values(row, metric)
-                drops[row] = {seed: base[seed] - own[seed] for seed in _common(base, own)}
-        return drops
-
-    return derive
+    drops = {}
+    for first, *others in lines.values():
+        base = values(first, metric)
+        for row in others:
+            own = values(row, metric)
+            drops[row] = {seed: base[seed] - own[seed] for seed in _common(base, own)}
+    return drops
 
 
 def _common(*rows: Mapping[int, float]) -> list[int]:

@@ -1,5 +1,6 @@
 """What an experiment is: rows, what is measured on them, what the paper claims. Data only."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -158,6 +159,16 @@ class Experiment:
             return {}
         only = self.scales[scale].only
         return {row.name: row for row in self.rows if not only or row.name in only}
+
+
+def options_first(function: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
+    """Lets the options of `function` be chosen first: f(*options)(run) is then f(run, *options)."""
+
+    @functools.wraps(function)
+    def choose(*options: Any, **named: Any) -> Callable[..., Any]:
+        return lambda *subjects: function(*subjects, *options, **named)
+
+    return choose
 
 
 def claims(metric: str, *rows: tuple, **options: Any) -> tuple[Claim, ...]:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from _reproduce.compare import Comparison, by_line
+from _reproduce.experiment import options_first
 
 Drawing = Callable[[Comparison], Figure]
 Panel = Callable[[Axes, Comparison], None]
@@ -17,141 +18,159 @@ Panel = Callable[[Axes, Comparison], None]
 _MOST_INSIDE = 6  # lines that are named inside a panel; more are named above it
 
 
-def beside(*panels: Panel) -> Drawing:
+@options_first
+def beside(comparison: Comparison, *panels: Panel) -> Figure:
     """Several panels in a row, or one."""
-
-    def draw(comparison: Comparison) -> Figure:
-        figure, every = _figure(len(panels))
-        for axes, panel in zip(every, panels, strict=True):
-            panel(axes, comparison)
-        return figure
-
-    return draw
+    figure, every = _figure(len(panels))
+    for axes, panel in zip(every, panels, strict=True):
+        panel(axes, comparison)
+    return figure
 
 
-def lines(metric: str, xlabel: str, ylabel: str, *, log: bool = False) -> Panel:
+@options_first
+def lines(
+    axes: Axes, comparison: Comparison, metric: str, xlabel: str, ylabel: str, *, log: bool = False
+) -> None:
     """`metric` against each row's x, a line for each `Row.line`; the paper's dashed."""
+    in_paper, by_name = False, by_line(comparison.experiment, comparison.scale)
+    for number, (line, variants) in enumerate(by_name.items()):
+        points = [(x, comparison.cells[metric][name]) for name, x in variants.items()]
+        colour = colormaps["tab10"](number % 10)
+        ours = [(x, row.ours.mean, row.ours.std or 0.0) for x, row in points if row.ours]
+        if ours:
+            x, mean, std = zip(*ours, strict=True)
+            axes.errorbar(
+                x, mean, std, color=colour, marker="o", markersize=4, capsize=2, label=line
+            )
+        paper = [(x, row.printed.mean) for x, row in points if row.printed]
+        if paper:
+            axes.plot(*zip(*paper, strict=True), "x--", color=colour, alpha=0.6)
+            in_paper = True
+    if in_paper:
+        axes.plot([], [], "x--", color="grey", label="the paper")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # x is a count
+    if log:
+        axes.set_xscale("log")
+    _finish(axes, xlabel, ylabel)
 
-    def draw(axes: Axes, comparison: Comparison) -> None:
-        _draw_lines(axes, comparison, metric)
-        if log:
-            axes.set_xscale("log")
-        _finish(axes, xlabel, ylabel)
 
-    return draw
-
-
-def bars(metric: str, groups: Sequence[str], ylabel: str) -> Panel:
+@options_first
+def bars(
+    axes: Axes, comparison: Comparison, metric: str, groups: Sequence[str], ylabel: str
+) -> None:
     """`metric` as bars: a group for each x (its place in `groups`), in it one for each line."""
-
-    def draw(axes: Axes, comparison: Comparison) -> None:
-        lines = by_line(comparison.experiment, comparison.scale)
-        width = 0.8 / len(lines)
-        for number, (line, rows) in enumerate(lines.items()):
-            cells = [(x, comparison.cells[metric][name].ours) for name, x in rows.items()]
-            heights = [(x + (number + 0.5) * width - 0.4, ours) for x, ours in cells if ours]
-            if heights:
-                places, ours = zip(*heights, strict=True)
-                means, stds = [o.mean for o in ours], [o.std or 0.0 for o in ours]
-                axes.bar(places, means, width, yerr=stds, capsize=2, label=line)
-        axes.set_xticks(range(len(groups)), groups)
-        _finish(axes, "", ylabel)
-
-    return draw
+    lines = by_line(comparison.experiment, comparison.scale)
+    width = 0.8 / len(lines)
+    for number, (line, rows) in enumerate(lines.items()):
+        cells = [(x, comparison.cells[metric][name].ours) for name, x in rows.items()]
+        heights = [(x + (number + 0.5) * width - 0.4, ours) for x, ours in cells if ours]
+        if heights:
+            places, ours = zip(*heights, strict=True)
+            means, stds = [o.mean for o in ours], [o.std or 0.0 for o in ours]
+            axes.bar(places, means, width, yerr=stds, capsize=2, label=line)
+    axes.set_xticks(range(len(groups)), groups)
+    _finish(axes, "", ylabel)
 
 
-def curves_by_line(x: str, y: str, xlabel: str, ylabel: str) -> Drawing:
+@options_first
+def curves_by_line(comparison: Comparison, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
     """A panel of `curves` for each line."""
-
-    def draw(comparison: Comparison) -> Figure:
-        lines = by_line(comparison.experiment, comparison.scale)
-        return beside(*(curves(x, y, xlabel, ylabel, line) for line in lines))(comparison)
-
-    return draw
+    lines = by_line(comparison.experiment, comparison.scale)
+    return beside(*(curves(x, y, xlabel, ylabel, line) for line in lines))(comparison)
 
 
-def curves(x: str, y: str, xlabel: str, ylabel: str, line: str | None = None) -> Panel:
+@options_first
+def curves(
+    axes: Axes,
+    comparison: Comparison,
+    x: str,
+    y: str,
+    xlabel: str,
+    ylabel: str,
+    line: str | None = None,
+) -> None:
     """Series `y` against series `x` for each row, of one line or of all.
 
     Each is the mean over the runs, in a band of one deviation.
     """
+    rows = [*comparison.records]
+    if line is not None:
+        rows = [*by_line(comparison.experiment, comparison.scale).get(line, {})]
+        axes.set_title(line, fontsize=9)
+    for number, variant in enumerate(rows):
+        every = [r["series"] for r in comparison.records[variant]]
+        curves = [series for series in every if {x, y} <= series.keys()]
+        if not curves:
+            continue
+        colour = colormaps["viridis"](number / max(1, len(rows) - 1))
+        # A run that stopped early is as long as it is.
+        length = min(len(series[y]) for series in curves)
+        steps = curves[0][x][:length]
+        values = np.array([series[y][:length] for series in curves])
+        mean, std = values.mean(axis=0), values.std(axis=0)
+        axes.plot(steps, mean, color=colour, label=variant, marker="." if length < 20 else None)
+        axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
+    _finish(axes, xlabel, ylabel)
 
-    def draw(axes: Axes, comparison: Comparison) -> None:
-        rows = [*comparison.records]
-        if line is not None:
-            rows = [*by_line(comparison.experiment, comparison.scale).get(line, {})]
-            axes.set_title(line, fontsize=9)
-        _draw_curves(axes, comparison, rows, x, y)
-        _finish(axes, xlabel, ylabel)
 
-    return draw
-
-
-def times(name: str, xlabel: str, ylabel: str) -> Panel:
+@options_first
+def times(axes: Axes, comparison: Comparison, name: str, xlabel: str, ylabel: str) -> None:
     """A measured time against each row's x."""
-
-    def draw(axes: Axes, comparison: Comparison) -> None:
-        for line, variants in by_line(comparison.experiment, comparison.scale).items():
-            seconds = {
-                x: [r["times"][name] for r in comparison.records[variant] if name in r["times"]]
-                for variant, x in variants.items()
-            }
-            means = [(x, np.mean(own)) for x, own in seconds.items() if own]
-            if means:
-                axes.plot(*zip(*means, strict=True), marker="o", markersize=4, label=line)
-        _finish(axes, xlabel, ylabel)
-
-    return draw
+    for line, variants in by_line(comparison.experiment, comparison.scale).items():
+        seconds = {
+            x: [r["times"][name] for r in comparison.records[variant] if name in r["times"]]
+            for variant, x in variants.items()
+        }
+        means = [(x, np.mean(own)) for x, own in seconds.items() if own]
+        if means:
+            axes.plot(*zip(*means, strict=True), marker="o", markersize=4, label=line)
+    _finish(axes, xlabel, ylabel)
 
 
-def trace(x: str, y: str, steps: str, xlabel: str, ylabel: str) -> Panel:
+@options_first
+def trace(
+    axes: Axes, comparison: Comparison, x: str, y: str, steps: str, xlabel: str, ylabel: str
+) -> None:
     """Series `y` against series `x`, later points darker.
 
     Each is the mean over the runs. A grey line joins the points of equal training steps, which are
     the series `steps`.
     """
-
-    def draw(axes: Axes, comparison: Comparison) -> None:
-        at_step: dict[float, list[tuple[float, float]]] = {}
-        for number, (variant, records) in enumerate(comparison.records.items()):
-            curves = [r["series"] for r in records if {x, y, steps} <= r["series"].keys()]
-            if not curves:
-                continue
-            length = min(len(series[steps]) for series in curves)
-            points = [
-                (np.mean([s[x][i] for s in curves]), np.mean([s[y][i] for s in curves]))
-                for i in range(length)
-            ]
-            for step, point in zip(curves[0][steps], points, strict=False):
-                at_step.setdefault(step, []).append(point)
-            colour = colormaps["viridis"](number / max(1, len(comparison.records) - 1))
-            axes.scatter(
-                *zip(*points, strict=True),
-                color=[(*colour[:3], 0.3 + 0.7 * (i + 1) / length) for i in range(length)],
-                s=16,
-                zorder=2,
-            )
-            axes.plot([], [], "o", color=colour, label=variant)
-        for points in at_step.values():
-            axes.plot(*zip(*points, strict=True), color="#bbbbbb", linewidth=0.8, zorder=1)
-        _finish(axes, xlabel, ylabel)
-
-    return draw
+    at_step: dict[float, list[tuple[float, float]]] = {}
+    for number, (variant, records) in enumerate(comparison.records.items()):
+        curves = [r["series"] for r in records if {x, y, steps} <= r["series"].keys()]
+        if not curves:
+            continue
+        length = min(len(series[steps]) for series in curves)
+        points = [
+            (np.mean([s[x][i] for s in curves]), np.mean([s[y][i] for s in curves]))
+            for i in range(length)
+        ]
+        for step, point in zip(curves[0][steps], points, strict=False):
+            at_step.setdefault(step, []).append(point)
+        colour = colormaps["viridis"](number / max(1, len(comparison.records) - 1))
+        axes.scatter(
+            *zip(*points, strict=True),
+            color=[(*colour[:3], 0.3 + 0.7 * (i + 1) / length) for i in range(length)],
+            s=16,
+            zorder=2,
+        )
+        axes.plot([], [], "o", color=colour, label=variant)
+    for points in at_step.values():
+        axes.plot(*zip(*points, strict=True), color="#bbbbbb", linewidth=0.8, zorder=1)
+    _finish(axes, xlabel, ylabel)
 
 
-def histogram(counts: str, edges: str) -> Panel:
+@options_first
+def histogram(axes: Axes, comparison: Comparison, counts: str, edges: str) -> None:
     """A histogram of the series `counts` for each row."""
-
-    def draw(axes: Axes, comparison: Comparison) -> None:
-        for variant, records in comparison.records.items():
-            curves = [r["series"] for r in records if counts in r["series"]]
-            if curves:
-                total = np.sum([series[counts] for series in curves], axis=0)
-                axes.stairs(total, curves[0][edges], fill=True, alpha=0.5, label=variant)
-        axes.set_title(counts.removesuffix(" counts"), fontsize=9)
-        _finish(axes, "cosine", "images")
-
-    return draw
+    for variant, records in comparison.records.items():
+        curves = [r["series"] for r in records if counts in r["series"]]
+        if curves:
+            total = np.sum([series[counts] for series in curves], axis=0)
+            axes.stairs(total, curves[0][edges], fill=True, alpha=0.5, label=variant)
+    axes.set_title(counts.removesuffix(" counts"), fontsize=9)
+    _finish(axes, "cosine", "images")
 
 
 def sheets(comparison: Comparison) -> Figure:
@@ -253,49 +272,6 @@ def _sheet(array: np.ndarray, gap: int = 1) -> np.ndarray:
     """[d, k, h, w, c] as one picture."""
     framed = np.pad(array[..., 0], [(0, 0), (0, 0), (0, gap), (0, gap)], constant_values=96)
     return np.concatenate([np.concatenate(list(row), axis=1) for row in framed], axis=0)
-
-
-def _draw_lines(axes: Axes, comparison: Comparison, metric: str) -> None:
-    in_paper = False
-    for number, (line, variants) in enumerate(
-        by_line(comparison.experiment, comparison.scale).items()
-    ):
-        points = [(x, comparison.cells[metric][name]) for name, x in variants.items()]
-        colour = colormaps["tab10"](number % 10)
-        ours = [(x, row.ours.mean, row.ours.std or 0.0) for x, row in points if row.ours]
-        if ours:
-            x, mean, std = zip(*ours, strict=True)
-            axes.errorbar(
-                x, mean, std, color=colour, marker="o", markersize=4, capsize=2, label=line
-            )
-        paper = [(x, row.printed.mean) for x, row in points if row.printed]
-        if paper:
-            axes.plot(*zip(*paper, strict=True), "x--", color=colour, alpha=0.6)
-            in_paper = True
-    if in_paper:
-        axes.plot([], [], "x--", color="grey", label="the paper")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # x is a count
-
-
-def _draw_curves(
-    axes: Axes, comparison: Comparison, variants: Sequence[str], x: str, y: str
-) -> None:
-    for number, variant in enumerate(variants):
-        curves = [
-            r["series"]
-            for r in comparison.records[variant]
-            if x in r["series"] and y in r["series"]
-        ]
-        if not curves:
-            continue
-        colour = colormaps["viridis"](number / max(1, len(variants) - 1))
-        # A run that stopped early is as long as it is.
-        length = min(len(series[y]) for series in curves)
-        steps = curves[0][x][:length]
-        values = np.array([series[y][:length] for series in curves])
-        mean, std = values.mean(axis=0), values.std(axis=0)
-        axes.plot(steps, mean, color=colour, label=variant, marker="." if length < 20 else None)
-        axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
 
 
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:

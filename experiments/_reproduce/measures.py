@@ -10,15 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from _reproduce.experiment import ENTROPY, SHARE, Measured, columns
+from _reproduce.experiment import ENTROPY, SHARE, Measured, columns, options_first
 from capsjax.data import tasks
 from capsjax.evaluation import scoring, summaries
-from capsjax.evaluation.alignment import (
-    TRANSFORMATIONS,
-    align,
-    cosine_histogram,
-    direction_cosines,
-)
+from capsjax.evaluation.alignment import TRANSFORMATIONS, align, cosine_histogram, direction_cosines
 from capsjax.evaluation.batches import outline
 from capsjax.evaluation.compactness import AMOUNTS, compactness_of_mean, semantic_compactness
 from capsjax.evaluation.cost import inference_cost
@@ -66,41 +61,35 @@ class Pixels(nnx.Module):
 Measure = Callable[[FinishedRun], Measured]
 
 
-def accuracy(**sets: str | tuple[str, str]) -> Measure:
+@options_first
+def accuracy(run: FinishedRun, **sets: str) -> Measured:
     """Per cent right on evaluation sets, and the curves of training and validation accuracy.
 
     Args:
-      **sets: by the metric's name, an evaluation set of the run's own task ("train" is its training
-        images), or (data set, split).
+      **sets: by the metric's name, an evaluation set of the run's task; "train" is its training
+        images.
     """
-
-    def measure(run: FinishedRun) -> Measured:
-        if isinstance(run.checkpoint.model, Pixels):
-            return Measured({})
-        return Measured(
-            {metric: percent_right(run, chosen) for metric, chosen in sets.items()},
-            series=learning_curve(run),
-        )
-
-    return measure
+    if isinstance(run.checkpoint.model, Pixels):
+        return Measured({})
+    return Measured(
+        {metric: percent_right(run, chosen) for metric, chosen in sets.items()},
+        series=learning_curve(run),
+    )
 
 
-def percent_right(run: FinishedRun, chosen: str | tuple[str, str]) -> float:
+def percent_right(run: FinishedRun, chosen: str) -> float:
     """The share of right answers by the task's own rule, in per cent."""
-    name, part = (None, chosen) if isinstance(chosen, str) else chosen
-    data = scoring.evaluation_data(run.checkpoint.config, name, part, run.data_dir)
-    devices = jax.local_devices()
-    scoring.check_fits(run.checkpoint.config, data)
-    model = run.checkpoint.model
+    data = scoring.evaluation_data(run.checkpoint.config, None, chosen, run.data_dir)
+    model, devices = run.checkpoint.model, jax.local_devices()
     scores = scoring.score(model, data.examples, batch_size=128 * len(devices), devices=devices)
     logits = scoring.gives_logits(model, data.image_shape)
     accuracy = summaries.accuracy(data.rule, scores, data.examples.labels(), logits=logits)
     return 100 * accuracy.accuracy
 
 
-def error(chosen: str | tuple[str, str] = "test") -> Measure:
-    """Per cent wrong on an evaluation set, as `accuracy`."""
-    return lambda run: Measured({"error": 100 - percent_right(run, chosen)}, learning_curve(run))
+def error(run: FinishedRun) -> Measured:
+    """Per cent wrong on the test images, as `accuracy`."""
+    return Measured({"error": 100 - percent_right(run, "test")}, learning_curve(run))
 
 
 def test_curve(run: FinishedRun) -> Measured:
@@ -137,14 +126,11 @@ def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
     return series
 
 
-def all_of(*measures: Measure) -> Measure:
+@options_first
+def all_of(run: FinishedRun, *measures: Measure) -> Measured:
     """Combines several measurements."""
-
-    def measure(run: FinishedRun) -> Measured:
-        results = [measure_one(run) for measure_one in measures]
-        return Measured(*(dict(ChainMap(*parts)) for parts in zip(*results, strict=True)))
-
-    return measure
+    results = [measure_one(run) for measure_one in measures]
+    return Measured(*(dict(ChainMap(*parts)) for parts in zip(*results, strict=True)))
 
 
 def first_images(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
@@ -160,29 +146,25 @@ def _first_examples(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
     return rendered.images, rendered.labels
 
 
-def routing(images: int = 500) -> Measure:
-    """Measures how decided the routing is; empty for networks without routing.
+def routing(run: FinishedRun) -> Measured:
+    """Measures how decided the routing of 500 images is; empty for networks without routing.
 
     The entropy of its couplings in per cent of that of equal ones, by the layer that is lowest, and
     the share of a child's vote that the true class gets, in per cent.
     """
-
-    def measure(run: FinishedRun) -> Measured:
-        model = run.checkpoint.model
-        seen, targets = _first_examples(run._replace(images=min(images, run.images)))
-        routed = outline(model, seen).routed
-        if not routed:
-            return Measured({})
-        try:
-            entropies = routing_entropies(model, seen)
-        except ValueError:  # attention routing divides a parent, not a child (Choi et al. 2019)
-            return Measured({})
-        most = {name: np.log(routed[name].coupling.shape[-1]) for name in entropies}
-        shares = [float(values.mean() / most[name]) for name, values in entropies.items()]
-        true = true_class_shares(model, seen, targets)
-        return Measured({ENTROPY: 100 * min(shares), SHARE: 100 * float(true.mean())})
-
-    return measure
+    model = run.checkpoint.model
+    seen, targets = _first_examples(run._replace(images=min(500, run.images)))
+    routed = outline(model, seen).routed
+    if not routed:
+        return Measured({})
+    try:
+        entropies = routing_entropies(model, seen)
+    except ValueError:  # attention routing divides a parent, not a child (Choi et al. 2019)
+        return Measured({})
+    most = {name: np.log(routed[name].coupling.shape[-1]) for name in entropies}
+    shares = [float(values.mean() / most[name]) for name, values in entropies.items()]
+    true = true_class_shares(model, seen, targets)
+    return Measured({ENTROPY: 100 * min(shares), SHARE: 100 * float(true.mean())})
 
 
 def compactness(run: FinishedRun) -> Measured:
@@ -239,7 +221,10 @@ RANGE_OF_A_PIXEL = columns(
 )
 
 
-def perturbation(limit: float, step: float, *, relative: bool = False, shown: int = 2) -> Measure:
+@options_first
+def perturbation(
+    run: FinishedRun, limit: float, step: float, *, relative: bool = False, shown: int = 2
+) -> Measured:
     """Reconstructions of test images as each element of the pose moves.
 
     The numbers are over the first `PERTURBED_IMAGES` test images, or all that the scale looks at.
@@ -249,40 +234,37 @@ def perturbation(limit: float, step: float, *, relative: bool = False, shown: in
       relative: both times √D (Choi et al. 2019).
       shown: how many images, of different classes, become pictures.
     """
-
-    def measure(run: FinishedRun) -> Measured:
-        images, labels = first_images(run)
-        images, labels = images[:PERTURBED_IMAGES], labels[:PERTURBED_IMAGES]
-        model = run.checkpoint.model
-        poses = model(jnp.asarray(images)).poses
-        unit = float(np.sqrt(poses.shape[-1])) if relative else 1.0
-        offsets = symmetric_offsets(limit * unit, step * unit)
-        conditional = run.checkpoint.config.model.reconstruction == "conditional"
-        _, first = np.unique(labels, return_index=True)
-        pictures = set(np.sort(first)[:shown].tolist())
-        ranges, arrays = [], {}
-        for i, (pose, label) in enumerate(zip(poses, labels, strict=True)):
-            array = reconstruct_perturbed(
-                model.decoder, pose, int(label), offsets, conditional=conditional
-            )
-            # How much a pixel changes as one element goes from one end to the other.
-            ranges.append(np.ptp(array, axis=1).mean())
-            if i in pictures:
-                arrays[f"class {label}"] = np.round(255 * np.clip(array, 0, 1)).astype(np.uint8)
-        return Measured(
-            {
-                "range of a pixel": float(np.mean(ranges)),
-                "its deviation over images": float(np.std(ranges)),
-                "perturbed images": len(ranges),
-            },
-            {"offsets": [float(offset) for offset in offsets]},
-            arrays=arrays,
+    images, labels = first_images(run)
+    images, labels = images[:PERTURBED_IMAGES], labels[:PERTURBED_IMAGES]
+    model = run.checkpoint.model
+    poses = model(jnp.asarray(images)).poses
+    unit = float(np.sqrt(poses.shape[-1])) if relative else 1.0
+    offsets = symmetric_offsets(limit * unit, step * unit)
+    conditional = run.checkpoint.config.model.reconstruction == "conditional"
+    _, first = np.unique(labels, return_index=True)
+    pictures = set(np.sort(first)[:shown].tolist())
+    ranges, arrays = [], {}
+    for i, (pose, label) in enumerate(zip(poses, labels, strict=True)):
+        array = reconstruct_perturbed(
+            model.decoder, pose, int(label), offsets, conditional=conditional
         )
+        # How much a pixel changes as one element goes from one end to the other.
+        ranges.append(np.ptp(array, axis=1).mean())
+        if i in pictures:
+            arrays[f"class {label}"] = np.round(255 * np.clip(array, 0, 1)).astype(np.uint8)
+    return Measured(
+        {
+            "range of a pixel": float(np.mean(ranges)),
+            "its deviation over images": float(np.std(ranges)),
+            "perturbed images": len(ranges),
+        },
+        {"offsets": [float(offset) for offset in offsets]},
+        arrays=arrays,
+    )
 
-    return measure
 
-
-def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
+@options_first
+def reconstructions(run: FinishedRun, correct: int = 5, wrong: int = 2) -> Measured:
     """Images beside their reconstructions, with (label, prediction, target) of each.
 
     The first images that are classified correctly, reconstructed from the pose of their class, then
@@ -290,50 +272,43 @@ def reconstructions(correct: int = 5, wrong: int = 2) -> Measure:
     2017, figure 3). The number is over all images that the scale looks at, the true class being the
     target.
     """
+    images, labels = first_images(run)
+    model = run.checkpoint.model
+    num_classes = len(run.checkpoint.config.task.class_names)
 
-    def measure(run: FinishedRun) -> Measured:
-        images, labels = first_images(run)
-        model = run.checkpoint.model
-        num_classes = len(run.checkpoint.config.task.class_names)
+    def reconstruct(places, targets):
+        mask = jax.nn.one_hot(targets, num_classes)
+        return np.asarray(model(jnp.asarray(images[places]), mask=mask).reconstruction)
 
-        def reconstruct(places, targets):
-            mask = jax.nn.one_hot(targets, num_classes)
-            return np.asarray(model(jnp.asarray(images[places]), mask=mask).reconstruction)
-
-        batches = np.array_split(np.arange(len(images)), -(-len(images) // 500))
-        predicted = np.concatenate(
-            [np.asarray(model(jnp.asarray(images[b])).scores).argmax(-1) for b in batches]
-        )
-        error = np.concatenate(
-            [
-                np.square(reconstruct(b, labels[b]) - images[b] / 255).mean((1, 2, 3))
-                for b in batches
-            ]
-        )
-        good = np.flatnonzero(predicted == labels)[:correct]
-        bad = np.flatnonzero(predicted != labels)[:wrong]
-        places = np.concatenate([good, np.repeat(bad, 2)])
-        pairs = [target for i in bad for target in (predicted[i], labels[i])]
-        targets = np.concatenate([labels[good], np.array(pairs, labels.dtype)])
-        # A control: the mean image of the class for each image.
-        means = np.stack([images[labels == label].mean(0) for label in range(num_classes)]) / 255
-        return Measured(
-            {
-                "squared error of a pixel": float(error.mean()),
-                "of the class's mean image": float(np.square(means[labels] - images / 255).mean()),
-            },
-            {
-                "label": labels[places].tolist(),
-                "prediction": predicted[places].tolist(),
-                "target": targets.tolist(),
-            },
-            arrays={
-                "images": images[places],
-                "reconstructions": np.round(255 * reconstruct(places, targets)).astype(np.uint8),
-            },
-        )
-
-    return measure
+    batches = np.array_split(np.arange(len(images)), -(-len(images) // 500))
+    predicted = np.concatenate(
+        [np.asarray(model(jnp.asarray(images[b])).scores).argmax(-1) for b in batches]
+    )
+    error = np.concatenate(
+        [np.square(reconstruct(b, labels[b]) - images[b] / 255).mean((1, 2, 3)) for b in batches]
+    )
+    good = np.flatnonzero(predicted == labels)[:correct]
+    bad = np.flatnonzero(predicted != labels)[:wrong]
+    places = np.concatenate([good, np.repeat(bad, 2)])
+    pairs = [target for i in bad for target in (predicted[i], labels[i])]
+    targets = np.concatenate([labels[good], np.array(pairs, labels.dtype)])
+    # A control: the mean image of the class for each image.
+    means = np.stack([images[labels == label].mean(0) for label in range(num_classes)]) / 255
+    return Measured(
+        {
+            "squared error of a pixel": float(error.mean()),
+            "of the class's mean image": float(np.square(means[labels] - images / 255).mean()),
+        },
+        {
+            "label": labels[places].tolist(),
+            "prediction": predicted[places].tolist(),
+            "target": targets.tolist(),
+        },
+        arrays={
+            "images": images[places],
+            "reconstructions": np.round(255 * reconstruct(places, targets)).astype(np.uint8),
+        },
+    )
 
 
 def feature_space(run: FinishedRun) -> Measured:
@@ -365,30 +340,24 @@ def feature_space(run: FinishedRun) -> Measured:
     )
 
 
-def entropy_trace(layer: str) -> Measure:
+@options_first
+def entropy_trace(run: FinishedRun, layer: str) -> Measured:
     """Mean entropy of the coupling of `layer` after each epoch of the run (Lin et al. 2018).
 
     The run must hold images out and keep its checkpoints (`checkpoints.keep`).
     """
-
-    def measure(run: FinishedRun) -> Measured:
-        images, _ = first_images(run)
-        steps = [*run.history.validation_accuracy()]
-        # A network that was not trained has no checkpoints.
-        models = (checkpoints.read(run.directory, step).model for step in steps)
-        entropies = [
-            float(routing_entropies(model, images)[layer].mean())
-            for model in (models if steps else [run.checkpoint.model])
-        ]
-        return Measured(
-            {
-                "entropy at the end": entropies[-1],
-                "fall of the entropy": entropies[0] - entropies[-1],
-            },
-            {"entropy steps": steps, "entropy": entropies} if steps else {},
-        )
-
-    return measure
+    images, _ = first_images(run)
+    steps = [*run.history.validation_accuracy()]
+    # A network that was not trained has no checkpoints.
+    models = (checkpoints.read(run.directory, step).model for step in steps)
+    entropies = [
+        float(routing_entropies(model, images)[layer].mean())
+        for model in (models if steps else [run.checkpoint.model])
+    ]
+    return Measured(
+        {"entropy at the end": entropies[-1], "fall of the entropy": entropies[0] - entropies[-1]},
+        {"entropy steps": steps, "entropy": entropies} if steps else {},
+    )
 
 
 def grid_distances(run: FinishedRun) -> Measured:
@@ -415,24 +384,16 @@ def grid_distances(run: FinishedRun) -> Measured:
             name = f"{fixed} fixed, {moving} moving"
             arrays[name] = fit_to(points, grid).astype(np.float32)
     return Measured(
-        {
-            "Chamfer distance": float(np.mean(distances)),
-            "variance": float(np.var(distances)),
-        },
+        {"Chamfer distance": float(np.mean(distances)), "variance": float(np.var(distances))},
         arrays=arrays,
     )
 
 
-def cost(batch_size: int = 128) -> Measure:
-    """Parameters, planned memory and time of the scores of one batch (Tsai et al. 2020)."""
-
-    def measure(run: FinishedRun) -> Measured:
-        shape = tuple(run.checkpoint.config.task.input_shape)
-        images = np.zeros((batch_size, *shape), np.uint8)
-        costs = inference_cost(run.checkpoint.model, images, repeats=3)
-        return Measured(
-            {"parameters": costs.parameters, "memory MB": costs.temporary_bytes / 2**20},
-            times={"inference_seconds": costs.median_seconds},
-        )
-
-    return measure
+def cost(run: FinishedRun) -> Measured:
+    """Parameters, planned memory and time of the scores of 128 images (Tsai et al. 2020)."""
+    images = np.zeros((128, *run.checkpoint.config.task.input_shape), np.uint8)
+    costs = inference_cost(run.checkpoint.model, images, repeats=3)
+    return Measured(
+        {"parameters": costs.parameters, "memory MB": costs.temporary_bytes / 2**20},
+        times={"inference_seconds": costs.median_seconds},
+    )

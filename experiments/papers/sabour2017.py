@@ -3,16 +3,7 @@
 from dataclasses import replace
 
 from _reproduce import figures, measures
-from _reproduce.experiment import (
-    Column,
-    Estimate,
-    Experiment,
-    Floor,
-    Row,
-    Scale,
-    claims,
-    columns,
-)
+from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scale, claims, columns
 
 FINDING = (
     "not settled. Networks trained briefly do not tell CapsNet from a CNN on overlapping digits "
@@ -44,27 +35,24 @@ def _row(name: str, printed: float | tuple[float, float], **changes: object) -> 
     return Row(name, config, {f"model.{key}": v for key, v in changes.items()}, {"error": error})
 
 
-CAPSNET = "3 iterations, reconstruction"
+ONCE, CAPSNET = "1 iteration, reconstruction", "3 iterations, reconstruction"
 
 MNIST = Experiment(
     title="Test error on MNIST in per cent (table 1)",
     rows=(
         _row("CNN", 0.39),
         _row("1 iteration", (0.34, 0.032), num_iterations=1, reconstruction="none"),
-        _row("1 iteration, reconstruction", (0.29, 0.011), num_iterations=1),
+        _row(ONCE, (0.29, 0.011), num_iterations=1),
         _row("3 iterations", (0.35, 0.036), reconstruction="none"),
         _row(CAPSNET, (0.25, 0.005)),
     ),
-    measure=measures.error(),
+    measure=measures.error,
     columns=(Column("error", "Test error, %", digits=3),),
     floor=Floor("error", 2.0),
     claims=claims(
         "error",
         ("reconstruction lowers the error (3 iterations)", "3 iterations", CAPSNET),
-        (
-            "with reconstruction 3 iterations beat 1",
-            *("1 iteration, reconstruction", CAPSNET, CAPSNET),
-        ),
+        ("with reconstruction 3 iterations beat 1", ONCE, CAPSNET, CAPSNET),
         ("CapsNet beats the CNN", "CNN", CAPSNET),
     ),
     untested={
@@ -95,7 +83,7 @@ MULTIMNIST = Experiment(
         Row("CNN", "sabour2017_multimnist:cnn", printed={"error": 8.1}),
         Row("CapsNet", "sabour2017_multimnist", printed={"error": 5.2}),
     ),
-    measure=measures.error(),
+    measure=measures.error,
     columns=(Column("error", "Test error, %"),),
     floor=Floor("error", 70.0),
     claims=claims("error", ("CapsNet beats the CNN", "CNN", "CapsNet")),

@@ -178,7 +178,7 @@ FIGURE_4 = Experiment(
         for line, (network, printed, _) in LINES.items()
         for r, value in enumerate(printed, start=1)
     ),
-    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.cost()),
+    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.cost),
     columns=(
         Column("accuracy", "By routing iterations", "CIFAR-10, accuracy, %", best=100),
         Column("memory MB", "By routing iterations", "memory of inference, MiB", digits=1),
@@ -274,7 +274,7 @@ DIVERSE = (
 FIGURE_5 = Experiment(
     title="DiverseMultiMNIST: capsules of matrices and vectors against a CNN (figure 5)",
     rows=DIVERSE,
-    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.cost()),
+    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.cost),
     columns=(
         Column("accuracy", "DiverseMultiMNIST", "accuracy, %", best=100),
         Column("parameters", "DiverseMultiMNIST", "parameters", digits=0),

@@ -121,7 +121,7 @@ def test_what_did_not_learn_decides_nothing():
     error = Experiment(
         title="",
         rows=(Row("a", "digits"),),
-        measure=measures.error(),
+        measure=measures.error,
         columns=(Column("error", "Error"),),
         scales={"small": Scale("")},
         floor=Floor("error", 3.0),
