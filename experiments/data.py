@@ -87,10 +87,7 @@ def main(args: argparse.Namespace) -> None:
         if len(sizes) > 1 and args.out and not chosen and not args.export:
             chosen = {"size": CELL, "channels": 3}  # to draw them all the same
     task = tasks.create(
-        args.name,
-        data_dir=args.data_dir,
-        device_budget_mb=args.device_budget_mb,
-        **chosen,
+        args.name, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb, **chosen
     )
     chosen_set = args.set or ("test" if "test" in task.tests else "validation")
     if chosen_set != (args.set or "test"):

@@ -31,9 +31,7 @@ class Alignment(NamedTuple):
     direction: Float[Array, "*batch d"]
 
 
-def align(
-    differences: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"],
-) -> Alignment:
+def align(differences: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"]) -> Alignment:
     """The direction nearest to k vectors and the alignment ratio (Choi et al. 2019, eq. 12 to 15).
 
     ṽ is the first right-singular vector of the stacked vectors, without centring. Random vectors

@@ -158,11 +158,7 @@ def _apply(function, mesh, graphdef, state, batch, shared):
 
     same, divided = PartitionSpec(), PartitionSpec(_AXIS)
     return jax.shard_map(
-        apply_and_gather,
-        mesh=mesh,
-        in_specs=(same, divided, same),
-        out_specs=same,
-        check_vma=False,
+        apply_and_gather, mesh=mesh, in_specs=(same, divided, same), out_specs=same, check_vma=False
     )(state, batch, shared)
 
 

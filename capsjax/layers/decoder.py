@@ -33,10 +33,7 @@ class _Decoder(nnx.Module):
     ):
         check_rngs(rngs)
         check_counts(
-            num_classes=num_classes,
-            pose_size=pose_size,
-            image_shape=image_shape,
-            features=features,
+            num_classes=num_classes, pose_size=pose_size, image_shape=image_shape, features=features
         )
         if len(image_shape) != 3:
             raise ValueError(f"image_shape must be (height, width, channels), got {image_shape}")

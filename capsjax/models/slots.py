@@ -132,6 +132,4 @@ class SlotAutoencoder(Model):
         return x.reshape(n, rows * p, columns * p, -1)
 
 
-NETWORKS = {
-    "slots_tetrominoes": Network(SlotAutoencoder, SlotAutoencoderConfig(), (35, 35, 3), 7),
-}
+NETWORKS = {"slots_tetrominoes": Network(SlotAutoencoder, SlotAutoencoderConfig(), (35, 35, 3), 7)}

@@ -20,13 +20,7 @@ from capsjax.training.feed import is_streamed
 from capsjax.training.objective import Metrics, Objective, make_objective
 from capsjax.training.optimizers import make_optimizer
 from capsjax.training.parallel import Devices, check_batch_size, on_devices
-from capsjax.training.state import (
-    TrainState,
-    init_state,
-    num_parameters,
-    set_training,
-    split,
-)
+from capsjax.training.state import TrainState, init_state, num_parameters, set_training, split
 from capsjax.training.step import Batches, DeviceSource
 
 MAX_STEPS_PER_DISPATCH = 256

@@ -167,12 +167,7 @@ def example_keys(
 
 
 def drawing(
-    first: Int[Array, ""],
-    source: DeviceSource,
-    key: PRNGKeyArray,
-    *,
-    task: Task,
-    batches: Batches,
+    first: Int[Array, ""], source: DeviceSource, key: PRNGKeyArray, *, task: Task, batches: Batches
 ) -> Callable[[Int[Array, ""]], tuple[Example, Key[Array, "local"]]]:
     """A function from a step of the epoch of step `first` to its examples and the model's keys."""
     order_key, example_key = jax.random.split(key)

@@ -35,11 +35,7 @@ FAMILIES = (
     "tsai2020_cifar:tsai2020_em_cifar10_resnet",
     "tsai2020_cifar:tsai2020_resnet18_cifar10",
 )
-EACH_FAMILY = (
-    *USERS,
-    "gu2021_affnist:gu2021_convnet_cr_sf",
-    "lin2018_multimnist",
-)
+EACH_FAMILY = (*USERS, "gu2021_affnist:gu2021_convnet_cr_sf", "lin2018_multimnist")
 PROCEDURES = ("uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large")
 SLOTS = ("slots_7", "slots_7_plain", "slots_11", "slots_11_plain")
 HERE, OTHERS, POD = ("v5e:2x2", "h100"), ("v5p:2x2x1", "v6e:2x2"), "v5e:16x16"

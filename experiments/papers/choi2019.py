@@ -391,9 +391,5 @@ FIGURE_4 = Experiment(
     figure=figures.beside(
         *(figures.histogram(f"{factor} counts", "edges") for factor in ("rotation", "x", "y"))
     ),
-    chosen=(
-        "the paper prints a histogram: what counts as a peak is ours",
-        *BASELINES,
-        *CHOSEN,
-    ),
+    chosen=("the paper prints a histogram: what counts as a peak is ours", *BASELINES, *CHOSEN),
 )

@@ -273,7 +273,7 @@ TABLE_3 = Experiment(
     },
     untested={
         "the kernel size explains table 1's gap between CapsNet and ConvNet-FC": "a comparison of "
-        "differences, for which there is no rule here; its numbers are in the table",
+        "differences, for which there is no rule here; its numbers are in the table"
     },
     chosen=(
         *CHOSEN,
@@ -332,9 +332,7 @@ TABLE_4 = Experiment(
             slack=1.0,
         ),
     ),
-    untested={
-        "reconstruction and margin loss can enhance a ConvNet": "no numbers are printed",
-    },
+    untested={"reconstruction and margin loss can enhance a ConvNet": "no numbers are printed"},
     scales={
         "full": Scale(
             "The paper's recipe: 6M images, 100 of each first digit, one of each in an epoch, for "
@@ -524,9 +522,7 @@ FIGURE_3 = Experiment(
             only=tuple(f"{name}, ×{n}" for name in BY_DATA for n in (1, 10, 1000)),
         ),
         "smoke": Scale(
-            ABOUT_SMOKE,
-            SMOKE | HELD_OUT | FROM_DIGITS,
-            only=("CapsNet, ×5", "ConvNet-FC(LK), ×5"),
+            ABOUT_SMOKE, SMOKE | HELD_OUT | FROM_DIGITS, only=("CapsNet, ×5", "ConvNet-FC(LK), ×5")
         ),
     },
     figure=figures.beside(

@@ -103,9 +103,7 @@ FIGURE_3 = Experiment(
         Row(R7_UNTRAINED, ITERATIONS[-1].config, ITERATIONS[-1].changes, network="untrained"),
     ),
     measure=measures.all_of(
-        measures.entropy_trace("capsules1"),
-        measures.accuracy(accuracy="test"),
-        measures.test_curve,
+        measures.entropy_trace("capsules1"), measures.accuracy(accuracy="test"), measures.test_curve
     ),
     columns=(
         *columns(

@@ -2,12 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from capsjax.evaluation.alignment import (
-    TRANSFORMATIONS,
-    align,
-    cosine_histogram,
-    direction_cosines,
-)
+from capsjax.evaluation.alignment import TRANSFORMATIONS, align, cosine_histogram, direction_cosines
 from capsjax.evaluation.transformations import motions, moved_poses
 from tests.evaluation.centroids import Centroids, dots
 

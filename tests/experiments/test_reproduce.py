@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 import reproduce
 from _reproduce import figures, measures, recipes, results, runs, tables
-from _reproduce.experiment import (
-    ENTROPY,
-    SCALES,
-    Column,
-    Estimate,
-    Measured,
-    Row,
-    Scale,
-)
+from _reproduce.experiment import ENTROPY, SCALES, Column, Estimate, Measured, Row, Scale
 from flax import nnx
 from papers import EXPERIMENTS, PAPERS
 

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from capsjax.routing import (
-    LinearVotes,
-    blocked_vmap,
-    choose_block_size,
-    dynamic_routing,
-    in_blocks,
-)
+from capsjax.routing import LinearVotes, blocked_vmap, choose_block_size, dynamic_routing, in_blocks
 
 
 def test_memory_is_that_of_a_block_forward_and_backward():

@@ -5,12 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.routing import (
-    dynamic_routing,
-    em_routing,
-    inverted_attention_routing,
-    uniform_routing,
-)
+from capsjax.routing import dynamic_routing, em_routing, inverted_attention_routing, uniform_routing
 
 PARENTS, SIZE = 3, 4
 

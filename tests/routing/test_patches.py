@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from capsjax.routing import (
-    LinearVotes,
-    WindowVotes,
-    em_routing,
-    pose_patches,
-    softmax_over_windows,
-)
+from capsjax.routing import LinearVotes, WindowVotes, em_routing, pose_patches, softmax_over_windows
 
 
 @pytest.mark.parametrize(("padding", "stride"), [("VALID", 2), ("SAME", 2), ("SAME", 1)])

@@ -105,10 +105,7 @@ def test_fresh_class_layer_for_other_classes(quick, tmp_path, quick_run, npz, ca
     ("changes", "message"),
     [
         ({"init_from": "nowhere"}, r"init_from: nowhere does not exist"),
-        (
-            {"frozen_layers": ("con",)},
-            r"frozen_layers: no parameters in 'con': did you mean 'c",
-        ),
+        ({"frozen_layers": ("con",)}, r"frozen_layers: no parameters in 'con': did you mean 'c"),
         ({"init_layers": ("conv",)}, "init_from is empty"),
         ({"init_from": "RUN", "init_layers": ("cnov",)}, "init_layers: no .* mean 'conv'"),
         ({"frozen_layers": "conv"}, "must be a tuple, got 'conv'"),

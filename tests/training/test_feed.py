@@ -57,10 +57,7 @@ def batches_of(task, num_devices, steps):
     return made
 
 
-@pytest.mark.parametrize(
-    ("name", "num_devices"),
-    [("classification", 4), ("multimnist", 1)],
-)
+@pytest.mark.parametrize(("name", "num_devices"), [("classification", 4), ("multimnist", 1)])
 def test_the_same_examples_from_host_and_device(name, num_devices, npz, monkeypatch):
     monkeypatch.setattr(feed, "CHUNK_STEPS", 3)  # 180 images, four steps an epoch
     expected = batches_of(create(name, npz, None), num_devices, range(8))
