@@ -35,10 +35,9 @@ def source(tmp_path_factory):
 
 def create(name, source, **options):
     if name == "classification":
-        return tasks.create(source, max_shift=1, flip=True, **options)
-    if name == "mnist_distorted":
-        return tasks.create(name, source=source, erased=2, **options)
-    return tasks.create(name, source=source, canvas=14, max_shift=3, **options)
+        return tasks.create(source, **{"max_shift": 1, "flip": True} | options)
+    usual = {"erased": 2} if name == "mnist_distorted" else {"canvas": 14, "max_shift": 3}
+    return tasks.create(name, source=source, **usual | options)
 
 
 def sample(task, seed=0):
@@ -416,14 +415,8 @@ def test_options_are_those_of_the_family(source):
     ],
 )
 def test_bad_options(name, options, message, source):
-    if name == "classification":
-        name, defaults = source, {}
-    elif name == "mnist_distorted":
-        defaults = {"source": source}
-    else:
-        defaults = {"source": source, "canvas": 14, "max_shift": 3}
     with pytest.raises(ValueError, match=message):
-        tasks.create(name, **defaults | options)
+        create(name, source, **options)
 
 
 def test_bad_evaluation_sets(source):
