@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from flax import nnx
 
 from capsjax.functional import exponential_squash, identity, relu, squash
-from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.layers import DenseCapsules
 from capsjax.layers.bound import bound
-from capsjax.models.config import Normalization, one_of, positive, scaled
-from capsjax.models.grids import Window, grids
+from capsjax.models.config import Normalization, one_of, positive
 from capsjax.models.model import Network
 from capsjax.models.reconstruction import CapsuleChain, Reconstruction
 from capsjax.routing import dynamic_routing, uniform_routing
@@ -63,27 +62,15 @@ class CapsNet(CapsuleChain):
     options = CapsNetConfig()
 
     def build(self, config: CapsNetConfig, rngs: nnx.Rngs) -> None:
-        k = config.kernel_size
-        height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
-        features = scaled(config.features, config.width)
-        primary_channels = scaled(config.primary_channels, config.width)
         activation = _SQUASHES[config.squash_form] if config.squash else identity
         routing = (
             bound(dynamic_routing, num_iterations=config.num_iterations)
             if config.routing == "dynamic"
             else uniform_routing
         )
-        self.conv = conv2d(self.input_shape[-1], features, k, rngs=rngs)
-        self.primary = PrimaryCapsules(
-            features,
-            primary_channels,
-            config.primary_pose,
-            kernel_size=k,
-            activation=nnx.Sequential(relu, activation) if config.primary_relu else activation,
-            rngs=rngs,
-        )
+        of_primary = nnx.Sequential(relu, activation) if config.primary_relu else activation
         self.classes = DenseCapsules(
-            height * width * primary_channels,
+            self.build_primary(config, rngs, activation=of_primary),
             config.primary_pose,
             self.num_classes,
             config.class_pose,

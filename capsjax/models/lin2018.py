@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 
 from flax import nnx
 
-from capsjax.layers import DenseCapsules, PrimaryCapsules, conv2d
+from capsjax.layers import DenseCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.config import Config, fraction, positive, scaled
 from capsjax.models.convnets import ConvNet, ConvNetConfig
-from capsjax.models.grids import Window, grids
 from capsjax.models.model import Network
 from capsjax.models.reconstruction import CapsuleChain
 from capsjax.routing import dynamic_routing
@@ -57,18 +56,10 @@ class DeepCapsNet(CapsuleChain):
     options = DeepCapsNetConfig()
 
     def build(self, config: DeepCapsNetConfig, rngs: nnx.Rngs) -> None:
-        k = config.kernel_size
-        height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
-        features = scaled(config.features, config.width)
-        primary_channels = scaled(config.primary_channels, config.width)
         routing = bound(
             dynamic_routing, num_iterations=config.num_iterations, update_rate=config.update_rate
         )
-        self.conv = conv2d(self.input_shape[-1], features, k, rngs=rngs)
-        self.primary = PrimaryCapsules(
-            features, primary_channels, config.primary_pose, kernel_size=k, rngs=rngs
-        )
-        num, pose = height * width * primary_channels, config.primary_pose
+        num, pose = self.build_primary(config, rngs), config.primary_pose
         middle = []
         for parents in config.middle_capsules:
             parents = scaled(parents, config.width)

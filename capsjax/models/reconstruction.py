@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import safe_norm
-from capsjax.layers import ConvCapsules, ConvDecoder, Decoder, reconstruct
+from capsjax.layers import ConvCapsules, ConvDecoder, Decoder, PrimaryCapsules, conv2d, reconstruct
 from capsjax.models.config import Config, one_of, positive, scaled
+from capsjax.models.grids import Window, grids
 from capsjax.models.model import Keys, Mask, Model, Output, Pixels
 from capsjax.routing import Routed
 
@@ -68,6 +70,20 @@ class CapsuleChain(ReconstructingModel):
     conv: Callable[[Array], Array]
     primary: Callable[[Array], Array]
     classes: Callable[[Array], Routed]
+
+    def build_primary(self, config: Any, rngs: nnx.Rngs, **options: Any) -> int:
+        """Makes a convolution and primary capsules by another, of stride 2 (Sabour et al. 2017).
+
+        Returns the number of these capsules; `options` are of `PrimaryCapsules`.
+        """
+        k = config.kernel_size
+        height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
+        features = scaled(config.features, config.width)
+        channels = scaled(config.primary_channels, config.width)
+        self.conv = conv2d(self.input_shape[-1], features, k, rngs=rngs)
+        sizes = features, channels, config.primary_pose
+        self.primary = PrimaryCapsules(*sizes, kernel_size=k, rngs=rngs, **options)
+        return height * width * channels
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
         """What the primary capsules see."""
