@@ -54,7 +54,13 @@ SHAPES = {
     "cifar10": (32, 32, 3),
     "cifar100": (32, 32, 3),
     "tetrominoes": (35, 35, 3),
+    "blobs": (1, 1, 2),
 }
+
+
+def sizes(data):
+    """The shape of a task's images and the number of its classes."""
+    return SHAPES.get(data, (36, 36, 1)), {"cifar100": 100, "blobs": 3}.get(data, 10)
 
 
 def load(stem, variant=None):
@@ -64,8 +70,7 @@ def load(stem, variant=None):
 @pytest.mark.parametrize(("stem", "variant"), CASES)
 def test_builds(stem, variant):
     config = load(stem, variant)
-    shape = SHAPES.get(config.data.name, (36, 36, 1))
-    num_classes = 100 if config.data.name == "cifar100" else 10
+    shape, num_classes = sizes(config.data.name)
     resolved = resolve(config, shape, tuple(map(str, range(num_classes))))
     assert configs.differences(resolved, configs.from_json(configs.to_json(resolved))) == []
     assert tasks.options(config.data.name).keys() == dict(config.data).keys() - {"name"}

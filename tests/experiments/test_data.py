@@ -79,26 +79,3 @@ def test_what_is_in_a_folder(tmp_path, capsys):
     assert f"{tmp_path}/ant/0.png: not an image" in text
     assert f"Not images, ignored: 1 file\n  {tmp_path}/bee/notes.txt" in text
     assert Image.open(tmp_path / "sheet.png").width > 800
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["multimnist"], "nothing to do"),
-        (["multimnits", "--out=x.png"], "unknown dataset 'multimnits'"),
-        (["multimnist", "--out=x.png", "--option=canvs=3"], "did you mean 'canvas'"),
-        (["multimnist", "--out=x.png", "--option=canvas=big"], "expected int, got 'big'"),
-        (["affnist_generated", "--out=x.png", "--option=keep_ink=1"], "expected yes or no"),
-        (["digits", "--export=x.png"], "--export must end in .npz"),
-        (["digits", "--export=x.npz", "--count=0"], "count must be at least 1"),
-        (["digits", "--out=x.png", "--set=tset"], "expected one of train, validation, test"),
-        (
-            ["digits", "--out=x.png", "--set=validation", "--option=validation_fraction=0"],
-            "the set 'validation' is empty",
-        ),
-    ],
-)
-def test_user_mistakes_are_one_line(fails, tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    assert message in fails(data, *arguments)
-    assert not list(tmp_path.iterdir())

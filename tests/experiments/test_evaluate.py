@@ -80,26 +80,6 @@ def test_names_that_are_paths_make_one_file_name(npz):
     assert evaluate.default_file_name(data) == "evaluation_folder_a_b_c_test.json"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--dataset=digits"], "error: digits has images of 28×28×1, this network takes 8×8×1"),
-        (["--split=tset"], "no split 'tset'"),
-        (["--which=9999"], "there is no step 9999"),
-        (["--which=newest"], "neither best nor latest"),
-        (["--batch_size=100"], "multiple of the number of devices, 8"),
-        (["--output=/dev/null/x.json"], "error: /dev/null: "),
-    ],
-)
-def test_user_mistakes_are_one_line(fails, finished_run, arguments, message):
-    assert message in fails(evaluate, f"--checkpoint={finished_run}", *arguments)
-
-
-def test_no_checkpoint(fails, tmp_path):
-    assert "does not exist" in fails(evaluate, f"--checkpoint={tmp_path / 'none'}")
-    assert "has no checkpoints" in fails(evaluate, f"--checkpoint={tmp_path}")
-
-
 def test_an_ensemble_scores_the_mean_of_its_members(finished_run, npz, capsys):
     run("--checkpoint", finished_run, finished_run, "--which=latest")
     lines = capsys.readouterr().out.splitlines()

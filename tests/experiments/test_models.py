@@ -86,18 +86,3 @@ def test_operations_are_xlas():
     described = script_models.describe("mine", (8, 8, 1), 3)
     assert described.operations == pytest.approx(64 + 3, abs=2)  # sum and mean, three products
     assert script_models.count(described.model) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["sabour2017_capsnt"], "did you mean 'sabour2017_capsnet'"),
-        (["sabour2017_capsnet", "--input=16x16x1"], "smallest is 17×17"),
-        (["sabour2017_capsnet", "--classes=1"], "num_classes must be at least 2"),
-        (["--input=28x28"], "'28x28' is not like 28x28x1"),
-    ],
-)
-def test_mistakes_are_one_line(fails, arguments, message):
-    said = fails(script_models, *arguments)
-    assert message in said
-    assert said.startswith("2\n")

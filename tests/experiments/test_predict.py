@@ -254,26 +254,3 @@ def test_the_exported_network_needs_jax_alone(finished_run, npz, tmp_path):
     )
     model, _ = restore(finished_run)
     np.testing.assert_allclose(np.load(scores), model(np.load(images)).scores, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "error: nothing to do"),
-        (["missing.png"], "missing.png: no such file"),
-        (["--image", __file__], "not an image"),
-        (["x.png", "--output=x.txt"], "--output must end in .json, .csv, .html"),
-        (["--image=x.png", "--top=0"], "--top: must be a whole number of at least 1, got 0"),
-        (["--image=x.png", "--margin=0.1"], "--margin goes with --crop"),
-        pytest.param(
-            ["--export=/dev/null/net"], "error: /dev/null: ", marks=pytest.mark.symbolic_sizes
-        ),
-    ],
-)
-def test_user_mistakes_are_one_line(fails, finished_run, arguments, message):
-    assert message in fails(predict, f"--checkpoint={finished_run}", *arguments)
-
-
-def test_no_checkpoint(fails, tmp_path):
-    message = fails(predict, f"--checkpoint={tmp_path / 'none'}", "--export=net")
-    assert "does not exist" in message

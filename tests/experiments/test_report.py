@@ -230,13 +230,6 @@ def test_the_training_command_is_the_nearest_config_and_its_changes(tmp_path):
     assert again.train_command(config, tmp_path) is None
 
 
-def test_user_mistakes_are_one_line(fails, finished_run, tmp_path):
-    assert "does not exist" in fails(report, tmp_path / "none")
-    assert "no split 'tset'" in fails(report, finished_run, "--split=tset")
-    assert "error: /dev/null: " in fails(report, finished_run, "--output=/dev/null/x.html")
-    assert "--poses goes with one run's directory" in fails(report, "a", "b", "--poses=x.png")
-
-
 def test_a_run_that_was_interrupted_before_its_first_metrics(fails, finished_run, monkeypatch):
     read = checkpoints.read
     monkeypatch.setattr(checkpoints, "read", lambda *a: read(*a)._replace(history=History()))

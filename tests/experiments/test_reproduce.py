@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,19 +20,8 @@ from capsjax.training import config as configs
 from capsjax.training.build import build_model
 from tests.experiments.conftest import ROOT
 from tests.experiments.test_compare import an_experiment
+from tests.experiments.test_configs import sizes
 from tests.experiments.test_report import Page
-
-SHAPES = {
-    "mnist": ((28, 28, 1), 10),
-    "affnist_generated": ((40, 40, 1), 10),
-    "multimnist": ((36, 36, 1), 10),
-    "multimnist_a": ((36, 36, 1), 10),
-    "multimnist_b": ((36, 36, 1), 10),
-    "diverse_multimnist": ((36, 36, 1), 10),
-    "cifar10": ((32, 32, 3), 10),
-    "cifar100": ((32, 32, 3), 100),
-    "blobs": ((1, 1, 2), 3),
-}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -74,14 +64,13 @@ def test_every_network_of_full_scale_can_be_built():
     for experiment in EXPERIMENTS.values():
         for row in experiment.at("full").values():
             config = recipes.trainings(experiment, row, "full", 0, {})[-1]
-            shape, classes = SHAPES[config.data.name]
-            key = (config.model.to_json(), shape)
-            if key not in built:
+            shape, classes = sizes(config.data.name)
+            if (key := (config.model.to_json(), shape)) not in built:
                 built.add(key)
-                make = lambda c=config, s=shape, k=classes: models.create(  # noqa: E731
-                    **c.model, input_shape=s, num_classes=k, rngs=nnx.Rngs(0)
+                make = partial(
+                    models.create, **config.model, input_shape=shape, num_classes=classes
                 )
-                nnx.eval_shape(make)
+                nnx.eval_shape(lambda make=make: make(rngs=nnx.Rngs(0)))
 
 
 # Single runs, on a data set of seconds
@@ -324,7 +313,7 @@ def test_the_pages_are_those_of_the_records(tmp_path):
     assert (ROOT / "docs/results/index.md").read_text() == tables.index(names, findings)
 
 
-def test_pages_by_command_line(fails, store, tmp_path):
+def test_pages_by_command_line(store, tmp_path):
     import report
 
     pages = tmp_path / "pages"
@@ -332,26 +321,6 @@ def test_pages_by_command_line(fails, store, tmp_path):
     report.main(report.parser().parse_args([f"--results={tmp_path}", f"--pages={pages}"]))
     assert "gu2021/table1" in (pages / "index.md").read_text()
     assert tables.NO_RECORDS in (pages / "gu2021_table1.md").read_text()
-    assert "--pages goes with --results" in fails(report, "somewhere", f"--pages={pages}")
-
-
-def test_what_a_user_gets_wrong(fails, tmp_path):
-    workdir = f"--workdir={tmp_path / 'w'}"
-    wrong = fails(reproduce, "gu2021/tabel2", workdir)
-    assert "did you mean 'gu2021/table2'" in wrong
-    assert wrong.startswith("2\n")
-    table = ("gu2021/table2", "--scale=smoke", workdir)
-    assert "did you mean 'no squash'" in fails(reproduce, *table, "--only", "no sqash")
-    hidden = fails(reproduce, *table, "--only", "dynamic routing")
-    assert "unknown row of gu2021/table2 at scale smoke 'dynamic routing'" in hidden
-    assert "has no scale medium: use one of full, small, smoke" in fails(
-        reproduce, "gu2021/table4", "--scale=medium", workdir
-    )
-    assert "--list shows" in fails(reproduce, workdir)
-    assert "at least 1" in fails(reproduce, *table, "--seeds=0")
-    assert "did you mean 'cifar10'" in fails(reproduce, *table, "--use", "cifar-10=digits")
-    assert "--use takes NAME=OTHER, got cifar10" in fails(reproduce, *table, "--use", "cifar10")
-    assert not (tmp_path / "w").exists()
 
 
 def test_rows_whose_data_are_missing_are_left_out_and_named(fails, tmp_path):
