@@ -95,8 +95,7 @@ def of_results(args: argparse.Namespace) -> None:
         findings = {name: paper.FINDING for name, paper in PAPERS.items()}
         print(f"{len(results.write_all(names, findings, args.pages))} files in {args.pages}.")
     else:
-        file = _cli.write(page(names, versions()), args.output, args.results, "report.html")
-        print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
+        _write(page(names, versions()), args, args.results)
 
 
 def of_runs(args: argparse.Namespace) -> None:
@@ -119,10 +118,7 @@ def of_runs(args: argparse.Namespace) -> None:
 
         data = evaluate.evaluation_data(members[0], args)
         command = shlex.join(["python", "experiments/report.py", *names])
-        file = _cli.write(
-            segments.page(members[0], data, [command]), args.output, args.runs[0], "report.html"
-        )
-        terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
+        _write(segments.page(members[0], data, [command]), args, args.runs[0])
         return
     runs = [_answers(*run, args, terminal) for run in zip(args.runs, members, strict=True)]
     results, *others = runs
@@ -144,7 +140,7 @@ def of_runs(args: argparse.Namespace) -> None:
         from _report import comparison  # it takes seconds to import SciPy's statistics
 
         text = comparison.page(names, runs, versions(), [command])
-        file_name = "comparison.html"
+        _write(text, args, args.runs[0], "comparison.html")
     else:
         from _report.again import train_command
         from _report.page import page
@@ -153,10 +149,14 @@ def of_runs(args: argparse.Namespace) -> None:
         workdir = f"runs/{Path(run).stem}" if release.is_one(run) else run
         train = train_command(results.checkpoint.config, workdir, imports)
         train = train or f"# No file of configs/ fits; the values are in {run}/config.json."
-        text = page(results, versions(), [train, command])
-        file_name = "report.html"
-    file = _cli.write(text, args.output, args.runs[0], file_name)
-    terminal.print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
+        _write(page(results, versions(), [train, command]), args, run)
+
+
+def _write(text: str, args: argparse.Namespace, run: "epath.Path", name: str = "report.html"):
+    from capsjax.runs.display import console
+
+    file = _cli.write(text, args.output, run, name)
+    console().print(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).", markup=False)
 
 
 def _answers(
