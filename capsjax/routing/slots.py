@@ -1,6 +1,8 @@
 """Slot attention: slots compete for inputs, and each becomes a weighted mean of what it won."""
 
 import math
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +39,8 @@ def slot_attention(
     It is `inverted_attention_routing` with one transform for all parents, keys that differ from
     values, and a weighted mean. Keys and values are never formed: <x W_k, q> = <x, W_k q>, and the
     mean is taken before W_v. The backward pass computes the couplings again, so nothing of their
-    size is held between the passes. What follows it, a GRU and an MLP, is the layer's
+    size is held between the passes; it has derivatives in reverse mode (`jax.grad`, and `jax.grad`
+    of that), not in forward mode (`jax.jvp`). What follows it, a GRU and an MLP, is the layer's
     (`capsjax.layers.SlotAttention`).
 
     Args:
@@ -79,22 +82,60 @@ def slot_attention(
     if scale is None:
         scale = 1 / math.sqrt(queries.shape[-1])
     check_scalar("scale", scale, "multiply the queries by it where slots differ in it.")
+    dtype = type_of_sums(inputs, queries, key_kernel)
     if mask is not None:
-        mask = jnp.asarray(mask, inputs.dtype) if mask.dtype == bool else mask
+        mask = jnp.asarray(mask, dtype) if mask.dtype == bool else mask
         check_broadcast("mask", mask, inputs.shape[:-1], "[..., N]")
         check_probabilities("mask", mask)
-    dtype = type_of_sums(inputs, queries, key_kernel)
-
-    @jax.checkpoint
-    def attend(x: Array, q: Array, w_k: Array, mask: Array | None) -> tuple[Array, Array]:
-        # Slots before inputs: few slots in the last axis would be padded to a register's width.
-        pulled = einsum("...jk,dk->...jd", q.astype(dtype) * jnp.asarray(scale, dtype), w_k)
-        coupling = jax.nn.softmax(einsum("...jd,...nd->...jn", pulled, x), axis=-2)
-        if mask is not None:
-            coupling = coupling * mask[..., None, :].astype(dtype)
-        sums = einsum("...jn,...nd->...jd", coupling, x)
-        return sums / (jnp.sum(coupling, axis=-1, keepdims=True) + epsilon), coupling
-
-    means, coupling = attend(inputs, queries, key_kernel, mask)
+        mask = jnp.broadcast_to(mask, inputs.shape[:-1])[..., None, :]
+    scaled = jnp.asarray(queries, dtype) * jnp.asarray(scale, dtype)
+    pulled = einsum("...jk,dk->...jd", scaled, jnp.asarray(key_kernel))  # W_k q, sized as inputs
+    means, coupling = _attend(jnp.asarray(inputs), pulled, mask, epsilon)
     poses = einsum("...jd,dv->...jv", means, jnp.asarray(value_kernel))
     return Routed(poses.astype(inputs.dtype), jnp.swapaxes(coupling, -1, -2))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _attend(
+    x: Float[Array, "*batch N D"],
+    pulled: Float[Array, "*batch J D"],
+    mask: Float[Array, "*batch 1 N"] | None,
+    epsilon: float,
+) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch J N"]]:
+    """Weighted means of inputs by slots whose queries are `pulled` back to inputs; the coupling."""
+    return _forward(x, pulled, mask, epsilon)[0]
+
+
+def _forward(x: Array, pulled: Array, mask: Array | None, epsilon: float) -> tuple[Any, Any]:
+    # Slots before inputs: few slots in the last axis would be padded to a register's width.
+    coupling = _masked(jax.nn.softmax(_agreement(pulled, x), axis=-2), mask)
+    total = jnp.sum(coupling, axis=-1, keepdims=True) + epsilon
+    means = einsum("...jn,...nd->...jd", coupling, x) / total
+    return (means, coupling), (x, pulled, mask, means, total)
+
+
+def _backward(_: float, kept: Any, gradients: Any) -> tuple[Array, Array, Array | None]:
+    x, pulled, mask, means, total = kept
+    d_means, d_coupling = gradients
+    d_sums = d_means / total
+    softmax = jax.nn.softmax(_agreement(pulled, x), axis=-2)
+    d_total = -jnp.sum(d_sums * means, axis=-1, keepdims=True)
+    d_coupling = d_coupling + _agreement(d_sums, x) + d_total
+    d_mask = jnp.sum(softmax * d_coupling, axis=-2, keepdims=True)
+    d_logits = _masked(softmax * (d_coupling - d_mask), mask)
+    # The gradient of x as one product, where a sum of two would be written and read twice more.
+    weights = jnp.concatenate([d_logits, _masked(softmax, mask)], axis=-2)  # [..., 2J, N]
+    d_x = einsum("...jn,...jd->...nd", weights, jnp.concatenate([pulled, d_sums], axis=-2))
+    d_pulled = einsum("...jn,...nd->...jd", d_logits, x)
+    return d_x.astype(x.dtype), d_pulled, None if mask is None else d_mask.astype(mask.dtype)
+
+
+_attend.defvjp(_forward, _backward)
+
+
+def _agreement(rows: Array, x: Array) -> Array:
+    return einsum("...jd,...nd->...jn", rows, x)
+
+
+def _masked(coupling: Array, mask: Array | None) -> Array:
+    return coupling if mask is None else coupling * mask
