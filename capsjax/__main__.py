@@ -17,7 +17,7 @@ USAGE = """usage: {program} COMMAND [OPTION ...]
 
 
 def scripts() -> dict[str, Path]:
-    """The scripts by name: installed beside this package, or of the clone that it is in."""
+    """Returns the scripts by name: installed beside this package, or of the clone that it is in."""
     beside = Path(__file__).parents[1]
     folders = [beside / "capsjax_experiments", beside / "experiments"]
     folder = next(folder for folder in folders if folder.is_dir())

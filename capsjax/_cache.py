@@ -5,5 +5,5 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """CAPSJAX_CACHE_DIR, by default ~/.cache/capsjax."""
+    """Returns CAPSJAX_CACHE_DIR, by default ~/.cache/capsjax."""
     return Path(os.environ.get("CAPSJAX_CACHE_DIR") or "~/.cache/capsjax").expanduser()

@@ -10,7 +10,7 @@ from urllib.request import url2pathname
 
 
 def install(name: str) -> str:
-    """The command that installs the extra `name` from where this capsjax came from."""
+    """Returns the command that installs the extra `name` from where this capsjax came from."""
     clone = Path(__file__).parents[1]
     if (clone / "setup.cfg").exists():
         return f"pip install --editable '{clone}[{name}]'"
@@ -25,7 +25,7 @@ def install(name: str) -> str:
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """A context for optional imports: if one is missing, the error names the extra to install.
+    """Wraps optional imports: if one is missing, the error names the extra to install.
 
     Args:
       name: of the extra in setup.cfg.

@@ -18,7 +18,7 @@ TEMPORARY = ".tmp"
 
 
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
-    """`path`, made absolute if it is local; an address such as gs://… as it is.
+    """Returns `path`, made absolute if it is local; an address such as gs://… as it is.
 
     Raises ValueError for an address that cannot be reached, or a name that is not UTF-8.
     """
@@ -44,7 +44,7 @@ def absolute(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def is_local(path: epath.Path | Path) -> bool:
-    """Whether `path` is in a local file system, where files can be appended to and renamed."""
+    """Tells whether `path` is local: files there can be appended to and renamed."""
     return "://" not in os.fspath(path)
 
 
@@ -60,7 +60,7 @@ def write_atomically(path: P, contents: str | bytes, *, follow: bool = False) ->
 
 @contextmanager
 def replacing(path: P, *, follow: bool = False) -> Iterator[IO[bytes]]:
-    """A file to write, which takes the place of `path` at the end of the block.
+    """Opens a file to write, which takes the place of `path` at the end of the block.
 
     Until then readers see the old file. An error leaves it as it was, and names `path`. A link is
     replaced, or if `follow` its target; a device or a pipe is written to.
@@ -119,7 +119,7 @@ def copy(source: epath.Path, target: epath.Path) -> None:
 
 
 def files(directory: epath.Path) -> Iterator[str]:
-    """The paths of all files in `directory` and its subdirectories, relative to it."""
+    """Yields the paths of all files in `directory` and its subdirectories, relative to it."""
     # Not with `walk` or `glob`, which epath does not offer alike for all file systems.
     for path in directory.iterdir():
         if path.is_dir():

@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def modules_of(package: str) -> Callable[[str], ModuleType]:
-    """A `__getattr__` for `package`: `import capsjax` is enough for `capsjax.runs.loop`."""
+    """Returns a `__getattr__` for `package`: `import capsjax` is enough for `capsjax.runs.loop`."""
 
     def __getattr__(name: str) -> ModuleType:
         # Python itself asks packages for names like __path__.

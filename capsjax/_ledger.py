@@ -26,7 +26,7 @@ ABSENT = object()
 
 
 def changes(recorded: Mapping[str, Any], today: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The recorded value and today's of each key in which the two differ; `ABSENT` for none."""
+    """Returns the recorded and today's value of each key that differs; `ABSENT` for none."""
     pairs = {
         key: (recorded.get(key, ABSENT), today.get(key, ABSENT))
         for key in sorted(recorded.keys() | today.keys())
@@ -75,7 +75,7 @@ def damage(directory: epath.Path) -> str | None:
 
 
 def _items(directory: epath.Path) -> list[str]:
-    """The files of the items, which are in folders; the files beside them are Orbax's markers."""
+    """Lists the files of the items, which are in folders; files beside them are Orbax's markers."""
     return sorted(name for name in _files.files(directory) if "/" in name)
 
 
@@ -136,7 +136,7 @@ def lock(file: Path, *, wait: bool = True) -> Iterator[Lock | None]:
 
 
 def _open_lock(file: Path) -> int:
-    """A descriptor of `file`, which is created if it is not there, and never of a link's target."""
+    """Opens `file`, which is created if it is not there, and never the target of a link."""
     if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
         what = "a link" if file.is_symlink() else "no file"
         raise ValueError(f"{file} is {what}, expected a file of capsjax's own to lock: remove it")

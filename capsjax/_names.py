@@ -24,10 +24,10 @@ def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
     return table[name]
 
 
-def check_options(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_options(owner: str, keys: Iterable[str], known: Iterable[str]) -> None:
     """Raises ValueError for an option that `owner` does not have."""
     known = list(known)
-    for key in given:
+    for key in keys:
         if key not in known:
             raise ValueError(f"{owner} has no option {key!r}: {nearest(key, known)}")
 
@@ -57,7 +57,7 @@ def check_kind(name: str, value: Any, default: Any) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: the known name nearest to `word`, and others."""
+    """Returns the end of an error message: the known name nearest to `word`, and others."""
     known = sorted(set(known))
     close = get_close_matches(word, known, n=5, cutoff=0.0)
     suggestion = f"did you mean {close[0]!r}? " if close else ""

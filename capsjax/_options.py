@@ -21,7 +21,7 @@ def checked(
     element: Any = 1,
     whole: bool = False,
 ) -> Any:
-    """A field whose value, or each element of a tuple, must be one that `accepts` accepts.
+    """Returns a field whose value, or each element of a tuple, must be one that `accepts` accepts.
 
     Args:
       default: tells the kind of the value; None if it may be None or an integer.
@@ -35,7 +35,7 @@ def checked(
 
 
 def positive(default: Any) -> Any:
-    """A field for a number, or a tuple of integers, greater than 0.
+    """Returns a field for a number, or a tuple of integers, greater than 0.
 
     If the default is None, the value may be None or an integer.
     """
@@ -43,28 +43,28 @@ def positive(default: Any) -> Any:
 
 
 def not_negative(default: Any) -> Any:
-    """A field for a number, or a tuple of integers, all at least 0."""
+    """Returns a field for a number, or a tuple of integers, all at least 0."""
     return checked(default, lambda value: value >= 0, "must not be negative")
 
 
 def fraction(default: float) -> Any:
-    """A field for a number in (0, 1]."""
+    """Returns a field for a number in (0, 1]."""
     return checked(default, lambda value: 0 < value <= 1, "must be in (0, 1]")
 
 
 def decay(default: float) -> Any:
-    """A field for a number in [0, 1)."""
+    """Returns a field for a number in [0, 1)."""
     return checked(default, lambda value: 0 <= value < 1, "must be in [0, 1)")
 
 
 def one_of(default: str, *others: str) -> Any:
-    """A field for one of these words."""
+    """Returns a field for one of these words."""
     words = (default, *others)
     return checked(default, lambda value: value in words, f"must be one of {', '.join(words)}")
 
 
 def names() -> Any:
-    """A field for a tuple of strings, by default empty."""
+    """Returns a field for a tuple of strings, by default empty."""
     return checked((), lambda value: value != "", "must not be empty", element="")
 
 
@@ -95,7 +95,7 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """The options with these values, and defaults where there are none.
+        """Returns the options with these values, and defaults where there are none.
 
         Raises:
           ValueError: an unknown option (the nearest is named) or a value that is not allowed.
@@ -111,7 +111,7 @@ def check_known(section: str, options: Mapping[str, Any], known: list[str]) -> N
 
 
 def dotted(section: str, name: str) -> str:
-    """The name of an option in a config."""
+    """Returns the name of an option in a config."""
     return f"{section}.{name}" if section else name
 
 

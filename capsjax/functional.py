@@ -24,12 +24,12 @@ def identity(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """`jax.nn.relu`, for layers that keep it: unlike JAX's own it can be pickled."""
+    """Calls `jax.nn.relu`, for layers that keep it: unlike JAX's own it can be pickled."""
     return jax.nn.relu(x)
 
 
 def type_of_sums(*of: Any) -> Any:
-    """The type in which arrays, or numbers of these types, are summed: at least float32.
+    """Returns the type in which arrays, or numbers of these types, are summed: at least float32.
 
     Under `jax_numpy_dtype_promotion=strict` too: that sums are wider is meant.
     """
@@ -38,7 +38,7 @@ def type_of_sums(*of: Any) -> Any:
 
 
 def at_least_float32(x: Array | np.ndarray) -> Array:
-    """`x` in float32 if its type is narrower, unchanged otherwise (float64 stays float64)."""
+    """Returns `x` in float32 if its type is narrower, else unchanged (float64 stays float64)."""
     check_array("x", x)
     return jnp.asarray(x).astype(type_of_sums(x))
 
@@ -46,7 +46,7 @@ def at_least_float32(x: Array | np.ndarray) -> Array:
 def safe_norm(
     x: Float[Array | np.ndarray, "*batch d"], *, keepdims: bool = False
 ) -> Float[Array, "*batch"] | Float[Array, "*batch 1"]:
-    """Euclidean length of the last axis, with gradient 0 (not NaN) where `x` is 0.
+    """Returns the Euclidean length of the last axis, with gradient 0 (not NaN) where `x` is 0.
 
     Right for all lengths that the type holds: squares neither overflow nor vanish. Computed in at
     least float32; the result has the type of `x`.
@@ -99,7 +99,7 @@ def _shortened(
     s: Float[Array | np.ndarray, "*batch d"],
     factor: Callable[[Float[Array, "*batch 1"]], Float[Array, "*batch 1"]],
 ) -> Float[Array, "*batch d"]:
-    """`s` · factor(|s|), for a factor(x) that for long vectors is 1/x to the last bit."""
+    """Returns `s` · factor(|s|), for a factor(x) that for long vectors is 1/x to the last bit."""
     _check_vectors("s", s)
     wide = at_least_float32(s)
     scale = jnp.minimum(_scale(wide), 1)
@@ -192,7 +192,7 @@ def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape
 def normalize(
     images: Shaped[Array | np.ndarray, "*shape c"], mean: Sequence[float], std: Sequence[float]
 ) -> Float[Array, "*shape c"]:
-    """(x − mean) / std by channel, of images in [0, 1]; their floating type is kept.
+    """Returns (x − mean) / std by channel, of images in [0, 1]; their floating type is kept.
 
     Raises:
       ValueError: there is not one `mean` and one positive `std` per channel.

@@ -55,7 +55,7 @@ def spread_loss(
 def cross_entropy(
     logits: Float[Array, "classes"], label: Float[Array, "classes"]
 ) -> Float[Array, ""]:
-    """−Σ_k T_k log softmax(logits)_k, T_k = 1 for every class that is present, else 0."""
+    """Returns −Σ_k T_k log softmax(logits)_k, T_k = 1 for every class that is present, else 0."""
     logits, label = _of_one_example(logits, label)
     return -jnp.sum(_times_log(label, jax.nn.log_softmax(logits)))
 
@@ -63,7 +63,7 @@ def cross_entropy(
 def sigmoid_cross_entropy(
     logits: Float[Array, "classes"], label: Float[Array, "classes"]
 ) -> Float[Array, ""]:
-    """−Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class separately."""
+    """Returns −Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class separately."""
     logits, label = _of_one_example(logits, label)
     present, absent = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
     return -jnp.sum(_times_log(label, present) + _times_log(1 - label, absent))
@@ -85,7 +85,7 @@ def length_logits(
 def reconstruction_loss(
     reconstruction: Float[Array, "*targets h w c"], image: Float[Array, "*targets h w c"]
 ) -> Float[Array, ""]:
-    """Sum of squared differences of the pixels (Sabour et al. 2017, section 4.1).
+    """Returns the sum of squared differences of the pixels (Sabour et al. 2017, section 4.1).
 
     Raises:
       ValueError: the shapes differ.
@@ -100,7 +100,7 @@ def reconstruction_loss(
 
 
 def _times_log(weight: Array, log: Array) -> Array:
-    """`weight` · `log`, 0 where a class that does not count is impossible: 0 · log 0."""
+    """Returns `weight` · `log`, 0 where a class that does not count is impossible: 0 · log 0."""
     return weight * jnp.where((weight == 0) & jnp.isneginf(log), 0, log)
 
 

@@ -22,12 +22,12 @@ LINE = re.compile(
 
 
 def is_formula(line: str) -> bool:
-    """Whether an indented line of a docstring is one: code and tables have no sums or arrows."""
+    """Tells whether an indented line is a formula: code and tables have no sums or arrows."""
     return bool(re.search("[Σ←]", line))
 
 
 def latex(text: str) -> str:
-    """LaTeX of a formula in plain text, such as "p_j = squash(Σ_i c_ij v_ij)"."""
+    """Returns LaTeX of a formula in plain text, such as "p_j = squash(Σ_i c_ij v_ij)"."""
     words: list[str] = []
 
     def keep(match: re.Match) -> str:
@@ -48,7 +48,7 @@ def latex(text: str) -> str:
 
 
 def aligned(lines: list[str]) -> str:
-    """LaTeX of several formulas, aligned at their signs."""
+    """Returns LaTeX of several formulas, aligned at their signs."""
     rows = []
     for line in lines:
         part = LINE.fullmatch(line.rstrip()).groupdict()
@@ -65,7 +65,7 @@ def _in(command: str, text: str | None) -> str:
 
 
 def docstring(lines: list[str]) -> list[str]:
-    """The lines of a docstring as reStructuredText.
+    """Returns the lines of a docstring as reStructuredText.
 
     Formulas are set, other indented blocks are literal; | and * stand for themselves.
     """

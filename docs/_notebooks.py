@@ -14,7 +14,7 @@ CELL = re.compile(r"^```\{code-cell\} python\n(?:---\n.*?^---\n)?(.*?)^```$", re
 
 
 def notebooks() -> dict[Path, str]:
-    """The content of every notebook, by its file."""
+    """Returns the content of every notebook, by its file."""
     pages = {page: page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("tutorials/*.md"))}
     return {
         DOCS / "notebooks" / f"{page.stem}.ipynb": _notebook(text)

@@ -13,7 +13,7 @@ PLACE = re.compile(r"(?<=<!-- options: python docs/_options.py -->\n)(?:\|.*\n)*
 
 
 def rows() -> Iterator[tuple[str, Described]]:
-    """Every option of a config for a data set but those of its network; by name and what has it."""
+    """Lists a config's options for a data set, but not its network's, and what has each."""
     config = configs.default("sabour2017_capsnet", "mnist")
     described = configs.describe(config)
     for section in ("", "training", "loss", "data", "checkpoints"):

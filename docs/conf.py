@@ -75,7 +75,7 @@ def _readable(text):
 
 
 def make_explorer(app):
-    """The report of a released network, which a page embeds."""
+    """Writes the report of a released network, which a page embeds."""
     page = Path(app.outdir) / "explorer.html"
     if app.builder.format == "html" and not page.exists():
         page.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ class UsageError(ValueError):
 
 @contextlib.contextmanager
 def of_arguments() -> Iterator[None]:
-    """A block that reads arguments: a ValueError in it means a wrong command line."""
+    """Runs a block that reads arguments: a ValueError in it means a wrong command line."""
     try:
         yield
     except ValueError as error:
@@ -49,7 +49,7 @@ def command(script: str) -> str:
 
 
 def parser(text: str) -> argparse.ArgumentParser:
-    """A parser for the command line of a script whose docstring is `text`."""
+    """Returns a parser for the command line of a script whose docstring is `text`."""
     return argparse.ArgumentParser(
         prog=command(Path(sys.argv[0]).stem) if PROGRAM else None,
         description=re.sub(r"python experiments/(\w+)\.py", lambda match: command(match[1]), text),
@@ -59,7 +59,7 @@ def parser(text: str) -> argparse.ArgumentParser:
 
 
 def table_console() -> "Console":
-    """The terminal; wide enough for tables if output is not a terminal."""
+    """Returns the terminal; wide enough for tables if output is not a terminal."""
     from capsjax.runs.display import console
 
     terminal = console()
@@ -79,14 +79,14 @@ def whole_names(table: "Table") -> "Table":
 
 
 def positive(text: str) -> int:
-    """The type of an argument that is a number of things."""
+    """Returns the type of an argument that is a number of things."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text}")
     return int(text)
 
 
 def path(text: str) -> "epath.Path | str":
-    """The type of an argument that is a local path, relative or not, or an address."""
+    """Returns the type of an argument that is a local path, relative or not, or an address."""
     from etils import epath
 
     from capsjax import _files
@@ -280,7 +280,7 @@ def import_file(path: Path) -> None:
 
 
 def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """The arguments, with the values of --config.KEY=VALUE in `overrides`."""
+    """Parses the arguments, with the values of --config.KEY=VALUE in `overrides`."""
     _add_common(parser)
     # argparse reads --config.KEY=VALUE too; which keys there are, the config says later.
     keys = {word.partition("=")[0] for word in words if word.startswith("--config.")}

@@ -21,7 +21,7 @@ def files() -> dict[str, Path]:
 
 
 def load(name: str) -> ml_collections.ConfigDict:
-    """The config NAME or NAME:VARIANT, as `--config=configs/NAME.py:VARIANT` gives it.
+    """Loads the config NAME or NAME:VARIANT, as `--config=configs/NAME.py:VARIANT` gives it.
 
     Raises:
       ValueError: there is no such file (the nearest is named), or the file has no such variant.
@@ -31,7 +31,7 @@ def load(name: str) -> ml_collections.ConfigDict:
 
 
 def read(text: str) -> ml_collections.ConfigDict:
-    """The config of a file FILE or FILE:VARIANT, whose `get_config` makes it.
+    """Reads the config of a file FILE or FILE:VARIANT, whose `get_config` makes it.
 
     NAME and configs/NAME.py are also the files of configs/ where this is not the working directory.
 
@@ -63,7 +63,7 @@ def read(text: str) -> ml_collections.ConfigDict:
 
 @contextlib.contextmanager
 def errors_by_line(path: str) -> Iterator[None]:
-    """A block that runs a user's file: its errors become a ValueError with the file's line."""
+    """Runs a block of a user's file: its errors become a ValueError with the file's line."""
     try:
         yield
     except Exception as error:
@@ -73,7 +73,7 @@ def errors_by_line(path: str) -> Iterator[None]:
 
 
 def _line_of(error: BaseException, path: str) -> int | None:
-    """The line of the config file that an error comes from; None if it comes from elsewhere."""
+    """Returns the line of the config file that an error comes from, or None."""
     if isinstance(error, SyntaxError) and error.filename in (path, None):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
@@ -81,7 +81,7 @@ def _line_of(error: BaseException, path: str) -> int | None:
 
 
 def _in_one_line(error: BaseException) -> str:
-    """The first of the errors that led to `error`."""
+    """Returns the first of the errors that led to `error`."""
     while earlier := error.__cause__ or error.__context__:
         error = earlier
     text = error.msg if isinstance(error, SyntaxError) else str(error)

@@ -40,13 +40,13 @@ def of_training(config: "ml_collections.ConfigDict", data_dir: str | None) -> In
 
 
 def extent(pixels: np.ndarray) -> float:
-    """The longer side of the box around the ink of an image [h, w, c], in sides of the image."""
+    """Returns the longer side of the box around the ink, as a fraction of the image [h, w, c]."""
     left, top, right, bottom = _measure(pixels)[0]
     return max(right - left, bottom - top) / max(pixels.shape[:2])
 
 
 def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.ndarray, list[str]]:
-    """A grey picture [h, w, 1] cropped to its ink, which then stands as in `like`.
+    """Crops a grey picture [h, w, 1] to its ink, which then stands as in `like`.
 
     Returns uint8 [height, width, 1] of `size`, (width, height), and in words what was done.
     """

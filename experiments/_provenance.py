@@ -10,7 +10,7 @@ from pathlib import Path
 
 @functools.cache
 def commit() -> str:
-    """The commit of this code, with "-dirty" if files differ from it."""
+    """Returns the commit of this code, with "-dirty" if files differ from it."""
     clone = Path(__file__).parents[1]
     if not (clone / ".git").exists():  # installed, maybe inside a repository of something else
         return "unknown"
@@ -20,13 +20,13 @@ def commit() -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the software that the numbers depend on."""
+    """Returns the versions of the software that the numbers depend on."""
     packages = {name: version(name) for name in ("capsjax", "jax", "flax", "numpy")}
     return packages | {"python": platform.python_version()}
 
 
 def machine() -> str:
-    """The processor of this machine, and the cores that this process may use."""
+    """Returns the processor of this machine, and the cores that this process may use."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}

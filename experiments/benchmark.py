@@ -18,7 +18,7 @@ import _cli
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     subjects = parser.add_subparsers(required=True, dest="subject")
 

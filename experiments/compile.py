@@ -36,7 +36,7 @@ GROUPS = ("routing", "networks", "scaling")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     _cli.add_config(parser, required=False)
     parser.add_argument(

@@ -35,7 +35,7 @@ MOST = 10  # files that are named
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     parser.add_argument("name", metavar="NAME", help="of a task or a data set")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="draw a sheet")
@@ -147,7 +147,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def options(name: str, texts: list[str]) -> dict[str, Any]:
-    """The KEY=VALUE pairs of the command line, each of the type of the option's default."""
+    """Returns the KEY=VALUE pairs of the command line, each of the type of the option's default."""
     from capsjax._names import check_options
     from capsjax.data import tasks
 
@@ -173,7 +173,7 @@ def _parse(key: str, text: str, kind: type) -> Any:
 
 
 def sheet(task: "Task", examples: "EvaluationSet") -> "Image.Image":
-    """A picture of examples from the whole set, each with its classes below."""
+    """Draws examples from the whole set, each with its classes below."""
     import numpy as np
     from PIL import Image, ImageDraw
 

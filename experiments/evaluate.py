@@ -34,7 +34,7 @@ MAX_PRINTED_CLASSES = 20
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     of_one = _cli.SHARED["--checkpoint"]["help"]
     several = "several are evaluated as an ensemble, by the mean of their scores"
@@ -93,7 +93,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def evaluation_data(checkpoint: "Checkpoint", args: argparse.Namespace) -> "EvaluationData":
-    """The images that `args` ask for."""
+    """Returns the images that `args` ask for."""
     from capsjax.evaluation import scoring
 
     return scoring.evaluation_data(
@@ -134,7 +134,7 @@ def score(
 def summarize(
     model: "nnx.Module", data: "EvaluationData", scores: "np.ndarray"
 ) -> "Summary | MultiLabelSummary":
-    """The results of `score`, by the rule of the task."""
+    """Returns the results of `score`, by the rule of the task."""
     from capsjax.evaluation import scoring, summaries
 
     labels, versions = data.examples.labels(), data.examples.numbered.versions
@@ -147,7 +147,7 @@ def summarize(
 
 
 def default_file_name(data: "EvaluationData", kind: str = "evaluation") -> str:
-    """A file name without the special characters of names such as "folder:a/b"."""
+    """Returns a file name without the special characters of names such as "folder:a/b"."""
     safe = re.sub(r"[^\w.-]+", "_", f"{data.name}_{data.split}")
     return f"{kind}_{safe}.json"
 
@@ -167,7 +167,7 @@ def about(members: Sequence["Checkpoint"], data: "EvaluationData") -> dict[str, 
 
 
 def to_json(summary: "Summary", class_names: tuple[str, ...]) -> dict[str, Any]:
-    """All results of one class per image, as what `json` writes."""
+    """Returns all results of one class per image, as what `json` writes."""
     counts = summary.confusion.sum(-1).tolist()
     right = summary.confusion.diagonal().tolist()
     return {
@@ -186,7 +186,7 @@ def to_json(summary: "Summary", class_names: tuple[str, ...]) -> dict[str, Any]:
 def multi_label_to_json(
     summary: "MultiLabelSummary", class_names: tuple[str, ...]
 ) -> dict[str, Any]:
-    """All results of several classes per image, as what `json` writes."""
+    """Returns all results of several classes per image, as what `json` writes."""
     rows = zip(class_names, summary.present, summary.found, summary.mistaken, strict=True)
     return {
         "accuracy": summary.accuracy,
@@ -199,7 +199,7 @@ def multi_label_to_json(
 
 
 def _numbers(title: str, first: str, heads: Iterable[str]) -> Table:
-    """A table of numbers by class, without rows."""
+    """Returns a table of numbers by class, without rows."""
     table = Table(first, title=title, title_justify="left")
     for head in heads:
         table.add_column(escape(head), justify="right")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     parser.add_argument("name", nargs="?", metavar="NAME", help="show the layers of this network")
     parser.add_argument(
@@ -59,13 +59,13 @@ def _shape(text: str) -> tuple[int, ...]:
 def main(args: argparse.Namespace) -> None:
     """Prints the table."""
     terminal = _cli.table_console()
-    show = partial(one, args.name) if args.name else partial(everything, args.operations)
+    show = partial(tables_of, args.name) if args.name else partial(table_of_all, args.operations)
     for part in show(args.input, args.classes):
         terminal.print(part)
 
 
 def outline(name: str, input_shape: tuple[int, int, int], num_classes: int) -> "nnx.Module":
-    """The network's structure; raises ValueError as `capsjax.models.create`."""
+    """Describes the network's structure; raises ValueError as `capsjax.models.create`."""
     from flax import nnx
 
     from capsjax import models
@@ -83,7 +83,7 @@ class Described(NamedTuple):
 
 
 def describe(name: str, input_shape: tuple[int, int, int], num_classes: int) -> Described:
-    """The network's structure, the shapes of what it returns for one image, its operations."""
+    """Describes the network's structure, the shapes of its output for one image, its operations."""
     import jax
     import jax.numpy as jnp
     from flax import nnx
@@ -105,16 +105,16 @@ def describe(name: str, input_shape: tuple[int, int, int], num_classes: int) -> 
 
 
 def count(model: "nnx.Module") -> int:
-    """Number of trainable parameters."""
+    """Returns the number of trainable parameters."""
     from capsjax.training.state import num_parameters, split
 
     return num_parameters(split(model)[1])
 
 
-def everything(
+def table_of_all(
     operations: bool, input_shape: tuple[int, int, int] | None, num_classes: int | None
 ) -> Iterator[Table | str]:
-    """A row for each name, and a line for each network that cannot have this input."""
+    """Yields a table of all networks, and a line for each that cannot have this input."""
     from capsjax import models
 
     table = Table("network", "input")
@@ -152,10 +152,10 @@ def _costs(name: str, shape: tuple[int, int, int], classes: int) -> Iterator[str
         yield "–" if made is None else _times(made.shape[1:])
 
 
-def one(
+def tables_of(
     name: str, input_shape: tuple[int, int, int] | None, num_classes: int | None
 ) -> Iterator[Table]:
-    """The parameters, the layers and the options of one network."""
+    """Yields the parameters, the layers and the options of one network."""
     from capsjax import models
 
     with _cli.of_arguments():
@@ -175,7 +175,7 @@ def one(
 def sizes(
     published: "Network", input_shape: tuple[int, int, int] | None, num_classes: int | None
 ) -> tuple[tuple[int, int, int], int]:
-    """The sizes asked for, or the published ones."""
+    """Returns the sizes asked for, or the published ones."""
     return (
         published.input_shape if input_shape is None else input_shape,
         published.num_classes if num_classes is None else num_classes,

@@ -45,7 +45,7 @@ OUTPUTS = (".json", ".csv", ".html")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     parser.add_argument(
         "images", nargs="*", metavar="IMAGE", help="files, folders or patterns to classify"
@@ -102,7 +102,7 @@ class Prediction(NamedTuple):
     looks_inverted: bool  # whether its edge is light and the network recognises its negative better
 
     def best(self, top: int) -> list[int]:
-        """The classes with the highest scores, the highest first."""
+        """Returns the classes with the highest scores, the highest first."""
         return (-self.scores).argsort(kind="stable")[:top].tolist()
 
 
@@ -169,7 +169,7 @@ def _training_ink(checkpoint: "Checkpoint", args: argparse.Namespace) -> "Ink":
 
 
 def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
-    """The files that are meant, each once; what is not there goes to `broken`."""
+    """Returns the files that are meant, each once; what is not there goes to `broken`."""
     from capsjax.data.images import is_image_name
 
     unique: dict[Path, None] = {}
@@ -353,7 +353,7 @@ def write(
 
 
 def _plain(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Returns a cell that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 

@@ -52,7 +52,7 @@ scores = model(images).scores  # uint8 images [n, {height}, {width}, {channels}]
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     _cli.add(parser, "--checkpoint", "--which", *_cli.DATA)
     parser.add_argument(
@@ -122,7 +122,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _without_decoder(checkpoint: "Checkpoint") -> "Checkpoint":
-    """The same network with model.reconstruction "none"."""
+    """Rebuilds the network with model.reconstruction "none"."""
     from flax import nnx
 
     from capsjax.models import paths
@@ -180,7 +180,7 @@ def card(
 
 
 def _cell(text: str) -> str:
-    """Plain text for a cell of a table in Markdown."""
+    """Returns plain text for a cell of a table in Markdown."""
     return " ".join(escape(text, quote=False).replace("|", "\\|").split())
 
 

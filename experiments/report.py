@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     parser.add_argument(
         "runs",
@@ -81,7 +81,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def of_results(args: argparse.Namespace) -> None:
-    """The page of all tables and figures, or their pages."""
+    """Returns the page of all tables and figures, or their pages."""
     from _report.reproductions import page
     from _reproduce import results
     from papers import EXPERIMENTS, PAPERS
@@ -162,7 +162,7 @@ def _write(text: str, args: argparse.Namespace, run: "epath.Path", name: str = "
 def _answers(
     run: "epath.Path", checkpoint: "Checkpoint", args: argparse.Namespace, terminal: "Console"
 ) -> "Results":
-    """A network and its answers on the images that `args` ask for."""
+    """Returns a network and its answers on the images that `args` ask for."""
     import evaluate
     from _report.results import Results
 

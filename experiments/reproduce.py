@@ -27,7 +27,7 @@ WIDE, NARROW = 120, 3
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list, or all")
     parser.add_argument(
@@ -135,7 +135,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _list(store: "Store") -> None:
-    """A table of all names."""
+    """Returns a table of all names."""
     from _reproduce import costs, results, tables
     from _reproduce.recipes import source_of, trainings
     from papers import EXPERIMENTS
@@ -189,7 +189,7 @@ def _costs() -> None:
 
 
 def _list_claims(store: "Store", name: str) -> None:
-    """The claims of one name: their verdicts, or why there is none."""
+    """Returns the claims of one name: their verdicts, or why there is none."""
     from _reproduce import results, tables
     from papers import EXPERIMENTS
 

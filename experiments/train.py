@@ -37,7 +37,7 @@ FEW = 50  # pictures held out: an accuracy of fewer comes in steps above 2 %
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Declares the command line."""
     parser = _cli.parser(__doc__)
     _cli.add_config(parser)
     parser.add_argument(

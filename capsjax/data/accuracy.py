@@ -13,11 +13,11 @@ class Rule(Protocol):
     """How scores predict classes."""
 
     def __call__(self, scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
-        """The predicted classes; scores are lengths or probabilities in [0, 1], or `logits`."""
+        """Predicts classes; scores are lengths or probabilities in [0, 1], or `logits`."""
 
 
 def top(count: int) -> Rule:
-    """The `count` classes with the highest scores; the first of equal ones.
+    """Returns the `count` classes with the highest scores; the first of equal ones.
 
     Top-1, and for two overlapping digits "both are the top two" (Sabour et al. 2017, section 6).
     """
@@ -31,7 +31,7 @@ def top(count: int) -> Rule:
 
 
 def above(threshold: float) -> Rule:
-    """All classes whose score exceeds `threshold`, however many (Tsai et al. 2020, section 6).
+    """Predicts all classes whose score exceeds `threshold` (Tsai et al. 2020, section 6).
 
     Args:
       threshold: for lengths and probabilities, in (0, 1); logits are compared with its logit.
@@ -52,5 +52,5 @@ def is_correct(
     *,
     logits: bool = False,
 ) -> Bool[Array, ""]:
-    """Whether exactly the classes in `label` (1 where present) are predicted."""
+    """Tells whether exactly the classes in `label` (1 where present) are predicted."""
     return jnp.all(rule(scores, logits=logits) == (label > 0))

@@ -21,7 +21,7 @@ def resample(
     offset: Float[Array, "2"],
     size: tuple[int, int],
 ) -> Float[Array, "h_out w_out c"]:
-    """The image whose pixel o is `image` at `matrix @ o + offset`, bilinear, black outside.
+    """Returns the image whose pixel o is `image` at `matrix @ o + offset`, bilinear, black outside.
 
     The convention of `scipy.ndimage.affine_transform` with `order=1, mode="grid-constant"`.
 
@@ -83,7 +83,7 @@ def affine_matrix(
     shear: Float[Array, ""] | float = 0.0,
     scale: Float[Array, "2"] | tuple[float, float] = (1.0, 1.0),
 ) -> Float[Array, "2 2"]:
-    """Rotation · shear · scale, for `transform`.
+    """Multiplies rotation, shear and scale, for `transform`.
 
     Args:
       rotation: in degrees, counter-clockwise as seen.
@@ -174,7 +174,7 @@ def random_affine(
 def ink_translations(
     image: Num[Array, "h w c"], matrix: Float[Array, "2 2"], size: tuple[int, int]
 ) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
-    """The least and the greatest translation that keep all ink on a canvas of `size`.
+    """Returns the least and the greatest translation that keep all ink on a canvas of `size`.
 
     Ink is every pixel that is not zero. Before the transformation it reaches, bilinearly, up to one
     pixel around. Where it cannot fit, both are the translation to the middle.

@@ -25,7 +25,7 @@ class Blobs:
     splits: tuple[str, ...] = ("train", "test")
 
     def fingerprint(self, split: str) -> None:
-        """None: a cache would not be faster."""
+        """Returns None: a cache would not be faster."""
 
     def read(self, split: str) -> Examples:
         with extra("data"):

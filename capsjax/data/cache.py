@@ -44,13 +44,13 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
 
 
 def _file_name(key: str) -> str:
-    """A name that people recognise and that differs between keys."""
+    """Returns a name that people recognise and that differs between keys."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")
     return f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
 
 
 def _read(path: Path, fingerprint: str) -> Examples | None:
-    """The entry at `path`, or None if it is missing, out of date or damaged."""
+    """Returns the entry at `path`, or None if it is missing, out of date or damaged."""
     try:
         # Opened here, not by NumPy, which would leave a file open that is not a zip archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as entry:

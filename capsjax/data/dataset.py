@@ -43,7 +43,7 @@ class Dataset(NamedTuple):
 def checked(
     images: np.ndarray | LazyImages, labels: np.ndarray, class_names: tuple[str, ...], where: str
 ) -> Examples:
-    """The arrays as `Examples`; raises ValueError, which names `where`, if they are not such.
+    """Returns the arrays as `Examples`; raises ValueError, which names `where`, if they cannot be.
 
     Images may be [N, H, W], without channels.
     """

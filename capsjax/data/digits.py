@@ -36,7 +36,7 @@ class Digits:
 
 
 def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
-    """Bicubic enlargement of values 0 … 16.
+    """Enlarges values 0 … 16, bicubically.
 
     The ink reaches the edges of the 8×8 images; the black margin keeps it on the canvas when
     training shifts images by up to `MARGIN` pixels.

@@ -73,7 +73,7 @@ class Folder:
         self.splits = tuple(self._files)
 
     def fingerprint(self, split: str) -> str:
-        """A hash of the split's file names, sizes and times, and of the conversion."""
+        """Returns a hash of the split's file names, sizes and times, and of the conversion."""
         digest = hashlib.sha256(repr((self.class_names, *astuple(self._fitting))).encode())
         for file, _ in self._files[split]:
             stat = file.stat()
@@ -139,7 +139,7 @@ class Folder:
             yield file, label, image
 
     def _list(self, root: Path) -> Files:
-        """The images under `root` in sorted order; other files go to the broken and the strays."""
+        """Lists the images under `root`, sorted; other files go to the broken and the strays."""
         listed = []
         self._strays += _visible_files(root)
         for folder in _subfolders(root):

@@ -26,7 +26,7 @@ _MAX_SAMPLE_VALUE = 281  # a tag of TIFF
 
 
 def channels_option() -> Any:
-    """The option of what images' colours are made."""
+    """Returns the option of what images' colours are made."""
     known = "must be 1 (grey), 3 (colour) or 0 (as the images are)"
     return checked(0, lambda channels: channels in (0, 1, 3), known)
 
@@ -78,7 +78,7 @@ def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
 
 
 def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool = False) -> Fitted:
-    """`read_image`, made to fit.
+    """Returns `read_image`, made to fit.
 
     Args:
       path: of the file.
@@ -120,7 +120,7 @@ def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool 
 
 
 def is_image_name(path: Path) -> bool:
-    """Whether a file's ending is that of an image which PIL reads."""
+    """Tells whether a file's ending is that of an image which PIL reads."""
     with extra("data"):
         from PIL import Image
 
@@ -128,7 +128,7 @@ def is_image_name(path: Path) -> bool:
 
 
 def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
-    """The image of 8 bits, turned as the camera noted, and what was done to it."""
+    """Returns the image of 8 bits, turned as the camera noted, and what was done to it."""
     with extra("data"):
         from PIL import Image, ImageOps
 
@@ -157,7 +157,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
 def _as_8_bits(
     image: Any, sixteen_bits: bool, stated: int | None, path: str | os.PathLike[str]
 ) -> tuple[Any, list[str]]:
-    """A grey image of integers of more than 8 bits, or of floats, in 8 bits; see the module."""
+    """Converts a grey image of more than 8 bits, or of floats, to 8 bits; see the module."""
     with extra("data"):
         from PIL import Image
 

@@ -25,7 +25,7 @@ class LazyImages:
         image_shape: tuple[int, int, int],
         places: Int[np.ndarray, "n"],
     ) -> None:
-        """`read`, which several threads call, returns the images at `places` for image 0, 1, …"""
+        """Takes `read`, which returns the images at `places` and is called by several threads."""
         self._read, self._places = read, places
         self.shape = (len(places), *image_shape)
         self.ndim = 4
@@ -35,13 +35,13 @@ class LazyImages:
         return len(self._places)
 
     def __getitem__(self, indices: Int[np.ndarray, "*batch"]) -> UInt8[np.ndarray, "*batch h w c"]:
-        """The images at `indices`, read now."""
+        """Returns the images at `indices`, read now."""
         indices = np.asarray(indices)
         images = self._read(self._places[indices.ravel()])
         return images.reshape(*indices.shape, *self.shape[1:])
 
     def select(self, indices: Int[np.ndarray, "m"] | slice) -> "LazyImages":
-        """The images at `indices`; nothing is read yet."""
+        """Returns the images at `indices`; nothing is read yet."""
         return LazyImages(self._read, self.shape[1:], self._places[indices])
 
 
@@ -51,12 +51,12 @@ Images = UInt8[np.ndarray, "n h w c"] | LazyImages
 def select(
     images: Images, indices: Int[np.ndarray, "m"] | slice
 ) -> UInt8[np.ndarray, "m h w c"] | LazyImages:
-    """The images at `indices`: an array of an array, lazy ones of `LazyImages`."""
+    """Returns the images at `indices`: an array of an array, lazy ones of `LazyImages`."""
     return images.select(indices) if isinstance(images, LazyImages) else images[indices]
 
 
 def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
-    """Whether `num_bytes` exceeds a budget in units of 2**20 bytes (None: no limit)."""
+    """Tells whether `num_bytes` exceeds a budget in units of 2**20 bytes (None: no limit)."""
     if budget_mb is None:
         return False
     if not budget_mb >= 0:

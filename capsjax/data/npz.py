@@ -32,7 +32,7 @@ class Npz:
         self.where = str(path.resolve())
 
     def fingerprint(self, split: str) -> None:
-        """None: the arrays are there already, and a second copy would save nothing."""
+        """Returns None: the arrays are there already, and a second copy would save nothing."""
 
     def read(self, split: str) -> Examples:
         """Reads a split; raises ValueError if the archive is damaged or holds something else."""
@@ -76,7 +76,7 @@ class Npz:
             )
 
     def _shape(self, archive: NpzFile, key: str) -> tuple[int, ...]:
-        """The shape of an array, from its header: the array may be larger than the memory."""
+        """Reads the shape of an array from its header: the array may be larger than the memory."""
         formats = np.lib.format
         readers = {(1, 0): formats.read_array_header_1_0, (2, 0): formats.read_array_header_2_0}
         assert archive.zip is not None  # it is open
@@ -84,7 +84,7 @@ class Npz:
             return readers[formats.read_magic(file)](file)[0]
 
     def _class_names(self, archive: NpzFile) -> tuple[str, ...]:
-        """The stored names, or "0" up to the largest label of both sets."""
+        """Returns the stored names, or "0" up to the largest label of both sets."""
         if "class_names" in archive:
             names = self._array(archive, "class_names")
             if names.ndim != 1 or names.dtype.kind != "U":

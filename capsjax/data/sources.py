@@ -29,7 +29,7 @@ class Source(Protocol):
     splits: tuple[str, ...]
 
     def fingerprint(self, split: str) -> str | None:
-        """A string that changes when the files do; None if a cache would not be faster."""
+        """Returns a string that changes when the files do; None if a cache would not be faster."""
 
     def read(self, split: str) -> Examples:
         """Decodes a split; raises ValueError if it is not an image classification set."""
@@ -44,7 +44,7 @@ _OF_A_USER: dict[str, Callable[..., Source]] = {
 
 
 def names() -> tuple[str, ...]:
-    """The built-in names of `load`; other names are those of TFDS sets or a user's files.
+    """Returns the built-in names of `load`; other names are those of TFDS sets or a user's files.
 
     `digits` and `blobs` come with the installation; the others are read from prepared directories.
     """
@@ -97,7 +97,7 @@ def load(
 
 
 def default_split(name: str, data_dir: str | os.PathLike[str] | None = None) -> str:
-    """The split that networks are evaluated on: "test", or else a validation split."""
+    """Returns the split that networks are evaluated on: "test", or else a validation split."""
     splits = _open(name, data_dir, AS_IT_IS).splits
     for split in ("test", *VALIDATION_SPLITS):
         if split in splits:

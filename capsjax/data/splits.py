@@ -8,7 +8,7 @@ TEST_SEED = 0
 
 
 def with_test_split(labels: Int[np.ndarray, "n"]) -> dict[str, Int[np.ndarray, "split"]]:
-    """The indices of "train" and "test", for sets without a test set: a fixed stratified fifth."""
+    """Returns the indices of "train" and "test", a fixed stratified fifth, for sets without one."""
     train, test = stratified_holdout(labels, TEST_FRACTION, TEST_SEED)
     return {"train": train, "test": test}
 

@@ -28,7 +28,7 @@ _BATCH = 1000  # records read at once
 
 
 def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
-    """`data_dir` alone, or the directories in CAPSJAX_DATA_DIR and then TFDS's default."""
+    """Returns `data_dir` alone, or the directories in CAPSJAX_DATA_DIR and then TFDS's default."""
     if data_dir is not None:
         directory = Path(data_dir).expanduser()
         if not directory.is_dir():
@@ -73,7 +73,7 @@ class PreparedDataset:
         return checked(images, labels, records.class_names, records.where)
 
     def decoded_bytes(self, split: str) -> int:
-        """The memory that the images of a split take when decoded; only the first one is."""
+        """Returns the memory that a split's images take when decoded; decodes only the first."""
         records = _Records(self.where, split)
         return len(records) * records.first.size
 
@@ -85,7 +85,7 @@ class PreparedDataset:
         return Examples(first, np.array(labels, np.int32), records.class_names)
 
     def stored(self, split: str, head: Examples) -> Examples:
-        """The examples of a split whose images stay in the files; `head` is from `read_labels`."""
+        """Returns a split whose images stay in the files; `head` is from `read_labels`."""
         records = cache(lambda: _Records(self.where, split))
 
         def read(places: Int[np.ndarray, "m"]) -> UInt8[np.ndarray, "m h w c"]:
@@ -99,7 +99,7 @@ class PreparedDataset:
 
 
 def find(name: str, directories: list[Path]) -> PreparedDataset | None:
-    """The set in the first directory that holds it, in its newest version there.
+    """Returns the set in the first directory that holds it, in its newest version there.
 
     Args:
       name: NAME, NAME/CONFIG, and either with :VERSION. The configuration can be left out where
@@ -126,7 +126,7 @@ def find(name: str, directories: list[Path]) -> PreparedDataset | None:
 
 
 def prepared_names(directories: list[Path]) -> list[str]:
-    """The names of all sets that are prepared in the directories."""
+    """Returns the names of all sets that are prepared in the directories."""
     bases = [base for d in directories if d.is_dir() for base in sorted(d.iterdir())]
     return [
         name
@@ -137,7 +137,7 @@ def prepared_names(directories: list[Path]) -> list[str]:
 
 
 def _versions(base: Path) -> list[str]:
-    """The versions of a set or configuration, oldest first."""
+    """Returns the versions of a set or configuration, oldest first."""
     versions = [info.parent.name for info in base.glob("*/dataset_info.json")]
     numbered = [version for version in versions if _VERSION.fullmatch(version)]
     return sorted(numbered, key=lambda version: [int(part) for part in version.split(".")])
@@ -193,13 +193,13 @@ class _Records:
             return self._source.__getitems__(places)
 
     def in_order(self, verb: str) -> Iterator[dict[str, Any]]:
-        """All examples; read in batches, which costs a third less than one by one."""
+        """Reads all examples in batches, which costs a third less than one by one."""
         starts = range(0, len(self), _BATCH)
         batches = (self[range(start, min(start + _BATCH, len(self)))] for start in starts)
         return track(chain.from_iterable(batches), f"{verb} {self._name}", len(self))
 
     def image(self, example: dict[str, Any], place: int) -> np.ndarray:
-        """The image of an example; raises ValueError if it is of another size than the first."""
+        """Decodes the image of an example; raises ValueError if its size is not the first one's."""
         image = example[self._image_key]
         if image.shape != self.first.shape:
             raise ValueError(
@@ -226,7 +226,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _image_and_label_keys(info: Any, where: str) -> tuple[list[str], str]:
-    """The keys of all images, the input first, and of the label.
+    """Returns the keys of all images, the input first, and of the label.
 
     They are what the set names as input and label, or its only image and only class label.
     """

@@ -52,7 +52,7 @@ def pad(image: Num[Array, "h w c"], size: tuple[int, int]) -> Num[Array, "h_out 
 
 
 def flip(image: Num[Array, "h w c"], flipped: Bool[Array, ""] | bool = True) -> Num[Array, "h w c"]:
-    """The mirror image, left for right, where `flipped`."""
+    """Mirrors the image, left for right, where `flipped`."""
     check_image(image)
     return jnp.where(flipped, image[:, ::-1], image)
 

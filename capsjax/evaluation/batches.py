@@ -26,7 +26,7 @@ def in_batches(
     devices: Sequence[jax.Device] = (),
     progress: Callable[[int], None] = lambda done: None,
 ) -> PyTree:
-    """`function(model, *batch, *shared)`, batch by batch, with its results joined on the host.
+    """Calls `function(model, *batch, *shared)` batch by batch; joins the results on the host.
 
     It is compiled once for all batches and for all networks of the same structure: the last batch
     is padded with its last example, and the padding's results are dropped. The network is in
@@ -84,7 +84,7 @@ def lower(
     batch_size: int,
     devices: Sequence[jax.Device],
 ) -> jax.stages.Lowered:
-    """The program that `in_batches` runs on every batch, lowered from shapes alone.
+    """Returns the program that `in_batches` runs on every batch, lowered from shapes alone.
 
     The devices need not exist (`jax.experimental.topologies`), and `model` may be abstract.
     """
@@ -108,7 +108,7 @@ def lower(
 def outline(
     model: nnx.Module, images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"]
 ) -> Output:
-    """The shapes of everything that the network captures for one image; nothing is computed."""
+    """Returns the shapes of all that the network captures for one image; computes nothing."""
     image = jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype)
     graphdef, state = nnx.split(model)
     return jax.eval_shape(partial(_apply, _captured, None, graphdef), state, [image], ())
@@ -134,7 +134,7 @@ def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
 
 
 def _put(array: Any, places: np.ndarray, mesh: Mesh | None) -> Any:
-    """The examples at `places`, divided over the devices; a process reads only its own."""
+    """Returns the examples at `places`, divided over the devices; a process reads only its own."""
     if mesh is None:
         return array[places]
     numbers = of_this_process(list(mesh.devices))

@@ -22,7 +22,7 @@ AMOUNTS: dict[str, Float[np.ndarray, "9"]] = {
 def semantic_compactness(
     poses: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"],
 ) -> Float[Array, "*batch"]:
-    """KL(Var_n ‖ uniform), in nats (Gu et al. 2021, section 3.3 and table 5).
+    """Computes KL(Var_n ‖ uniform), in nats (Gu et al. 2021, section 3.3 and table 5).
 
     Var_n is the variance of each of the d units over the k versions of an image, divided by the
     sum over the units. log d where one unit alone varies, 0 where all vary alike. Table 5 has the
@@ -42,7 +42,7 @@ def semantic_compactness(
 def compactness_of_mean(
     poses: Float[Array, "n k d"] | Float[np.ndarray, "n k d"],
 ) -> Float[Array, ""]:
-    """KL(mean of Var_n over the images ‖ uniform), in nats: averaged first, then compared.
+    """Computes KL(mean of Var_n over the images ‖ uniform), in nats: averaged first, then compared.
 
     0 where the images move along different units, however compact each one is. The numbers of Gu
     et al.'s table 5 are of this size, and too small for the mean of `semantic_compactness`, which

@@ -32,7 +32,7 @@ class Ensemble(nnx.Module):
         keys: Keys | None = None,
         capture: bool = False,
     ) -> Output:
-        """Mean scores; no poses, as those of different networks cannot be compared.
+        """Returns mean scores, but no poses: those of different networks cannot be compared.
 
         The arguments are those of `capsjax.models.Model`; dropout has the same keys in all members,
         and what `capture` adds is called "member0/classes" and so on.
@@ -48,7 +48,7 @@ class Ensemble(nnx.Module):
 
 
 def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDict]) -> nnx.Module:
-    """The ensemble of `models`, or the model itself where there is only one.
+    """Returns the ensemble of `models`, or the model itself where there is only one.
 
     Args:
       models: networks, as `capsjax.restore` returns them.

@@ -16,7 +16,7 @@ from capsjax.routing.diagnostics import coupling_entropy
 def routing_entropies(
     model: nnx.Module, images: Num[np.ndarray, "n h w c"], *, batch_size: int = 128
 ) -> dict[str, Float[np.ndarray, "n"]]:
-    """The mean entropy of the coupling's rows, in nats, by routing layer and for each image.
+    """Returns the mean entropy of the coupling's rows, in nats, by routing layer, for each image.
 
     Log J where every child is spread evenly over J parents, 0 where each has chosen one. The
     paper's H̄ of R1, the first routing, is the mean over the images:
@@ -54,7 +54,7 @@ def true_class_shares(
     *,
     batch_size: int = 128,
 ) -> Float[np.ndarray, "n"]:
-    """The share of a child's vote that a true class gets in the last routing, for each image.
+    """Returns the share of a child's vote that a true class gets in the last routing, by image.
 
     The mean over the children, and over the classes in the image. 1 / classes if the couplings are
     equal: the network then takes the mean of the votes, and does not route.

@@ -10,7 +10,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def export_scores(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
-    """The serialised function from uint8 images [b, h, w, c], for any b, to scores [b, classes].
+    """Serialises the function from uint8 images [b, h, w, c], for any b, to scores [b, classes].
 
     It contains the parameters. To run it from a file, on any of `PLATFORMS`:
 

@@ -19,7 +19,7 @@ MIDDLE = {"lin2018_capsnet": "capsules1", "lin2018_cnn": "dense1"}
 
 
 def shift_grid(max_shift: int = 4) -> Float[np.ndarray, "n 2"]:
-    """(row, column) shifts from −max_shift to max_shift, row by row: 81 of them in the paper.
+    """Lists (row, column) shifts from −max_shift to max_shift, row by row: 81 in the paper.
 
     In the order of the task `multimnist`'s evaluation set "shift_grid".
     """
@@ -32,7 +32,7 @@ def shift_grid(max_shift: int = 4) -> Float[np.ndarray, "n 2"]:
 def representations(
     model: nnx.Module, images: Num[np.ndarray, "n h w c"], layer: str, *, batch_size: int = 128
 ) -> Float[np.ndarray, "n features"]:
-    """The output of `layer`, a name in the captured `features`, for each image, flattened.
+    """Returns the output of `layer`, a name in the captured `features`, for each image, flattened.
 
     Raises:
       ValueError: the network has no such layer (the nearest is named).
@@ -61,7 +61,7 @@ def embed(
 def fit_to(
     points: Float[np.ndarray, "n d"], target: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d"]:
-    """`points` moved, turned, mirrored and scaled as a whole to fit `target` best.
+    """Returns `points` moved, turned, mirrored and scaled as a whole to fit `target` best.
 
     Least squares over the pairs with the same index (Procrustes): image and shift belong together.
     """
@@ -80,7 +80,7 @@ def fit_to(
 
 
 def chamfer_distance(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -> float:
-    """The mean distance to the nearest point of the other set, averaged over both directions.
+    """Returns the mean distance to the nearest point of the other set, over both directions.
 
     Euclidean, not squared, in the unit of the points.
     """
@@ -90,7 +90,7 @@ def chamfer_distance(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -
 def grid_distance(
     embedding: Float[np.ndarray, "n 2"], grid: Float[np.ndarray, "n 2"] | None = None
 ) -> float:
-    """The Chamfer distance, in pixels of shift, between the grid and the embedding fitted to it.
+    """Returns the Chamfer distance, in pixels of shift, of the grid to the embedding fitted to it.
 
     0 if the embedding is the grid, turned, mirrored, moved and scaled in any way. The paper does
     not say how it aligns the two, nor which variant of the distance it means: this is ours.

@@ -24,7 +24,7 @@ TOLERANCE = 1e-5  # of the scores of random images
 
 
 def export_onnx(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
-    """An ONNX model from uint8 images [b, h, w, c], for any b, to scores [b, classes].
+    """Makes an ONNX model from uint8 images [b, h, w, c], for any b, to scores [b, classes].
 
     Raises:
       ModuleNotFoundError: the extra `onnx` is not installed.

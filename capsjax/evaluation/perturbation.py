@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 
 def symmetric_offsets(limit: float = 0.25, step: float = 0.05) -> Float[np.ndarray, "k"]:
-    """−limit, …, −step, 0, step, …, limit; the defaults are of Sabour et al. 2017, figure 4."""
+    """Returns −limit, …, −step, 0, step, …, limit; defaults as Sabour et al. 2017, figure 4."""
     count = round(limit / step) if step > 0 else 0
     if count < 1 or not np.isclose(count * step, limit):
         raise ValueError(f"limit must be a positive multiple of step, got {limit} and {step}")
@@ -19,7 +19,7 @@ def symmetric_offsets(limit: float = 0.25, step: float = 0.05) -> Float[np.ndarr
 def perturb(
     poses: Float[Array, "*batch d"], offsets: Float[Array, "k"] | Float[np.ndarray, "k"]
 ) -> Float[Array, "*batch d k d"]:
-    """Every pose with one of its elements moved: `result[..., e, j, :]` has offset j on element e.
+    """Moves each element of every pose: `result[..., e, j, :]` has offset j on element e.
 
     For a decoder (Sabour et al. 2017, figure 4; Choi et al. 2019, figure 3), which need not see
     lengths below 1: nothing is normalised.
@@ -37,7 +37,7 @@ def reconstruct_perturbed(
     *,
     conditional: bool = True,
 ) -> Float[np.ndarray, "d k h w c"]:
-    """One image's reconstructions, every element of the pose of class `label` moved.
+    """Decodes one image with every element of the pose of class `label` moved.
 
     For ConvNets, whose units are not squashed, Gu et al. 2021, figure 4, move them much farther:
     `symmetric_offsets(8, 2)`. The 160 units of ConvNet-R are moved group by group, as classes.

@@ -116,7 +116,7 @@ def accuracy(
     logits: bool,
     versions: int = 1,
 ) -> Accuracy:
-    """The fraction of examples for which `rule` predicts exactly the classes present."""
+    """Returns the fraction of examples for which `rule` predicts exactly the classes present."""
     predicted = np.asarray(_predicted(rule, logits, scores))
     return _accuracy((predicted == (labels > 0)).all(-1), versions)
 

@@ -78,7 +78,7 @@ def moved_poses(
     *,
     batch_size: int = 128,
 ) -> Float[np.ndarray, "n k d"]:
-    """The pose of each image's true class, for the image moved by each of `amounts`.
+    """Returns the pose of each image's true class, for the image moved by each of `amounts`.
 
     If a network's units belong to no class (ConvNet-R), the pose is the group of units in the
     class's place.

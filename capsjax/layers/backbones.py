@@ -11,7 +11,7 @@ from capsjax.routing._checks import check_counts
 
 
 def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
-    """Batch normalisation whose running statistics decay by 0.9 per step."""
+    """Makes a batch normalisation whose running statistics decay by 0.9 per step."""
     check_rngs(rngs)
     return nnx.BatchNorm(features, momentum=0.9, rngs=rngs)
 
@@ -32,7 +32,7 @@ class SimpleBackbone(nnx.Module):
         )
 
     def __call__(self, images: Float[Array, "n h w c"]) -> Float[Array, "n h_half w_half f"]:
-        """The feature map, with half the height and width, rounded up."""
+        """Returns the feature map, with half the height and width, rounded up."""
         return nnx.relu(self.conv(images))
 
 
@@ -114,7 +114,7 @@ class ResNetBackbone(nnx.Module):
         self.out_features = features
 
     def __call__(self, images: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out f"]:
-        """The feature map; each stride of 2 halves height and width, rounding up."""
+        """Returns the feature map; each stride of 2 halves height and width, rounding up."""
         x = nnx.relu(self.stem(images))
         for block in self.blocks:
             x = block(x)

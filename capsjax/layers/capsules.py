@@ -70,7 +70,7 @@ class DenseCapsules(nnx.Module):
         )
 
     def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes | WindowVotes:
-        """The votes v_ij of `poses`, not yet computed."""
+        """Returns the votes v_ij of `poses`, not yet computed."""
         check_poses(poses, num_children=self.num_children, in_pose=self.in_pose)
         return linear_votes(poses, self.kernel[...])
 
@@ -123,7 +123,7 @@ class ConvCapsules(DenseCapsules):
         self.padding = padding
 
     def votes(self, poses: Float[Array, "*batch H W C D"]) -> WindowVotes:
-        """The votes v_ij of every window of `poses`, not yet computed; batch axes [..., H', W']."""
+        """Returns the votes v_ij of every window, not yet computed; batch axes [..., H', W']."""
         check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
         kernel = self.kernel[...]
         return WindowVotes(
@@ -137,7 +137,7 @@ class ConvCapsules(DenseCapsules):
     def child_activations(
         self, activations: Float[Array, "*batch H W C"]
     ) -> Float[Array, "*batch H_out W_out I"]:
-        """The activations of the children of every position, in the order of the votes."""
+        """Returns the activations of the children of every position, in the order of the votes."""
         return pose_patches(
             activations, self.kernel_size, stride=self.strides, padding=self.padding, pose_axes=0
         )

@@ -27,7 +27,7 @@ def convolve(
     *,
     blocked: bool = False,
 ) -> Float[Array, "n h_out w_out features"]:
-    """A 2-D convolution (cross-correlation), as patches on CPU and natively elsewhere.
+    """Convolves (cross-correlates) in 2-D, as patches on CPU and natively elsewhere.
 
     XLA's own strided convolution is slow to differentiate on CPU (24 times slower than one
     matrix product over patches for the primary capsules' 9×9 stride 2); accelerators have it in
@@ -57,7 +57,7 @@ def convolve(
 
 
 def convolve_native(images, kernel, stride=1, padding="VALID", precision=None):
-    """`convolve` by XLA's convolution."""
+    """Does `convolve` by XLA's convolution."""
     axes = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
         images, kernel, (stride, stride), padding, dimension_numbers=axes, precision=precision
@@ -65,7 +65,7 @@ def convolve_native(images, kernel, stride=1, padding="VALID", precision=None):
 
 
 def convolve_patches(images, kernel, stride=1, padding="VALID", precision=None):
-    """`convolve` as one matrix product over all patches."""
+    """Does `convolve` as one matrix product over all patches."""
     if not isinstance(padding, str):
         images, padding = jnp.pad(images, [(0, 0), *padding, (0, 0)]), "VALID"
     patches = pose_patches(images, kernel.shape[0], stride=stride, padding=padding, pose_axes=0)
@@ -84,7 +84,7 @@ def conv2d(
     kernel_init: nnx.Initializer = _LECUN_NORMAL,
     rngs: nnx.Rngs,
 ) -> nnx.Conv:
-    """An `nnx.Conv` with a square kernel that computes by `convolve`, which see for `blocked`.
+    """Makes an `nnx.Conv` with a square kernel that computes by `convolve` (see it for `blocked`).
 
     `padding` is "SAME", "VALID" or the number of zeros on each side.
     """
@@ -106,7 +106,7 @@ def conv2d(
 
 
 def _conv_general_dilated(images, kernel, strides, padding, *, precision, blocked, **_):
-    """`convolve` with the signature that `nnx.Conv` calls; `conv2d` leaves other options unset."""
+    """Calls `convolve`, with the arguments of `nnx.Conv`; `conv2d` leaves other options unset."""
     if images.shape[-1] != kernel.shape[-2]:
         raise ValueError(
             f"the input must have {kernel.shape[-2]} channels, the layer's in_features, got "

@@ -48,7 +48,7 @@ class _Decoder(nnx.Module):
 
     @abstractmethod
     def pixels(self, seen: Float[Array, "n *targets classes_d"]) -> Float[Array, "*pixels"]:
-        """The images of masked and flattened poses, in any shape of that many numbers."""
+        """Returns the images of masked and flattened poses, in any shape of that many numbers."""
 
     def __call__(
         self,
@@ -90,7 +90,7 @@ class Decoder(_Decoder):
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
 
     def pixels(self, seen: Float[Array, "*batch classes_d"]) -> Float[Array, "*batch pixels"]:
-        """The images, flat."""
+        """Returns the images, flat."""
         x = seen
         for layer in self.layers[:-1]:
             x = nnx.relu(layer(x))
@@ -128,7 +128,7 @@ class ConvDecoder(_Decoder):
         self.out = conv2d(features[-1], channels, 3, padding="SAME", rngs=rngs)
 
     def pixels(self, seen: Float[Array, "*batch classes_d"]) -> Float[Array, "images h w c"]:
-        """The images, with one batch axis."""
+        """Returns the images, with one batch axis."""
         x = nnx.relu(self.dense(seen)).reshape(-1, *self.map_shape)
         for conv in self.convs:
             x = nnx.relu(conv(jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2)))
@@ -144,7 +144,7 @@ def reconstruct(
     *,
     conditional: bool,
 ) -> Float[Array, "n ... h w c"] | None:
-    """The reconstruction in each of the settings of Gu et al. 2021; None without a decoder.
+    """Reconstructs in one of the settings of Gu et al. 2021; returns None without a decoder.
 
     Args:
       decoder: see `Decoder`.

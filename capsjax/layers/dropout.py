@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Key
 def dropout(
     x: Float[Array, "n *shape"], keys: Key[Array, "n"] | None, *, keep: float
 ) -> Float[Array, "n *shape"]:
-    """Each number of `x` is 0 with probability 1 − `keep`, and otherwise divided by `keep`.
+    """Sets each number of `x` to 0 with probability 1 − `keep`, else divides it by `keep`.
 
     What an example loses depends on its own key alone, not on the batch or device it is in.
 

@@ -38,7 +38,7 @@ _EPSILON = 1e-5  # of LayerNorm in the released code's framework
 def inverted_attention_init(
     key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32
 ) -> Array:
-    """A normal with standard deviation √(J / (X·I)), for kernels W [I, X, J, Y].
+    """Returns a normal with standard deviation √(J / (X·I)), for kernels W [I, X, J, Y].
 
     Tsai et al. 2020: X = √D for matrix poses and D for vectors; I counts all capsules of a window.
     """
@@ -191,14 +191,14 @@ class InvertedAttentionStack(nnx.Module):
     def _update(
         self, layer: DenseCapsules, capture: bool, below: Routed, previous: Routed | None
     ) -> Routed:
-        """One iteration of one layer."""
+        """Does one iteration of one layer."""
         votes, activations = self._children(layer, below)
         poses = None if previous is None else previous.poses
         weights = () if activations is None else (activations,)
         return _carried(layer.routing(votes, poses, *weights), capture)
 
     def _converge(self, below: Routed, capture: bool) -> list[Routed]:
-        """Every layer at its fixed point."""
+        """Solves every layer for its fixed point."""
         tolerance = max(_TOLERANCE, float(jnp.finfo(below.poses.dtype).eps))
         states = []
         for layer in self.layers:
@@ -214,7 +214,7 @@ class InvertedAttentionStack(nnx.Module):
         return states
 
     def _children(self, layer: DenseCapsules, below: Routed) -> tuple[Votes, Array | None]:
-        """The votes of the layer below, and the activations of its capsules."""
+        """Returns the votes of the layer below, and the activations of its capsules."""
         poses, activations = below.poses, below.activations
         if isinstance(layer, ConvCapsules):
             if activations is not None:
@@ -228,7 +228,7 @@ class InvertedAttentionStack(nnx.Module):
 
 
 def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """LayerNorm of poses, with the ε of the released code's framework."""
+    """Makes a LayerNorm of poses, with the ε of the released code's framework."""
     return nnx.LayerNorm(pose_size, epsilon=_EPSILON, rngs=rngs)
 
 
@@ -244,7 +244,7 @@ class GridPoseNorm(nnx.LayerNorm):
         super().__init__(pose_size, epsilon=_EPSILON, rngs=rngs)
 
     def __call__(self, x: Float[Array, "n H W C D"], **_: Any) -> Float[Array, "n H W C D"]:
-        """The normalised poses."""
+        """Returns the normalised poses."""
         return lax.platform_dependent(x, tpu=self._by_products, default=super().__call__)
 
     def _by_products(self, x: Array) -> Array:

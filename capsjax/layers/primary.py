@@ -56,6 +56,6 @@ class PrimaryCapsules(nnx.Module):
         )
 
     def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out C D"]:
-        """The capsules' poses on the grid of the convolution."""
+        """Returns the capsules' poses on the grid of the convolution."""
         maps = self.conv(features)
         return self.activation(maps.reshape(*maps.shape[:-1], self.channels, self.pose_size))

@@ -7,7 +7,7 @@ from jaxtyping import PRNGKeyArray
 
 
 def params_key(rngs: nnx.Rngs) -> PRNGKeyArray:
-    """The next key for parameters; raises TypeError as `check_rngs`."""
+    """Returns the next key for parameters; raises TypeError as `check_rngs`."""
     check_rngs(rngs)
     return rngs.params()
 

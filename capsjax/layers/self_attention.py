@@ -66,7 +66,7 @@ class DepthwiseCapsules(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(features, jnp.float32))
 
     def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n C D"]:
-        """The capsules' poses."""
+        """Returns the capsules' poses."""
         rows, columns, _, channels = self.kernel.shape
         check_poses(features, channels=channels)
         if features.shape[1] < rows or features.shape[2] < columns:

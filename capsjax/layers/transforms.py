@@ -20,7 +20,7 @@ Form = Literal["vector", "matrix"]
 def kernel_shape(
     num_children: int, in_pose: int, num_parents: int, out_pose: int, form: Form
 ) -> tuple[int, int, int, int]:
-    """The shape [I, X, J, Y] of W: X = D_in and Y = D_out for vectors, X = Y = √D for matrices."""
+    """Returns W's shape [I, X, J, Y]: X, Y = D_in, D_out for vectors, X = Y = √D for matrices."""
     check_counts(
         num_children=num_children, in_pose=in_pose, num_parents=num_parents, out_pose=out_pose
     )
@@ -43,7 +43,7 @@ def kernel_shape(
 
 
 def unit_sums(num_children: int) -> nnx.Initializer:
-    """A normal with standard deviation J / √(I·Y), truncated at two of them: the layers' default.
+    """Returns a normal of deviation J / √(I·Y), truncated at two of them: the layers' default.
 
     With uniform couplings and children of length 1 the sums Σ_i c_ij v_ij are then a little shorter
     than 1 (the truncation takes an eighth off the deviation).
@@ -60,7 +60,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
 
 
 def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
-    """A normal with standard deviation 1 / √X: votes are about as long as poses.
+    """Returns a normal with standard deviation 1 / √X: votes are about as long as poses.
 
     For procedures whose parents are means of votes, such as EM.
     """
@@ -80,12 +80,12 @@ def check_poses(poses: Array | np.ndarray, **sizes: int) -> None:
 def as_matrices(
     poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
 ) -> Float[Array, "*batch I A X"]:
-    """`poses` as matrices of as many columns as `kernel` has rows."""
+    """Returns `poses` as matrices of as many columns as `kernel` has rows."""
     return poses.reshape(*poses.shape[:-1], poses.shape[-1] // kernel.shape[1], kernel.shape[1])
 
 
 def linear_votes(
     poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
 ) -> LinearVotes:
-    """The votes of `poses`, read as matrices of as many columns as `kernel` has rows."""
+    """Returns the votes of `poses`, read as matrices of as many columns as `kernel` has rows."""
     return LinearVotes(as_matrices(poses, kernel), kernel)

@@ -63,12 +63,12 @@ _ARGUMENTS = ("name", "input_shape", "num_classes", "rngs")  # of `create`, besi
 
 
 def names() -> tuple[str, ...]:
-    """The names that `create` knows."""
+    """Returns the names that `create` knows."""
     return (*_PUBLISHED, *_REGISTERED)
 
 
 def is_registered(name: str) -> bool:
-    """Whether a network is one of your own: made known by `register`, not published."""
+    """Tells whether a network is one of your own: made known by `register`, not published."""
     return name in _REGISTERED
 
 
@@ -111,12 +111,12 @@ def create(
 
 
 def options(name: str) -> dict[str, Any]:
-    """Every option of the model `name` with its default."""
+    """Returns every option of the model `name` with its default."""
     return asdict(lookup(name).config)
 
 
 def lookup(name: str) -> Network:
-    """The class, config and published sizes behind `name`."""
+    """Returns the class, config and published sizes behind `name`."""
     if name not in names():
         raise ValueError(
             f"unknown model {name!r}: {nearest(name, names())}. capsjax.models.names() lists all; "

@@ -112,7 +112,7 @@ class ARCapsNet(ReconstructingModel):
         return Output(scores, out.poses, reconstruction, routed, features)
 
     def _drop(self, poses: Array, keys: Key[Array, "n"] | None, layer: int) -> Array:
-        """Dropout of the input of one layer, each with keys of its own."""
+        """Drops inputs of one layer; each layer has keys of its own."""
         if keys is not None:
             keys = jax.vmap(lambda key: jax.random.fold_in(key, layer))(keys)
         return dropout(poses, keys, keep=self.keep)

@@ -20,7 +20,7 @@ LEAST_WIDTH = 2.0**-10
 
 
 def scaled(channels: int, width: float) -> int:
-    """`channels` times the multiplier `width`, at least 1."""
+    """Returns `channels` times the multiplier `width`, at least 1."""
     return max(1, round(channels * width))
 
 

@@ -12,16 +12,16 @@ class Window(NamedTuple):
     padding: int = 0  # zeros on each side
 
     def after(self, extent: int) -> int:
-        """The number of positions on a map of `extent`."""
+        """Returns the number of positions on a map of `extent`."""
         return (extent + 2 * self.padding - self.kernel_size) // self.strides + 1
 
     def before(self, extent: int) -> int:
-        """The smallest map that gives `extent` positions."""
+        """Returns the smallest map that gives `extent` positions."""
         return (extent - 1) * self.strides + self.kernel_size - 2 * self.padding
 
 
 def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[tuple[int, int]]:
-    """Height and width after each of `windows`, applied in turn.
+    """Returns height and width after each of `windows`, applied in turn.
 
     The message of an image that is too small gives the smallest that works.
     """

@@ -73,7 +73,7 @@ class DeepCapsNet(CapsuleChain):
         )
 
     def between(self) -> dict[str, DenseCapsules]:
-        """Captured as "capsules1" (with R1's coupling) …."""
+        """Captures "capsules1" (with R1's coupling) …."""
         return {f"capsules{i}": layer for i, layer in enumerate(self.capsules, 1)}
 
 

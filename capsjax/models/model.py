@@ -66,7 +66,7 @@ class Output(NamedTuple):
 
 
 def _outline(values: Mapping[str, Any]) -> str:
-    """The names of `values`, with types and shapes in place of arrays."""
+    """Returns the names of `values`, with types and shapes in place of arrays."""
 
     def outline(value: Any) -> str:
         if isinstance(value, Routed):
@@ -167,7 +167,7 @@ class Model(nnx.Module):
 
     @abstractmethod
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
-        """The output for normalised images; `__call__` drops captures that nobody asked for."""
+        """Returns the output for normalised images; `__call__` drops captures that nobody wants."""
 
 
 class Network(NamedTuple):

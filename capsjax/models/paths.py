@@ -12,12 +12,12 @@ from capsjax._names import nearest
 
 
 def by_path(variables: nnx.State) -> dict[str, Any]:
-    """The arrays of `variables`, or their shapes, by path: the attributes that lead to them."""
+    """Returns the arrays of `variables`, or their shapes, by the attributes that lead to them."""
     return {_joined(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(variables)}
 
 
 def within(params: nnx.State, layers: Collection[str], option: str = "layers") -> PyTree:
-    """A tree of the structure of `params`: True in `layers`, False elsewhere.
+    """Returns a tree of the structure of `params`: True in `layers`, False elsewhere.
 
     Args:
       params: of a network, `nnx.state(model, nnx.Param)`.
@@ -42,14 +42,14 @@ def check_known(params: nnx.State, layers: Collection[str], option: str = "layer
 
 
 def is_in(path: str, layers: Collection[str]) -> bool:
-    """Whether the variable at `path` belongs to one of `layers`."""
+    """Tells whether the variable at `path` belongs to one of `layers`."""
     return any(_split(path)[: len(_split(layer))] == _split(layer) for layer in layers)
 
 
 def freeze(
     optimizer: optax.GradientTransformation, frozen: PyTree
 ) -> optax.GradientTransformationExtraArgs:
-    """`optimizer`, but frozen parameters get no update and no weight decay.
+    """Wraps `optimizer`: frozen parameters get no update and no weight decay.
 
     Running statistics are not parameters and keep adapting.
     """
@@ -58,14 +58,14 @@ def freeze(
 
 
 def replaced(variables: nnx.State, by: dict[str, Any]) -> nnx.State:
-    """`variables` with the arrays in `by` put at their paths."""
+    """Returns `variables` with the arrays in `by` put at their paths."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: by.get(_joined(path), leaf), variables
     )
 
 
 def _joined(path: tuple) -> str:
-    """The attributes that lead to a variable; its path ends with the variable's value."""
+    """Returns the attributes that lead to a variable; its path ends with the variable's value."""
     return jax.tree_util.keystr(path[:-1], simple=True, separator="/")
 
 

@@ -90,7 +90,7 @@ class PictureCapsNet(CapsuleChain):
         )
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """The convolutions' map."""
+        """Returns the convolutions' map."""
         x = images
         for conv in self.convs:
             x = nnx.relu(conv(x))

@@ -53,7 +53,7 @@ class ReconstructingModel(Model):
     def reconstruct(
         self, poses: Float[Array, "n classes d"], scores: Float[Array, "n classes"], mask: Mask
     ) -> Float[Array, "n ... h w c"] | None:
-        """The reconstruction of the classes in `mask`, of the predicted ones without a mask."""
+        """Reconstructs the classes in `mask`, or the predicted ones without a mask."""
         return reconstruct(self.decoder, poses, scores, mask, conditional=self.conditional)
 
 
@@ -86,11 +86,11 @@ class CapsuleChain(ReconstructingModel):
         return height * width * channels
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """What the primary capsules see."""
+        """Returns what the primary capsules see."""
         return nnx.relu(self.conv(images))
 
     def between(self) -> Mapping[str, Callable[[Array], Routed]]:
-        """The layers of capsules between the primary and the class capsules, by name."""
+        """Returns the layers of capsules between the primary and the class capsules, by name."""
         return {}
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:

@@ -111,12 +111,12 @@ class SlotAutoencoder(Model):
         return Output(scores, None, reconstruction, {"slots": routed}, features, ScoreKind.LOGITS)
 
     def _places(self) -> Float[Array, "rows columns 4"]:
-        """The distances of each position from the four sides, in [0, 1]."""
+        """Returns the distances of each position from the four sides, in [0, 1]."""
         y, x = jnp.meshgrid(*(jnp.linspace(0, 1, n) for n in self.grid), indexing="ij")
         return jnp.stack([y, x, 1 - y, 1 - x], axis=-1)
 
     def _to_patches(self, images: Pixels) -> Float[Array, "n rows columns pixels"]:
-        """Each patch's pixels in one vector, black pixels filling the last row and column."""
+        """Puts each patch's pixels in one vector, black pixels filling the last row and column."""
         n, height, width, channels = images.shape
         rows, columns = self.grid
         p = self.patch
@@ -125,7 +125,7 @@ class SlotAutoencoder(Model):
         return jnp.swapaxes(x, 2, 3).reshape(n, rows, columns, p * p * channels)
 
     def _to_pixels(self, x: Float[Array, "n rows columns pixels"]) -> Float[Array, "n h w c"]:
-        """The inverse of `_to_patches`, for any number of channels."""
+        """Inverts `_to_patches`, for any number of channels."""
         n, rows, columns, _ = x.shape
         p = self.patch
         x = jnp.swapaxes(x.reshape(n, rows, columns, p, p, -1), 2, 3)

@@ -111,7 +111,7 @@ class InvertedAttentionCapsNet(Model):
     def _layers(
         self, config: InvertedAttentionConfig, channels: int, rngs: nnx.Rngs
     ) -> dict[str, DenseCapsules]:
-        """The capsule layers above the primary capsules, by name, from the bottom up."""
+        """Returns the capsule layers above the primary capsules, by name, from the bottom up."""
         *_, (height, width) = grids(
             self.input_shape,
             [
@@ -174,7 +174,7 @@ def build_backbone(
     resnet_features: int = 128,
     rngs: nnx.Rngs,
 ) -> SimpleBackbone | ResNetBackbone:
-    """The backbones of the paper: "simple", with `features`, or "resnet", with `resnet_features`.
+    """Builds the paper's backbone: "simple", with `features`, or "resnet", with `resnet_features`.
 
     Both halve height and width. `width` multiplies all features.
     """

@@ -98,11 +98,11 @@ class DynamicCapsNet(CapsuleChain):
         )
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """The backbone's map."""
+        """Returns the backbone's map."""
         return self.backbone(images)
 
     def between(self) -> dict[str, ConvCapsules]:
-        """Captured as "conv_caps1" …."""
+        """Captures "conv_caps1" …."""
         return {f"conv_caps{i}": layer for i, layer in enumerate(self.conv_caps, 1)}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def is_array(x: Any) -> bool:
-    """Whether `x` is a JAX (concrete or traced) or NumPy array."""
+    """Tells whether `x` is a JAX (concrete or traced) or NumPy array."""
     return isinstance(x, jax.Array | np.ndarray)
 
 

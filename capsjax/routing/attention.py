@@ -13,7 +13,7 @@ from capsjax.routing.routed import Routed
 def attention_routing(
     transformed: Float[Array | np.ndarray, "*batch N D"], kernel: Float[Array | np.ndarray, "D N N"]
 ) -> Routed:
-    """Attention routing into one output channel (Choi et al. 2019, eq. 6 to 8).
+    """Routes by attention into one output channel (Choi et al. 2019, eq. 6 to 8).
 
       b_m = Σ_m'd K_dm'm s̃_m'd
       c   = softmax_m(b)                    over the input channels

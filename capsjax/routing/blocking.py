@@ -16,7 +16,7 @@ Out = TypeVar("Out")
 
 
 def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None) -> Out:
-    """`f(batch)`, for `block_size` examples at a time: temporary memory is that of one block.
+    """Calls `f` on `block_size` examples at a time: temporary memory is that of one block.
 
     Blocks run one after another in a loop. The backward pass recomputes each block, so that for the
     whole batch only what goes in and what comes out is held. `f` sees a block as a batch: the
@@ -67,7 +67,7 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
 
 
 def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
-    """`jax.vmap(f)` that holds one block of the batch at a time, forward and backward.
+    """Does `jax.vmap(f)` with one block of the batch in memory at a time, forward and backward.
 
     See `in_blocks`, which is the faster where `f` can take a batch itself.
 

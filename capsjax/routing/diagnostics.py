@@ -9,7 +9,7 @@ from capsjax.routing._checks import check_floating, check_sizes
 
 
 def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch I"]:
-    """−Σ_j c_ij log c_ij of each child, in nats (Lin et al. 2018, section 3.1).
+    """Returns −Σ_j c_ij log c_ij of each child, in nats (Lin et al. 2018, section 3.1).
 
     log J where a child is spread evenly over J parents, 0 where it has chosen one. The printed
     formula has a further factor 1/J, which would make layers of different J incomparable.

@@ -33,7 +33,7 @@ def dynamic_routing(
     stop_gradient: bool = False,
     leaky: bool = False,
 ) -> Routed:
-    """Dynamic routing (Sabour et al. 2017, procedure 1; soft update: Lin et al. 2018, eq. 3).
+    """Routes by agreement (Sabour et al. 2017, procedure 1; soft update: Lin et al. 2018, eq. 3).
 
     From the prior logits b_ij, `num_iterations` times:
 
@@ -85,7 +85,7 @@ def dynamic_routing(
     uniform = 1 / (parents + leaky)
 
     def couple(agreed: Array, before: tuple[Any, Any] | None) -> _Coupled:
-        """The sums and the coupling of b or q; a soft update mixes them with those before."""
+        """Returns sums and coupling of b or q; a soft update mixes them with those before."""
         if keep_logits:
             coupling = _softmax(agreed, leaky=leaky)
             coupling = hold(mix(coupling, before[1]) if before else coupling)
@@ -138,7 +138,7 @@ def _identity(x: Array) -> Array:
 
 
 def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:
-    """The softmax over the parents, with one more logit of 0 if `leaky`."""
+    """Returns the softmax over the parents, with one more logit of 0 if `leaky`."""
     if not leaky:
         return softmax(logits)
     padded = jnp.pad(logits, [(0, 0)] * (logits.ndim - 1) + [(0, 1)])

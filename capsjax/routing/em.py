@@ -18,12 +18,12 @@ from capsjax.routing.votes import DenseVotes, Votes, as_votes, for_every_example
 
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
-    """λ = 0.01 (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018)."""
+    """Returns λ = 0.01 (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018)."""
     return 0.01 * (1 - 0.95 ** (jnp.asarray(iteration, float) + 1))
 
 
 def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*batch I J"]:
-    """The log-softmax over the last axis: a child is divided among one position's parents."""
+    """Returns the log-softmax over the last axis: one position's parents share a child."""
     return jax.nn.log_softmax(logits, axis=-1)
 
 
@@ -42,7 +42,7 @@ def em_routing(
         [Float[Array, "*batch I J"]], Float[Array, "*batch I J"]
     ] = softmax_over_parents,
 ) -> Routed:
-    """EM routing (Hinton et al. 2018; the EM baseline of Tsai et al. 2020).
+    """Routes by EM (Hinton et al. 2018; the EM baseline of Tsai et al. 2020).
 
     `num_iterations` M-steps with E-steps between them. From R_ij = 1/J and child activations a_i:
 
@@ -151,7 +151,7 @@ def _m_step(
     beta_activate: Float[Array, "*#batch #J"],
     variance_floor: Float[Array, ""],
 ) -> _Parents:
-    """The M-step, from moments of the votes for weights w = R_ij a_i / `largest`.
+    """Does the M-step, from moments of the votes for weights w = R_ij a_i / `largest`.
 
     They are Σ_i w_ij v_ij, Σ_i w_ij (v_ij − μ_j)² and Σ_i w_ij; see `LinearVotes.moments`.
     """
@@ -166,7 +166,7 @@ def _m_step(
 def _e_step(
     parents: _Parents, distance: Callable[[Array, Array], Float[Array, "*batch I J"]]
 ) -> Float[Array, "*batch I J"]:
-    """log a_j + log p_ij, the E-step before its softmax."""
+    """Returns log a_j + log p_ij, the E-step before its softmax."""
     log_normal = -0.5 * distance(parents.means, 1 / parents.variances)
     constant = 0.5 * jnp.sum(jnp.log(parents.variances) + math.log(2 * math.pi), axis=-1)
     log_parent = jax.nn.log_sigmoid(parents.activation_logits) - constant
@@ -174,7 +174,7 @@ def _e_step(
 
 
 def _moments_and_distance(votes: Votes) -> tuple[Callable[..., Any], Callable[..., Array]]:
-    """The moments (see LinearVotes) and distances of `votes`, or of all of them in one array."""
+    """Returns moments (see LinearVotes) and distances of `votes`, or of all in one array."""
     if not (hasattr(votes, "scatter") and hasattr(votes, "distance")):
         votes = DenseVotes(votes.dense())
 

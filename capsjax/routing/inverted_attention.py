@@ -20,7 +20,7 @@ def inverted_attention_routing(
     scale: float | Float[Array, ""] | None = None,
     normalize: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]],
 ) -> Routed:
-    """One iteration of inverted dot-product attention routing (Tsai et al. 2020, eq. 2 to 4).
+    """Does one iteration of inverted dot-product attention (Tsai et al. 2020, eq. 2 to 4).
 
       a_ij = scale · <p_j, v_ij>
       r_i· = softmax_j(a_i·)

@@ -27,7 +27,7 @@ def pose_patches(
     padding: Padding = "VALID",
     pose_axes: int = 2,
 ) -> Float[Array, "..."]:
-    """The I = k·k·C capsules under each position of a k×k window, as the children of that position.
+    """Gathers the I = k·k·C capsules of each k×k window as the children of its position.
 
     Children are in the order (row, column, capsule). SAME pads with zeros, as a convolution does:
     such children have zero votes and, like all others, a share of every softmax.
@@ -82,7 +82,7 @@ def pose_patches(
 
 
 def _every(x: Array, stride: int, axis: int) -> list[Array]:
-    """The parts of `x` at every stride-th place of an axis, whose length is a multiple of it."""
+    """Takes every stride-th part of an axis, whose length is a multiple of the stride."""
     if stride == 1:
         return [x]
     x = x.reshape(*x.shape[:axis], x.shape[axis] // stride, stride, *x.shape[axis + 1 :])
@@ -130,7 +130,7 @@ class WindowVotes(LinearVotes):
         object.__setattr__(self, "windows", (window, stride, padding))
 
     def total(self) -> Float[Array, "*batch J D"]:
-        """Σ_i v_ij: a matrix product on a CPU, elsewhere a convolution."""
+        """Returns Σ_i v_ij: a matrix product on a CPU, elsewhere a convolution."""
 
         def by_patches(grid: Array, patches: Array, kernel: Array) -> Array:
             return LinearVotes(patches, kernel).total()
@@ -158,7 +158,7 @@ def _uniform_convolution(
     stride: int,
     padding: Padding,
 ) -> Float[Array, "*batch H_out W_out J D"]:
-    """Σ_i v_ij of every window as one convolution, from C·A·X channels to A·J·Y.
+    """Computes Σ_i v_ij of every window as one convolution, from C·A·X channels to A·J·Y.
 
     The rows of a pose are transformed alike and apart, so that all but one in A of its weights are
     zero. To leave these out would cost more, in moving the rows, than they do.
@@ -197,7 +197,7 @@ def softmax_over_windows(
     stride: int = 1,
     padding: Padding = "VALID",
 ) -> Float[Array, "*batch H_out W_out I J"]:
-    """log softmax over all parents that a child reaches, in every window it lies in.
+    """Returns the log-softmax over all parents that a child reaches, in every window it lies in.
 
     The normaliser of Hinton et al. 2018 for `em_routing(normalize=…)` on patches: a child shared by
     several positions splits itself over the parents of them all.
@@ -267,7 +267,7 @@ class _Windows(NamedTuple):
 
 
 def _cells(rows: _Windows, columns: _Windows, window: int, stride: int) -> np.ndarray:
-    """The cell of the padded grid under each position and tap, in the order of patches."""
+    """Returns the cell of the padded grid under each position and tap, in the order of patches."""
     row = stride * np.arange(rows.number)[:, None] + np.arange(window)
     column = stride * np.arange(columns.number)[:, None] + np.arange(window)
     cell = row[:, None, :, None] * columns.padded + column[None, :, None, :]

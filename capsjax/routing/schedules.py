@@ -26,7 +26,7 @@ Layer = Callable[[PyTree, PyTree | None], PyTree]
 
 
 def sequential(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) -> list[PyTree]:
-    """All iterations of a layer, then the next layer (ablation B of Tsai et al. 2020).
+    """Does all iterations of a layer, then of the next layer (ablation B of Tsai et al. 2020).
 
     Args:
       layers: functions layer(below, previous) -> state, from the bottom up.
@@ -50,7 +50,7 @@ def sequential(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
 
 
 def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) -> list[PyTree]:
-    """All layers at once, from their previous values (Tsai et al. 2020, procedure 2).
+    """Updates all layers at once, from their previous values (Tsai et al. 2020, procedure 2).
 
     The first iteration goes bottom-up. In each further one every layer is updated from what the
     layer below it and it itself were before. With one layer this is `sequential`.
@@ -104,7 +104,7 @@ def fixed_point(
     max_iterations: int = 300,
     **options: Any,
 ) -> FixedPoint:
-    """Routing with infinitely many iterations, which Tsai et al. 2020 name as future work.
+    """Routes infinitely often, which Tsai et al. 2020 name as future work.
 
       p* = iteration(p*)   for inverted_attention_routing
       R* = iteration(R*)   for em_routing at a fixed inverse temperature
@@ -144,7 +144,7 @@ def fixed_point(
         return limit.state, (limit.change, limit.num_iterations.astype(limit.change.dtype))
 
     def solve(matrix: Callable[[Array], Array], vector: Array) -> Array:
-        """x = x + matrix(x) − vector, which converges as the routing does; else the best x."""
+        """Solves x = x + matrix(x) − vector, as the routing converges; else finds the best x."""
         size = _largest(vector)
         vector = vector / jnp.where(size > 0, size, 1).astype(vector.dtype)
         limit = _until_still(lambda x: x + matrix(x) - vector, -vector, tolerance, max_iterations)
@@ -207,14 +207,14 @@ def _until_still(
 
 
 def _largest(x: Array) -> Array:
-    """The largest |number|, 0 of none."""
+    """Returns the largest |number|, 0 of none."""
     return jnp.max(jnp.abs(at_least_float32(x)), initial=0.0)
 
 
 def _as_iteration(
     procedure: Callable[..., Routed], votes: Any, args: tuple, options: dict[str, Any]
 ) -> tuple[Callable[[Array], Array], Callable[[Array], Routed], Array]:
-    """The procedure as a map of a state to the next, a map to its result, and a first state."""
+    """Returns the procedure as a map from state to state, one to its result, and a first state."""
     if procedure is inverted_attention_routing:
 
         def attend(poses: Array | None) -> Routed:

@@ -21,7 +21,7 @@ def self_attention_routing(
         [Float[Array, "*batch J D"]], Float[Array, "*batch J D"]
     ] = exponential_squash,
 ) -> Routed:
-    """Self-attention routing (Mazzia et al. 2021, Efficient-CapsNet).
+    """Routes by self-attention (Mazzia et al. 2021, Efficient-CapsNet).
 
       a_ij = Σ_k <v_ij, v_kj> / sqrt(D)
       c_ij = softmax_j(a_i·) + b_ij

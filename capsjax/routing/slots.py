@@ -31,7 +31,7 @@ def slot_attention(
     scale: float | Float[Array, ""] | None = None,
     epsilon: float = 1e-8,
 ) -> Routed:
-    """One iteration of slot attention (Locatello et al. 2020).
+    """Does one iteration of slot attention (Locatello et al. 2020).
 
       a_nj = m_n softmax_j(scale · <x_n W_k, q_j>)
       p_j  = Σ_n a_nj x_n W_v / (Σ_n a_nj + epsilon)

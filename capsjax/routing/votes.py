@@ -28,24 +28,24 @@ class Votes(Protocol):
     """
 
     def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
-        """Σ_i c_ij v_ij."""
+        """Returns Σ_i c_ij v_ij."""
         ...
 
     def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
-        """The scalar products <v_ij, p_j>."""
+        """Returns the scalar products <v_ij, p_j>."""
         ...
 
     def total(self) -> Float[Array, "*batch J D"]:
-        """Σ_i v_ij."""
+        """Returns Σ_i v_ij."""
         ...
 
     def dense(self) -> Float[Array, "*batch I J D"]:
-        """All votes in one array."""
+        """Returns all votes in one array."""
         ...
 
 
 def as_votes(votes: Any) -> Votes:
-    """`votes` itself if it is an operator, `DenseVotes(votes)` if it is an array.
+    """Returns `votes` itself if it is an operator, `DenseVotes(votes)` if it is an array.
 
     Raises:
       TypeError: if it is neither.
@@ -61,7 +61,7 @@ def as_votes(votes: Any) -> Votes:
 
 
 def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
-    """Shape [..., I, J, D] and type of the votes. Nothing is computed."""
+    """Returns the shape [..., I, J, D] and type of the votes. Nothing is computed."""
     shape = jax.eval_shape(lambda: votes.dense())
     if len(shape.shape) < 3:
         raise ValueError(
@@ -75,7 +75,7 @@ def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
 def attend(
     votes: Votes, poses: Float[Array, "*batch J D"]
 ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
-    """Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>): one pass, if votes can.
+    """Returns Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>): one pass, if votes can.
 
     Votes with a method `attend` of their own (see LinearVotes) are asked for both at once.
     """
@@ -111,31 +111,31 @@ class DenseVotes:
             )
 
     def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
-        """Σ_i c_ij v_ij."""
+        """Returns Σ_i c_ij v_ij."""
         return einsum("...ij,...ijd->...jd", coupling, self.votes)
 
     def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
-        """The scalar products <v_ij, p_j>."""
+        """Returns the scalar products <v_ij, p_j>."""
         return einsum("...ijd,...jd->...ij", self.votes, poses)
 
     def total(self) -> Float[Array, "*batch J D"]:
-        """Σ_i v_ij."""
+        """Returns Σ_i v_ij."""
         return jnp.sum(at_least_float32(self.votes), axis=-3)
 
     def dense(self) -> Float[Array, "*batch I J D"]:
-        """All votes in one array."""
+        """Returns all votes in one array."""
         return self.votes
 
     def scatter(
         self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch J D"]:
-        """Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
+        """Returns Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
         return einsum("...ij,...ijd->...jd", coupling, self._squares(means))
 
     def distance(
         self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch I J"]:
-        """Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
+        """Returns Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
         return einsum("...ijd,...jd->...ij", self._squares(means), precision)
 
     def _squares(self, means: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J D"]:
@@ -213,14 +213,14 @@ class LinearVotes:
             )
 
     def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
-        """Σ_i c_ij v_ij."""
+        """Returns Σ_i c_ij v_ij."""
         if self.shared:
             sums = einsum("...ij,...iax->...jax", coupling, self.poses)
             return _flat(einsum("...jax,xjy->...jay", sums, self.kernel[0]))
         return _flat(kernels.combine(*_promote(coupling, self.poses, self.kernel)))
 
     def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
-        """The scalar products <v_ij, p_j>."""
+        """Returns the scalar products <v_ij, p_j>."""
         rows = self._rows(poses)
         if self.shared:
             pulled = einsum("...jay,xjy->...jax", rows, self.kernel[0])
@@ -230,7 +230,7 @@ class LinearVotes:
     def attend(
         self, poses: Float[Array, "*batch J D"]
     ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
-        """Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>)."""
+        """Returns Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>)."""
         if self.shared:
             coupling = kernels.softmax(self.agreement(poses))
             return self.combine(coupling), coupling
@@ -239,34 +239,34 @@ class LinearVotes:
         return _flat(sums), coupling
 
     def total(self) -> Float[Array, "*batch J D"]:
-        """Σ_i v_ij, one matrix product."""
+        """Returns Σ_i v_ij, one matrix product."""
         if self.shared:
             sums = jnp.sum(at_least_float32(self.poses), axis=-3)
             return _flat(einsum("...ax,xjy->...jay", sums, self.kernel[0]))
         return _flat(einsum("...iax,ixjy->...jay", self.poses, self.kernel))
 
     def dense(self) -> Float[Array, "*batch I J D"]:
-        """All votes in one array."""
+        """Returns all votes in one array."""
         return _flat(jnp.einsum("...iax,ixjy->...ijay", self.poses, self._own_kernel()))
 
     def scatter(
         self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch J D"]:
-        """Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
+        """Returns Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
         operands = _promote(coupling, self.poses, self._own_kernel(), self._rows(means))
         return _flat(kernels.scatter(*operands))
 
     def moments(
         self, coupling: Float[Array, "*batch I J"]
     ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch J D"], Float[Array, "*batch J"]]:
-        """Σ_i c_ij v_ij, Σ_i c_ij (v_ij − μ_j)² about the mean μ_j, and Σ_i c_ij."""
+        """Returns Σ_i c_ij v_ij, Σ_i c_ij (v_ij − μ_j)² about the mean μ_j, and Σ_i c_ij."""
         sums, squares, total = kernels.moments(*_promote(coupling, self.poses, self._own_kernel()))
         return _flat(sums), _flat(squares), total
 
     def distance(
         self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
     ) -> Float[Array, "*batch I J"]:
-        """Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
+        """Returns Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
         return kernels.distance(
             *_promote(self.poses, self._own_kernel(), self._rows(means), self._rows(precision))
         )
@@ -277,11 +277,11 @@ class LinearVotes:
         return self.kernel.shape[0] == 1
 
     def _own_kernel(self) -> Float[Array, "I X J Y"]:
-        """The kernel with an entry for each child."""
+        """Returns the kernel with an entry for each child."""
         return jnp.broadcast_to(self.kernel, (self.poses.shape[-3], *self.kernel.shape[1:]))
 
     def _rows(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch J A Y"]:
-        """Parent poses as the matrices that votes are."""
+        """Returns parent poses as the matrices that votes are."""
         return poses.reshape(*poses.shape[:-1], self.poses.shape[-2], self.kernel.shape[-1])
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
@@ -295,7 +295,7 @@ class LinearVotes:
 def for_every_example(
     x: Float[Array, "*#batch I J"], sums: Float[Array, "*batch J D"]
 ) -> Float[Array, "*batch I J"]:
-    """`x` with the batch axes and the type of `sums`, as a loop over iterations returns it.
+    """Returns `x` with the batch axes and the type of `sums`, as a loop over iterations returns it.
 
     On which devices an array is belongs to its type under `jax.shard_map` and on meshes of explicit
     axes, and constants alone are on none.
@@ -304,13 +304,13 @@ def for_every_example(
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:
-    """einsum that accumulates in, and returns, at least float32."""
+    """Calls einsum, which accumulates in, and returns, at least float32."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.einsum(subscripts, *operands, preferred_element_type=type_of_sums(*operands))
 
 
 def _promote(*arrays: Array) -> list[Array]:
-    """All in the type in which they are summed."""
+    """Converts all to the type in which they are summed."""
     return [array.astype(type_of_sums(*arrays)) for array in arrays]
 
 
@@ -320,7 +320,7 @@ def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:
 
 
 def rebuild(cls: type, **fields: Any) -> Any:
-    """An instance without the checks: JAX hands any object through unflatten."""
+    """Makes an instance without the checks: JAX hands any object through unflatten."""
     instance: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(instance, name, value)

@@ -81,7 +81,7 @@ def _check(name: str, value: Any, schema: Any) -> None:
 
 
 def parse(tree: Any, source: object) -> About:
-    """The inverse of `About.to_json`; raises ValueError that names `source` for anything else."""
+    """Inverts `About.to_json`; raises ValueError, which names `source`, for anything else."""
     try:
         _check("", tree, _SCHEMA)
         config, history = tree["config"], tree["history"]

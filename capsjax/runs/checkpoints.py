@@ -27,7 +27,7 @@ Which = Literal["best", "latest"] | int
 def restore(
     path: str | os.PathLike[str], which: Which = "best"
 ) -> tuple[Model, ml_collections.ConfigDict]:
-    """The trained network of a run and its config, from the checkpoint alone.
+    """Restores the trained network of a run and its config, from the checkpoint alone.
 
     Args:
       path: the run's work directory, or a .safetensors file of experiments/release.py; local or any
@@ -66,13 +66,13 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
 
 
 def latest_step(workdir: epath.Path) -> int | None:
-    """The step of the newest checkpoint in a work directory; None if there is none yet."""
+    """Returns the step of the newest checkpoint in a work directory; None if there is none yet."""
     directory = workdir / "checkpoints"
     return max(finished(directory), default=None) if directory.is_dir() else None
 
 
 def _checkpoints(path: str | os.PathLike[str]) -> epath.Path:
-    """The folder of a run's checkpoints; raises FileNotFoundError if there is none."""
+    """Returns the folder of a run's checkpoints; raises FileNotFoundError if there is none."""
     workdir = _files.absolute(path)
     directory = workdir / "checkpoints"
     if directory.is_dir():

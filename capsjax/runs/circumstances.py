@@ -22,7 +22,7 @@ VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "CAPSJAX_KERNELS")
 
 
 def current(devices: Sequence[jax.Device]) -> Circumstances:
-    """The circumstances of a run on these devices, of all hosts, in this process.
+    """Returns the circumstances of a run on these devices, of all hosts, in this process.
 
     The cores count on CPU alone, where XLA divides sums by its threads.
     """

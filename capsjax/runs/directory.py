@@ -107,7 +107,7 @@ def _check_kind(path: Path, kind: str) -> None:
 
 
 def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> _ledger.Lock | None:
-    """The lock, until `held` is closed; None on a file system without locks."""
+    """Takes the lock until `held` is closed; returns None on a file system without locks."""
     try:
         lock = held.enter_context(_ledger.lock(Path(workdir) / LOCK, wait=False))
     except _ledger.NoLocks as error:

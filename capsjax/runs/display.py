@@ -30,7 +30,7 @@ SECONDS_BETWEEN_UPLOADS = 60.0
 
 
 def console() -> Console:
-    """The terminal, or plain lines of any length without one. Only host 0 prints."""
+    """Returns the terminal, or plain lines of any length without one. Only host 0 prints."""
     quiet = not is_first_host()
     out: Any = LenientOutput(sys.stdout) if sys.stdout else io.StringIO()  # None where it is closed
     return Console(file=out, soft_wrap=True, highlight=False, quiet=quiet)

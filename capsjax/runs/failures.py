@@ -15,7 +15,7 @@ _NOT_FOUND = ("No such file or directory", "NOT_FOUND: ")
 
 
 def removed(directory: epath.Path) -> OSError:
-    """The error where the directory of a run is gone."""
+    """Returns the error where the directory of a run is gone."""
     return OSError(
         f"{directory} was removed during training: nothing can be saved there any more, so "
         "training stopped"
@@ -49,14 +49,14 @@ def explained(directory: epath.Path) -> Iterator[None]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and those that led to it."""
+    """Yields the error and those that led to it."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _newest(directory: epath.Path) -> int | None:
-    """The step of the newest checkpoint that was finished."""
+    """Returns the step of the newest checkpoint that was finished."""
     try:
         names = [path.name for path in (directory / "checkpoints").iterdir()]
     except OSError:

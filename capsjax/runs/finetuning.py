@@ -13,7 +13,7 @@ from capsjax.runs import checkpoints
 def read(
     path: str, shapes: Mapping[str, jax.ShapeDtypeStruct], layers: Collection[str] = ()
 ) -> tuple[dict[str, Array], str]:
-    """The variables of another run that fit a network, by path, and in words which they are.
+    """Reads what of another run's variables fits a network, by path, and in words which.
 
     What does not fit, such as the class layer for another number of classes, stays fresh.
 

@@ -65,12 +65,12 @@ class History:
         self.records.append(where | {"accuracy": accuracy})
 
     def epoch_means(self, epoch: int) -> dict[str, float]:
-        """The training metrics of one epoch."""
+        """Returns the training metrics of one epoch."""
         records = [r for r in self.records if r["split"] == "train" and r["epoch"] == epoch]
         steps = [r["steps"] for r in records]
         names = records[0].keys() - {"step", "epoch", "split", "steps"}
         return {n: float(np.average([r[n] for r in records], weights=steps)) for n in names}
 
     def validation_accuracy(self) -> dict[int, float]:
-        """The validation accuracies, by step."""
+        """Returns the validation accuracies, by step."""
         return {r["step"]: r["accuracy"] for r in self.records if r["split"] == "validation"}

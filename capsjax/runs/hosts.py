@@ -132,12 +132,12 @@ def check_connected() -> None:
 
 
 def is_first_host() -> bool:
-    """Whether this process writes logs, metrics and the config."""
+    """Tells whether this process writes logs, metrics and the config."""
     return jax.process_index() == 0
 
 
 def from_first_host(function: Callable[[], T]) -> T:
-    """The result of `function`, which is called on host 0 alone, on all hosts; JSON must hold it.
+    """Calls `function` on host 0 alone; returns its result, which JSON must hold, on all hosts.
 
     If it raises a ValueError or an OSError there, the other hosts raise a ValueError.
     """
@@ -177,7 +177,7 @@ def check_same(values: Mapping[str, Any]) -> None:
 
 
 def agree(signum: int, count: int) -> tuple[int, int]:
-    """The signal and the number of steps that all hosts agree on.
+    """Returns the signal and the number of steps that all hosts agree on.
 
     Args:
       signum: the signal that this host received, 0 for none.

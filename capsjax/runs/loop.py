@@ -140,7 +140,7 @@ def load(
 
 
 def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> dict[str, Array]:
-    """The variables that the runs begin with in place of fresh ones, by path.
+    """Returns the variables that the runs begin with in place of fresh ones, by path.
 
     They are not read if all of the runs in `directories` have begun already.
     """
@@ -225,7 +225,7 @@ class Run:
         self._closing.close()
 
     def restore(self, fresh: TrainState) -> TrainState:
-        """The state of the newest intact checkpoint, or `fresh` if there is none."""
+        """Returns the state of the newest intact checkpoint, or `fresh` if there is none."""
         state, self._circumstances = fresh, circumstances.current(self._training.devices)
         if self._saver.latest_step() is not None:
             state, saved = self._saver.restore(fresh, self.config)
@@ -338,7 +338,7 @@ class Run:
         return count
 
     def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
-        """`error` with the first number that was not finite, and what is left of the run."""
+        """Adds to `error` the first number that was not finite, and what is left of the run."""
         self._deadline.suspend()  # it compiles
         examined = self._training.examination()(self.state, source, self._key)
         self._saver.wait()
@@ -366,7 +366,7 @@ class Run:
         self.save()
 
     def _validation_accuracy(self) -> float | None:
-        """None if no images are held out."""
+        """Returns None if no images are held out."""
         if self._labels is None:
             return None
         self._begin("validation")

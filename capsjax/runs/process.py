@@ -51,7 +51,7 @@ class Interrupted(Exception):
 
 @contextmanager
 def catch_signals() -> Iterator[list[int]]:
-    """A list that grows when Ctrl-C or SIGTERM arrives; a second one acts as if not caught.
+    """Yields a list that grows at Ctrl-C or SIGTERM; a second one acts as if not caught.
 
     Signals reach the main thread only; in another thread the list stays empty.
     """

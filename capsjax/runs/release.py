@@ -35,13 +35,13 @@ TIMEOUT_SECONDS = 60
 
 
 def is_one(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` names a released file and not the directory of a run."""
+    """Tells whether `path` names a released file and not the directory of a run."""
     text = os.fspath(path)
     return (urllib.parse.urlsplit(text).path if is_on_the_web(text) else text).endswith(SUFFIX)
 
 
 def is_on_the_web(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` is an address that a web server answers."""
+    """Tells whether `path` is an address that a web server answers."""
     return os.fspath(path).startswith(("http://", "https://"))
 
 
@@ -69,7 +69,7 @@ def write(
 
 
 def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoint:
-    """The network of a file that `write` made.
+    """Reads the network of a file that `write` made.
 
     `file` is a local path, an http(s) address or any of etils.epath; `which` any word, or the step
     of the network in it.
@@ -104,7 +104,7 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
 def _model(
     name: str, config: ml_collections.ConfigDict, tensors: Mapping[str, np.ndarray]
 ) -> Model:
-    """The network of a config with these variables."""
+    """Makes the network of a config with these variables."""
     try:
         graphdef, state = nnx.split(abstract_model(config))
     except (TypeError, ValueError) as error:

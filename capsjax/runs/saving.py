@@ -70,7 +70,7 @@ class Checkpoints:
         self._manager.close()
 
     def latest_step(self) -> int | None:
-        """The step of the newest checkpoint, None if there is none."""
+        """Returns the step of the newest checkpoint, None if there is none."""
         return self._manager.latest_step()
 
     def save(self, state: TrainState, about: About) -> None:
@@ -95,7 +95,7 @@ class Checkpoints:
     def restore(
         self, like: TrainState, config: ml_collections.ConfigDict
     ) -> tuple[TrainState, About]:
-        """The newest good state, on the host, and what is known about it.
+        """Returns the newest good state, on the host, and what is known about it.
 
         `like` gives the shapes. Raises ValueError if no checkpoint can be read, or if the newest
         was not trained with `config`.
@@ -131,7 +131,7 @@ class Checkpoints:
         self._manager.wait_until_finished()
 
     def _seal_saved(self) -> None:
-        """Called by Orbax, in its own thread, when all is written, just before it commits.
+        """Seals a save. Orbax calls it, in its own thread, when all is written but not committed.
 
         Until then the name of a local directory has an ending; an object store has no renaming,
         and there a file that Orbax writes last makes the checkpoint one.
@@ -144,7 +144,7 @@ class Checkpoints:
             _ledger.seal(self._directory / str(self._saving))
 
     def _newest_good(self) -> int:
-        """The newest intact step; damaged ones after it are moved out of the way of new saves."""
+        """Returns the newest intact step; moves damaged ones out of the way of new saves."""
         steps = finished(self._directory)
         good = first_good(self._directory, steps)
         for step in (newer for newer in steps if newer > good):
@@ -154,6 +154,6 @@ class Checkpoints:
 
 
 def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The items `model` and `optimizer`."""
+    """Returns the items `model` and `optimizer`."""
     variables = {"params": state.params, "rest": state.rest}
     return variables, {"step": state.step, "state": state.opt_state}

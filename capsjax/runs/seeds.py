@@ -71,7 +71,7 @@ def train_seeds(
 
 
 def summarize(histories: dict[int, History]) -> dict[str, Any]:
-    """The best and the last validation accuracies: by seed, mean and standard deviation.
+    """Summarizes the best and the last validation accuracies: by seed, mean and deviation.
 
     The standard deviation is that of a sample (n − 1), and None for a single seed. Without
     held-out images there are no accuracies.

@@ -35,7 +35,7 @@ class Snapshot(NamedTuple):
 
 
 def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot]:
-    """A function from a state to its snapshot, always of the same images.
+    """Returns a function from a state to its snapshot, always of the same images.
 
     They are the first that are held out for validation, or, where none are, examples made of the
     first to train on. It runs on one device of this process alone: other hosts need not call it.
@@ -66,7 +66,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
 
 
 def _entropies(output: Output) -> dict[str, Float[Array, ""]]:
-    """The mean entropy of the couplings, by routing layer."""
+    """Returns the mean entropy of the couplings, by routing layer."""
 
     def mean_entropy(coupling: Array) -> Float[Array, ""]:
         children, parents = (jnp.abs(coupling.sum(axis) - 1).max() < 1e-3 for axis in (-1, -2))

@@ -37,7 +37,7 @@ def check_names(directory: epath.Path) -> None:
 
 
 def finished(directory: epath.Path) -> list[int]:
-    """The steps of the checkpoints that were saved to their end, the newest first."""
+    """Returns the steps of the checkpoints that were saved to their end, the newest first."""
     steps = [path for path in directory.iterdir() if path.name.isdecimal()]
     return sorted(
         (int(p.name) for p in steps if ocp.utils.is_checkpoint_finalized(p)), reverse=True
@@ -45,7 +45,7 @@ def finished(directory: epath.Path) -> list[int]:
 
 
 def choose(directory: epath.Path, which: Literal["best", "latest"] | int) -> int:
-    """The step that is wanted, or else the newest before it whose files are intact."""
+    """Returns the step that is wanted, or else the newest before it whose files are intact."""
     check_names(directory)
     steps = finished(directory)
     if not steps:
@@ -81,7 +81,7 @@ def description(directory: epath.Path) -> About:
 
 
 def first_good(directory: epath.Path, steps: Sequence[int]) -> int:
-    """The first step whose files are as they were saved; those before it are warned about.
+    """Returns the first step whose files are as they were saved; those before it are warned about.
 
     Orbax alone would restore a flipped bit in silence.
     """
@@ -97,7 +97,7 @@ def first_good(directory: epath.Path, steps: Sequence[int]) -> int:
 
 
 def best_step(steps: Sequence[int], accuracy: Mapping[int, float]) -> int | None:
-    """The step of the highest accuracy, the latest of equal ones; None if none was measured."""
+    """Returns the step of the highest accuracy, the latest of equal ones, or None."""
     measured = [step for step in steps if step in accuracy]
     return max(measured, key=lambda step: (accuracy[step], step), default=None)
 

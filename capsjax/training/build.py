@@ -63,13 +63,13 @@ class Training:
         return self.config.training.epochs * self.batches.per_epoch
 
     def config_of(self, seed: int) -> ml_collections.ConfigDict:
-        """The complete config of one run."""
+        """Returns the complete config of one run."""
         config = self.config.copy_and_resolve_references()
         config.seed, config.seeds = seed, 1
         return config
 
     def init_state(self, seed: int, pretrained: Mapping[str, Array] | None = None) -> TrainState:
-        """The state before the first step; abstract inside `jax.eval_shape`.
+        """Returns the state before the first step; abstract inside `jax.eval_shape`.
 
         `pretrained` holds variables by path, which take the place of fresh ones.
         """
@@ -103,12 +103,12 @@ class Training:
         )
 
     def dispatch(self) -> partial:
-        """`run_steps` on the devices; the state that it is given is consumed."""
+        """Runs `run_steps` on the devices; the state that it is given is consumed."""
         axes = (None, self._source_axes, None, None)
         return on_devices(self.run_steps, self.devices, axes, donate=(0,))
 
     def examination(self) -> partial:
-        """`divergence.examine` on the devices."""
+        """Runs `divergence.examine` on the devices."""
         of_run = {"task": self.task, "batches": self.batches, **self._forward}
         examine = partial(divergence.examine, **of_run)
         return on_devices(examine, self.devices, (None, self._source_axes, None))
@@ -124,7 +124,7 @@ class Training:
 
 
 def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Training:
-    """The network, optimizer, objective and step that `config` describes, without parameters.
+    """Builds the network, optimizer, objective and step that `config` describes; no parameters.
 
     Args:
       config: of `capsjax.training.config.complete`.
@@ -172,7 +172,7 @@ def resolve(
     input_shape: tuple[int, int, int],
     class_names: tuple[str, ...],
 ) -> ml_collections.ConfigDict:
-    """`config` with the shape and classes of the data: all that it takes to rebuild the network."""
+    """Returns `config` with the data's shape and classes: enough to rebuild the network."""
     resolved = config.copy_and_resolve_references()
     with resolved.unlocked():
         resolved.task = {"input_shape": tuple(input_shape), "class_names": tuple(class_names)}
@@ -180,7 +180,7 @@ def resolve(
 
 
 def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
-    """The network that a resolved config describes, with fresh parameters of its seed."""
+    """Returns the network that a resolved config describes, with fresh parameters of its seed."""
     return models.create(
         **config.model,
         input_shape=tuple(config.task.input_shape),
@@ -190,14 +190,14 @@ def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
 
 
 def abstract_model(config: ml_collections.ConfigDict) -> nnx.Module:
-    """The network that a resolved config describes, in evaluation mode, without numbers."""
+    """Returns the network that a resolved config describes, in evaluation mode, without numbers."""
     model = nnx.eval_shape(lambda: build_model(config))
     model.eval()
     return model
 
 
 def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKind:
-    """The kind of the scores; raises as `build` if a network of one's own cannot be trained."""
+    """Returns the kind of the scores; raises as `build` for a network that cannot be trained."""
     name, classes = config.model.name, len(config.task.class_names)
     random = nnx.to_flat_state(nnx.state(model, nnx.RngState))
     if random:

@@ -135,7 +135,7 @@ _NAMES = {
 
 
 def default(model: str, data: str) -> ml_collections.ConfigDict:
-    """The recipe of Sabour et al. 2017 for the network `model` on the task `data`.
+    """Returns the recipe of Sabour et al. 2017 for the network `model` on the task `data`.
 
     Files in `configs/` start from here and change what differs (it is locked: a key that is not
     there is an error). Apart from `init_from`, nothing in it refers to a path on a
@@ -147,13 +147,13 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
 
 
 def defaults(section: str, name: str) -> dict[str, Any]:
-    """The options of a section, where `name` is its name if it has one."""
+    """Returns the options of a section, where `name` is its name if it has one."""
     named = {"name": name} if section in NAMED else {}
     return named | asdict(SECTIONS[section](name))
 
 
 def describe(config: ml_collections.ConfigDict) -> dict[str, Described]:
-    """Every option of a complete `config`, by dotted key, with the value that it has there."""
+    """Describes every option of a complete `config`, by dotted key, with its value there."""
     options = _options.describe(RunOptions())
     for section, declared in SECTIONS.items():
         if section in NAMED:
@@ -165,7 +165,7 @@ def describe(config: ml_collections.ConfigDict) -> dict[str, Described]:
 
 
 def complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """A copy of `config` whose values are checked, with defaults for options that it lacks.
+    """Returns a copy of `config` whose values are checked, with defaults for options that it lacks.
 
     Raises:
       ValueError: a section is missing, an option is unknown (the nearest is named), or a value is
@@ -203,7 +203,7 @@ def _checked(section: str, values: Any) -> dict[str, Any]:
 
 
 def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """All values of `config` by dotted key."""
+    """Returns all values of `config` by dotted key."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, ml_collections.ConfigDict):
@@ -214,12 +214,12 @@ def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """`config` as plain dicts, lists, numbers and strings."""
+    """Returns `config` as plain dicts, lists, numbers and strings."""
     return json.loads(config.to_json())
 
 
 def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """The inverse of `to_json` (tuples were lists there); of earlier versions too."""
+    """Inverts `to_json` (tuples were lists there), of earlier versions too."""
 
     def tuples(value: Any) -> Any:
         if isinstance(value, dict):
@@ -236,12 +236,12 @@ def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
 
 
 def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
-    """One line for each key in which the two differ."""
+    """Returns one line for each key in which the two differ."""
     return _ledger.differences(flatten(old), flatten(new))
 
 
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
-    """The differences that prevent a run of `old` from continuing with `new`.
+    """Returns the differences that prevent a run of `old` from continuing with `new`.
 
     More epochs extend a run: no schedule depends on their number. An option that came after a
     config was written had its default then.

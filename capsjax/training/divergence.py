@@ -50,7 +50,7 @@ def examine(
     objective: Objective,
     compute_dtype: DTypeLike,
 ) -> Examined:
-    """The parts of the step after `state`, on the batch that `run_steps` would draw.
+    """Recomputes the step after `state` in parts, on the batch that `run_steps` would draw.
 
     A pure function of one device, like those in `step`; a part is finite if it is on all devices.
     """
@@ -73,7 +73,7 @@ def examine(
 
 
 def describe(examined: Examined) -> str:
-    """One line that says where the first number that is not finite appeared."""
+    """Returns one line that says where the first number that is not finite appeared."""
     variables, outputs, gradients = ([p.name for p in parts if not p.finite] for parts in examined)
     if outputs:
         text = f"the first output that is not finite is {outputs[0]}"

@@ -35,7 +35,7 @@ SourceAt = Callable[[int], tuple[DeviceSource, int]]
 def source_images(
     task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices, first: int, last: int
 ) -> Iterator[SourceAt]:
-    """The source images of the steps `first` … `last` − 1 that `key` leads to (`step.run_steps`).
+    """Yields the source images of the steps `first` … `last` − 1 (`key` as in `step.run_steps`).
 
     The steps must be asked for in ascending order.
     """
@@ -55,14 +55,14 @@ def source_images(
 
 
 def is_streamed(task: Task) -> bool:
-    """Whether the training images stay on the host: they do not fit on a device."""
+    """Tells whether the training images stay on the host: they do not fit on a device."""
     return isinstance(task.train.images, LazyImages)
 
 
 def _reader(
     task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices
 ) -> Callable[[int], UInt8[np.ndarray, "local k h w c"]]:
-    """A function from a step to the source images that this process's devices need for it."""
+    """Returns a function from a step to the source images that this process's devices need."""
     key, labels = _on_host((key, task.train.labels))
     order_key, example_key = jax.random.split(key)
     slots = _slots(batches, devices)
@@ -135,7 +135,7 @@ def _chunks(
 
 @contextmanager
 def _of_this_host() -> Iterator[None]:
-    """A file may be damaged on this host alone, while all hosts must raise the same ValueErrors."""
+    """Wraps ValueErrors: a file may be damaged on this host alone, but all must raise the same."""
     try:
         yield
     except ValueError as error:
@@ -143,12 +143,12 @@ def _of_this_host() -> Iterator[None]:
 
 
 def _slots(batches: Batches, devices: Devices) -> Int[np.ndarray, "local"]:
-    """The places in the global batch that belong to this process's devices, in their order."""
+    """Lists the places in the global batch of this process's devices, in their order."""
     return np.concatenate([batches.slots_of(number) for number in of_this_process(devices)])
 
 
 def _on_host(tree: Any) -> Any:
-    """`tree` on the CPU, committed, so that everything computed from it runs there too."""
+    """Puts `tree` on the CPU, committed, so that everything computed from it runs there too."""
     try:
         cpu = jax.local_devices(backend="cpu")[0]
     except RuntimeError as error:

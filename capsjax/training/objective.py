@@ -56,7 +56,7 @@ class LossOptions(Options):
 
 
 def make_objective(*, rule: Rule, **options: Any) -> Objective:
-    """A loss of the class scores plus `reconstruction_weight` times one of the image.
+    """Returns a loss of the class scores plus `reconstruction_weight` times one of the image.
 
     Args:
       rule: from scores to the predicted classes, for the accuracy.
@@ -91,14 +91,14 @@ def make_objective(*, rule: Rule, **options: Any) -> Objective:
 
 
 def presences(output: Output) -> Float[Array, "n classes"]:
-    """The scores as what margin losses take: lengths, or the probabilities of logits."""
+    """Returns the scores as what margin losses take: lengths, or the probabilities of logits."""
     if output.score_kind is ScoreKind.LENGTHS:
         return output.scores
     return jax.nn.sigmoid(output.scores)
 
 
 def logits(output: Output) -> Float[Array, "n classes"]:
-    """The scores as what cross-entropies take."""
+    """Returns the scores as what cross-entropies take."""
     if output.score_kind is ScoreKind.LENGTHS:
         return length_logits(output.scores)
     return output.scores
@@ -107,7 +107,7 @@ def logits(output: Output) -> Float[Array, "n classes"]:
 def _squared_error(
     reconstruction: Float[Array, "n *objects h w c"], batch: Example
 ) -> Float[Array, "n"]:
-    """The squared errors of an image's objects, added up (Sabour et al. 2017, section 6.1).
+    """Returns the squared errors of an image's objects, added up (Sabour et al. 2017, section 6.1).
 
     A decoder that ignores the mask makes one image of all objects, which is compared with the
     input.

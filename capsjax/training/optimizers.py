@@ -39,7 +39,7 @@ class Optimizer(Options, ABC):
 
     @abstractmethod
     def make(self, rate: Schedule) -> optax.GradientTransformation:
-        """The optimizer at the learning rate `rate`, without weight decay and clipping."""
+        """Returns the optimizer at the learning rate `rate`, without weight decay and clipping."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Constant(Options):
     warmup_steps: int = not_negative(0)
 
     def make(self, rate: float, steps_per_epoch: int) -> Schedule:
-        """The learning rate by step, without the warm-up; `rate` is the optimizer's."""
+        """Returns the learning rate by step, without the warm-up; `rate` is the optimizer's."""
         return optax.constant_schedule(rate)
 
 
@@ -172,7 +172,7 @@ SCHEDULES: dict[str, type[Constant]] = {
 
 
 def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """The config section of an optimizer.
+    """Returns the config section of an optimizer.
 
     Raises:
       ValueError: an unknown name or option, or a value out of range.
@@ -181,7 +181,7 @@ def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
 
 
 def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """The config section of a schedule; raises as `optimizer_options`."""
+    """Returns the config section of a schedule; raises as `optimizer_options`."""
     return {"name": name} | asdict(lookup("schedule.name", name, SCHEDULES).of(overrides))
 
 
@@ -191,7 +191,7 @@ def make_optimizer(
     *,
     steps_per_epoch: int,
 ) -> optax.GradientTransformation:
-    """The optimizer of these two config sections."""
+    """Returns the optimizer of these two config sections."""
     options, rates_options = dict(optimizer), dict(schedule)
     own = OPTIMIZERS[options.pop("name")](**options)
     rates = SCHEDULES[rates_options.pop("name")](**rates_options)

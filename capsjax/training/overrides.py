@@ -13,7 +13,7 @@ from capsjax.training.config import NAMED, complete, defaults, flatten
 def override(
     config: ml_collections.ConfigDict, texts: Mapping[str, str]
 ) -> ml_collections.ConfigDict:
-    """A complete copy of `config` with other values.
+    """Returns a complete copy of `config` with other values.
 
     With another name of a network, data set, optimizer or schedule its section gets the options of
     that name. They have their defaults there, except what `config` had changed from the defaults

@@ -30,7 +30,7 @@ def check_batch_size(batch_size: int, num_devices: int, name: str = "batch_size"
 
 
 def replicate(tree: Any, devices: Devices) -> Any:
-    """`tree` with every array whole on every device, including those of other hosts.
+    """Copies every array of `tree` whole to every device, including those of other hosts.
 
     With several hosts all must make the call, with the same values: JAX compares them.
     """
@@ -65,7 +65,7 @@ def on_devices(
     *,
     donate: tuple[int, ...] = (),
 ) -> partial:
-    """`function`, which may use collectives over `DEVICES`, compiled to run on all `devices`.
+    """Compiles `function`, which may use collectives over `DEVICES`, to run on all `devices`.
 
     Its outputs must be the same on all of them. For each argument `in_axes` has None if it is
     replicated, 0 if `divide` made it (the function sees its device's part), or a tree of these;
@@ -86,7 +86,7 @@ def on_devices(
 
 
 def lower(program: partial, devices: Devices, *args: Any) -> jax.stages.Lowered:
-    """`program` of `on_devices`, lowered for all its `devices` by one process, from shapes alone.
+    """Lowers a `program` of `on_devices` for all `devices` in one process, from shapes alone.
 
     The devices need not exist (`jax.experimental.topologies`), nor need `args`: they may be
     `jax.ShapeDtypeStruct`s, of the parts of all devices where they are divided.

@@ -37,7 +37,7 @@ def init_state(
 
 
 def split(model: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
-    """The structure, trainable parameters and other variables of `model`."""
+    """Returns the structure, trainable parameters and other variables of `model`."""
     graphdef, params, *rest = nnx.split(model, nnx.Param, ...)
     return graphdef, params, rest[0]
 
@@ -49,5 +49,5 @@ def set_training(model: nnx.Module) -> None:
 
 
 def num_parameters(params: nnx.State) -> int:
-    """The number of trainable parameters."""
+    """Returns the number of trainable parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

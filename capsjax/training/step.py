@@ -44,7 +44,7 @@ def forward(
     compute_dtype: DTypeLike,
     capture: bool = False,
 ) -> tuple[Float[Array, ""], Forward]:
-    """The loss on this device's part of the batch, and what it was made from; see `update`."""
+    """Returns the loss on this device's part of the batch, and its parts; see `update`."""
     narrow = jax.tree.map(lambda x: x.astype(compute_dtype), params)
     # Without copy=True a running statistic's update would leak out of the gradient's trace.
     model = nnx.merge(graphdef, narrow, rest, copy=True)
@@ -64,7 +64,7 @@ def update(
     optimizer: optax.GradientTransformation,
     compute_dtype: DTypeLike = jnp.float32,
 ) -> tuple[TrainState, Metrics]:
-    """One step on this device's part of the batch; gradients and metrics are averaged.
+    """Does one step on this device's part of the batch; averages gradients and metrics.
 
     `keys` holds one key per example, for the model's dropout. The network computes in
     `compute_dtype`; parameters, their gradients, routing's logits and the loss stay in float32.
@@ -98,7 +98,7 @@ class Batches(NamedTuple):
         return self.num_examples // self.batch_size
 
     def order(self, key: PRNGKeyArray, epoch: Int[Array, ""]) -> Int[Array, "examples"]:
-        """The order of an epoch, counted from 0; indices as `Recipe.choose` takes them."""
+        """Returns the order of an epoch, counted from 0; indices as `Recipe.choose` takes them."""
         order = jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
         return order + epoch % self.versions * self.num_examples
 
@@ -107,7 +107,7 @@ class Batches(NamedTuple):
         return step % self.per_epoch * self.batch_size + slots
 
     def slots_of(self, device: Int[Array, ""] | int) -> Int[Array, "local"]:
-        """The places in the global batch that belong to device number `device`."""
+        """Returns the places in the global batch that belong to device number `device`."""
         local = self.batch_size // self.num_devices
         return device * local + jnp.arange(local)
 
@@ -129,7 +129,7 @@ class DeviceSource(NamedTuple):
 
     @classmethod
     def whole(cls, source: Source) -> "DeviceSource":
-        """All labels and images of a source, still on the host."""
+        """Returns all labels and images of a source, still on the host."""
         labels: Any = source.labels
         images: Any = np.asarray(source.images).reshape(len(labels), -1)
         return cls(labels, images, np.asarray(0, np.int32))
@@ -137,7 +137,7 @@ class DeviceSource(NamedTuple):
     def images_of(
         self, step: Int[Array, ""], chosen: Int[Array, "local k"], shape: tuple[int, int, int]
     ) -> UInt8[Array, "local k h w c"]:
-        """The chosen images of a step's examples; `shape` is that of one."""
+        """Returns the chosen images of a step's examples; `shape` is that of one."""
         if self.images.ndim == 2:
             return self.images[chosen].reshape(*chosen.shape, *shape)
         return self.images[step - self.first]
@@ -169,7 +169,7 @@ def example_keys(
 def drawing(
     first: Int[Array, ""], source: DeviceSource, key: PRNGKeyArray, *, task: Task, batches: Batches
 ) -> Callable[[Int[Array, ""]], tuple[Example, Key[Array, "local"]]]:
-    """A function from a step of the epoch of step `first` to its examples and the model's keys."""
+    """Returns a function from a step of the epoch of step `first` to examples and model keys."""
     order_key, example_key = jax.random.split(key)
     order = batches.order(order_key, first // batches.per_epoch)
     slots = batches.slots_of(lax.axis_index(DEVICES))
@@ -198,7 +198,7 @@ def run_steps(
     update: Callable[[TrainState, Example, Key[Array, "local"]], tuple[TrainState, Metrics]],
     capacity: int,
 ) -> tuple[TrainState, dict[str, Shaped[Array, "capacity *metric"]]]:
-    """`count` steps of one epoch in one program; returns each step's metrics.
+    """Does `count` steps of one epoch in one program; returns each step's metrics.
 
     The loop's length is an argument of the program and not part of it: the same executable
     runs whatever the number of steps, so where a run was interrupted cannot change its numbers.

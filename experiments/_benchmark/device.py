@@ -27,7 +27,7 @@ SIZES = {
 
 
 def operands_for(sizes: Sizes) -> dict[str, jax.Array]:
-    """A random operand for every letter of capsjax/routing/kernels/terms.py."""
+    """Returns a random operand for every letter of capsjax/routing/kernels/terms.py."""
     operands = {}
     for seed, letter in enumerate(AXES):
         lead = () if letter in WEIGHTS else sizes.batch
@@ -59,7 +59,7 @@ COMPUTED = {
 
 
 def check_all() -> list[dict[str, Any]]:
-    """Every kernel against the plain products, which need no kernel; a record for each."""
+    """Compares every kernel with the plain products, which need no kernel; a record for each."""
     here = jax.devices()[0]
     platform = {"gpu": "cuda"}.get(here.platform, here.platform)
     capability = tuple(map(int, getattr(here, "compute_capability", "0").split(".")))
@@ -81,7 +81,7 @@ def check_all() -> list[dict[str, Any]]:
 
 
 def table(records: list[dict[str, Any]]) -> Table:
-    """A line for each kind of votes, and for all that is wrong."""
+    """Returns a line for each kind of votes, and for all that is wrong."""
     shown = Table("votes", "form", "checked", "farthest", "|Δ|", "")
     if all(record["form"] != "kernel" for record in records):
         shown.caption = "No kernel runs on this device: none was checked."

@@ -13,7 +13,7 @@ from _provenance import commit
 
 
 def normal(seed: int, *shape: int) -> jax.Array:
-    """Standard normal numbers."""
+    """Returns standard normal numbers."""
     return jax.random.normal(jax.random.key(seed), shape)
 
 
@@ -30,7 +30,7 @@ def measure(f: Callable[..., Any], *arguments: Any, repeats: int) -> Measured:
 
 
 def seconds_of(call: Callable[[], Any], repeats: int) -> float:
-    """The median of calls, after one that compiles."""
+    """Returns the median of calls, after one call that compiles."""
     jax.block_until_ready(call())
     times = []
     for _ in range(repeats):
@@ -41,7 +41,7 @@ def seconds_of(call: Callable[[], Any], repeats: int) -> float:
 
 
 def measure_compiled(compiled: jax.stages.Compiled, *arguments: Any, repeats: int) -> Measured:
-    """The same of a compiled program, after one call that does not count."""
+    """Measures a compiled program as `measure` does, after one call that does not count."""
     result = jax.block_until_ready(compiled(*arguments))
     seconds, cpu_seconds = [], []
     for _ in range(repeats):
@@ -54,7 +54,7 @@ def measure_compiled(compiled: jax.stages.Compiled, *arguments: Any, repeats: in
 
 
 def with_gradient(f: Callable[..., jax.Array], num_arguments: int) -> Callable[..., Any]:
-    """The gradient of a loss that weighs every output differently, by all arguments."""
+    """Returns the gradient of a loss that weighs every output differently, by all arguments."""
 
     def loss(*arguments: jax.Array) -> jax.Array:
         out = f(*arguments)
@@ -64,14 +64,14 @@ def with_gradient(f: Callable[..., jax.Array], num_arguments: int) -> Callable[.
 
 
 def relative_difference(ours: Any, theirs: Any) -> float:
-    """The largest difference of two trees, each array's by its largest number; NaN if one has."""
+    """Returns two trees' largest difference over each array's largest number; NaN if one has."""
     pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
     away = [jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y)) for x, y in pairs]
     return float(jnp.max(jnp.stack(away)))
 
 
 def machine_rates(repeats: int) -> tuple[float, float]:
-    """Matrix-product rate (FLOP/s) and copy rate (bytes read and written per second)."""
+    """Returns the rates of matrix products (FLOP/s) and of copies (bytes read and written/s)."""
     n = 2048
     matrix = normal(0, n, n)
     product = measure(lambda x: x @ x, matrix, repeats=repeats).seconds

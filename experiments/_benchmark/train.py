@@ -104,7 +104,7 @@ def _batch_size(name: str, options: argparse.Namespace) -> int:
 def _in_a_process(
     what: str, name: str, num_devices: int, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """The number of virtual devices is fixed when JAX starts; and peak memory is a process's."""
+    """Measures in a process of its own: JAX fixes devices at its start, and memory is its peak."""
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "record.json"
         subprocess.run(
@@ -121,7 +121,7 @@ def _in_a_process(
 
 
 def random_task(config: ml_collections.ConfigDict, shape: tuple[int, ...]) -> Task:
-    """A task of noise images: times do not depend on what the images show."""
+    """Returns a task of noise images: times do not depend on what the images show."""
     random = np.random.default_rng(0)
     images = random.integers(0, 256, shape, np.uint8)
     labels = random.integers(0, 10, len(images)).astype(np.int32)
@@ -141,7 +141,7 @@ def setup_of(name: str, batch_size: int, devices: list[jax.Device]) -> Training:
 
 
 def measure(name: str, batch_size: int, num_devices: int, repeats: int) -> dict[str, Any]:
-    """The seconds of a step as the loop runs it, and of what is not the network's."""
+    """Measures the seconds of a step as the loop runs it, and of what is not the network's."""
     devices = jax.devices()[:num_devices]
     setup = setup_of(name, batch_size, devices)
     source = DeviceSource.whole(setup.task.train)
@@ -221,7 +221,7 @@ def _as_number(x: jax.Array) -> jax.Array:
 
 
 def count(name: str, num_devices: int) -> dict[str, Any]:
-    """The operations of a step of the paper's batch, and the communication of its devices."""
+    """Counts the operations of a step of the paper's batch, and what its devices exchange."""
     config = load(NETWORKS[name][0])
     batch_size, devices = config.training.batch_size, jax.devices()[:num_devices]
     setup = setup_of(name, batch_size, devices)
@@ -267,7 +267,7 @@ def _print(
     counts: list[dict[str, Any]],
     product_rate: float,
 ) -> None:
-    """Markdown, for docs/benchmarks.md."""
+    """Prints Markdown, for docs/benchmarks.md."""
     operations_per_image = {
         c["name"]: (c["product_operations"] + c["other_operations"]) / c["batch_size"]
         for c in counts

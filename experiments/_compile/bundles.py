@@ -32,7 +32,7 @@ class _Loop(NamedTuple):
 
 
 def read(folder: Path) -> dict[str, str]:
-    """The final instructions of each operation, by its name in the module; removes the files."""
+    """Reads each operation's final instructions, by its name in the module; removes the files."""
     programs = {}
     for path in sorted(folder.iterdir()):
         if match := re.fullmatch(r"\d+-(.+)-\d+-final_bundles\.txt", path.name):
@@ -56,7 +56,7 @@ def count(text: str) -> Kernel:
 
 
 def _loops(bundles: Mapping[int, str]) -> list[_Loop]:
-    """Every branch back, with the bound that its condition is tested against."""
+    """Returns every branch back, with the bound that its condition is tested against."""
     starts = {}
     for address, body in bundles.items():
         for region in re.findall(r"[Ss]tart region (\d+)", body):
@@ -71,7 +71,7 @@ def _loops(bundles: Mapping[int, str]) -> list[_Loop]:
 
 
 def _trips(bundles: Mapping[int, str], predicate: str | None) -> int | None:
-    """The bound of a loop that counts from 0 by 1."""
+    """Returns the bound of a loop that counts from 0 by 1."""
     if predicate:
         test = re.compile(
             rf"{re.escape(predicate.lstrip('!'))} = scmp\.ge\.s32\.totalorder %\w+, (\d+)"

@@ -110,7 +110,7 @@ def _network(name: str, program: str, target: str, *options: str, group: str = "
 def compile_all(
     chosen: Iterable[Entry], results: Path, *, cpu_seconds: int, command: Sequence[str] = ()
 ) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    """Every entry with its record, of which the folder `results` keeps a file each.
+    """Compiles every entry; the folder `results` keeps a file of each record.
 
     A compilation that takes more than `cpu_seconds` is given up; its record says so, as it does of
     a program that does not fit and of one that the compiler fails to compile. `command` runs the

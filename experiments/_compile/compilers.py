@@ -35,7 +35,7 @@ def folder() -> Path:
 
 
 def required(platform: str) -> Requirement:
-    """The wheel that the installed JAX asks for on `platform`, "tpu" or "gpu"."""
+    """Returns the wheel that the installed JAX asks for on `platform`, "tpu" or "gpu"."""
     extra, name = EXTRAS[platform]
     for line in metadata.requires("jax") or ():
         need = Requirement(line)
@@ -136,7 +136,7 @@ def _fits(platform: str) -> bool:
 
 
 def enabled() -> bool:
-    """Whether this process called `enable`."""
+    """Tells whether this process called `enable`."""
     return _dumps is not None
 
 
@@ -148,12 +148,12 @@ def dumps() -> Path:
 
 
 def assembler() -> Path:
-    """NVIDIA's ptxas."""
+    """Returns the path of NVIDIA's ptxas."""
     return folder() / "gpu/nvidia/cuda_nvcc/bin/ptxas"
 
 
 def version(platform: str) -> str:
-    """The name and version of the compiler for `platform`, "tpu", "gpu" or "cpu"."""
+    """Returns the name and version of the compiler for `platform`, "tpu", "gpu" or "cpu"."""
     name = EXTRAS[platform][1] if platform in EXTRAS else "jaxlib"
     path = [str(folder() / platform)] if platform in EXTRAS else sys.path
     (package,) = list(metadata.distributions(name=name, path=path))[:1]

@@ -114,7 +114,7 @@ class Compiled:
         return ptx.assemble(self._ptx)
 
     def stores(self, num_elements: int) -> list[Buffer]:
-        """The temporaries of at least `num_elements` elements, wherever they lie."""
+        """Returns the temporaries of at least `num_elements` elements, wherever they lie."""
         return [b for b in self.buffers if b.temporary and b.elements >= num_elements]
 
     def check_fits(self) -> None:
@@ -140,7 +140,7 @@ class Compiled:
 def compile_for(
     target: str | Target, function: Callable[..., Any], *shapes: Any, **options: Any
 ) -> Compiled:
-    """`function` compiled for one device of `target`, which `targets.find` may find by its name.
+    """Compiles `function` for one device of `target`, which may be a name for `targets.find`.
 
     Args:
       target: such as "v5e:2x2" or "h100".
@@ -195,7 +195,7 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
 
 
 def _cpu_seconds() -> float:
-    """CPU time so far of this process and of those it started that have ended, such as ptxas."""
+    """Returns the CPU time of this process and of those that it started and that have ended."""
     return sum(os.times()[:4])
 
 

@@ -38,7 +38,7 @@ class Instruction:
     line: str = field(repr=False)
 
     def called(self, *attributes: str) -> list[str]:
-        """The computations that it names as one of `attributes`."""
+        """Returns the computations that it names as one of `attributes`."""
         names = re.findall(rf"\b(?:{'|'.join(attributes)})=(\{{[^}}]*\}}|%?[\w.\-]+)", self.line)
         return [name.lstrip("%") for group in names for name in re.findall(r"%?[\w.\-]+", group)]
 
@@ -207,7 +207,7 @@ class Module:
         return name[1].split("/")[-1] if name else ""
 
     def _stack(self, number: int) -> Iterator[tuple[str, str]]:
-        """File and line of a stack of frames, innermost first."""
+        """Yields file and line of each frame of a stack, innermost first."""
         files, locations, frames = self._tables
         while number in frames:
             location, parent = frames[number]
@@ -234,7 +234,7 @@ class Module:
 
 
 def _collective_bytes(instruction: Instruction) -> int:
-    """Size of the result; what begins an asynchronous collective gives its operands before it."""
+    """Returns the result's size; an asynchronous collective begins with its operands."""
     arrays = list(_ARRAY.finditer(instruction.shape))
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start":
         arrays = arrays[len(instruction.operands) : 2 * len(instruction.operands)]
@@ -242,7 +242,7 @@ def _collective_bytes(instruction: Instruction) -> int:
 
 
 def elements(shape: str) -> int:
-    """Number of elements of the largest array in the text of a shape."""
+    """Returns the number of elements of the largest array in the text of a shape."""
     return max((_elements(array) for array in _ARRAY.finditer(shape)), default=0)
 
 
@@ -276,7 +276,7 @@ def _constant(instruction: Instruction) -> int:
 
 
 def _closed(rest: str) -> str:
-    """The operands: what comes before the parenthesis that closes them."""
+    """Returns the operands: what comes before the parenthesis that closes them."""
     depth = 1
     for place, character in enumerate(rest):
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -45,7 +45,7 @@ UNFINISHED = {
 
 
 def in_short(record: Record) -> str:
-    """A few words for a line of progress."""
+    """Returns a few words for a line of progress."""
     if "not_finished" in record:
         return f"not finished in {record['not_finished']} CPU seconds"
     if "does_not_fit" in record:
@@ -72,7 +72,7 @@ def write(records: Sequence[Record]) -> None:
 
 
 def with_earlier(records: Sequence[Record], earlier: Sequence[Record]) -> list[Record]:
-    """The records, and of groups that have none the earlier ones."""
+    """Returns the records, and the earlier ones of groups that have none."""
     groups = {record["group"] for record in records}
     return [*records, *(record for record in earlier if record["group"] not in groups)]
 
@@ -84,7 +84,7 @@ def _kept(record: Record) -> dict[str, Any]:
 
 
 def accelerators(records: Sequence[Record], before: Sequence[Record], notes: str = "") -> str:
-    """The page, as Markdown; `notes` are lines of the list at its head."""
+    """Returns the page, as Markdown; `notes` are lines of the list at its head."""
     done = [record for record in records if "commit" in record]
     compilers = sorted({record["compiler"] for record in done})
     commits = sorted({record["commit"] for record in done})
@@ -206,7 +206,7 @@ SHARE = 0.25
 
 
 def scaling(records: Sequence[Record]) -> str:
-    """The table of docs/scaling.md, as Markdown."""
+    """Returns the table of docs/scaling.md, as Markdown."""
     heads = (
         *("chip", "chips", "images per chip", "memory, MB (compiled)", "compute, ms (estimated)"),
         *("collectives (compiled)", "gradients, ms (assumed rate)", "waiting, ms (assumed)"),
@@ -237,7 +237,7 @@ def scaling(records: Sequence[Record]) -> str:
 
 
 def _of_scaling(record: Record) -> tuple[str, int, int]:
-    """Target, chips, and images on each of them."""
+    """Returns target, chips, and images on each of them."""
     options = dict(option.split("=", 1) for option in record["options"])
     chips = int(options["--chips"])
     return record["target"], chips, int(options["--config.training.batch_size"]) // chips
@@ -254,6 +254,6 @@ def exchange(record: Record, chip: Chip, chips: int) -> tuple[float, float]:
 
 
 def in_place(page: str, table: str) -> str:
-    """`page` with what stands between its two marks replaced."""
+    """Replaces what stands between the two marks of `page`."""
     begin, end = "<!-- compiled -->", "<!-- end of compiled -->"
     return re.sub(f"{begin}.*?{end}", f"{begin}\n{table}{end}", page, flags=re.S)

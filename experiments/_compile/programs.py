@@ -37,7 +37,7 @@ Lower = Callable[[], jax.stages.Lowered]
 
 
 def blank(name: str, split: str, **options: Any) -> Dataset:
-    """A data set with the shapes of `name` and nothing in its images; others are loaded."""
+    """Returns a data set with the shapes of `name` and nothing in its images; others are loaded."""
     if name not in PUBLISHED:
         return load(name, split, device_budget_mb=DEVICE_BUDGET_MB, **options)
     num_train, num_test, shape, num_classes = PUBLISHED[name]
@@ -50,7 +50,7 @@ def blank(name: str, split: str, **options: Any) -> Dataset:
 def programs(
     config: ml_collections.ConfigDict, devices: Sequence[Any], *, evaluate: bool = False
 ) -> dict[str, Lower]:
-    """The programs of a run on `devices`, which need not exist: "training", "validation".
+    """Returns the programs of a run on `devices`, which need not exist: "training", "validation".
 
     With `evaluate` also "evaluation", of the task's test set with 128 images on each device.
     """
@@ -76,13 +76,13 @@ def programs(
 
 
 def batch_sizes(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, int]:
-    """The images that all devices do together, by the name of the program."""
+    """Returns the images that all devices do together, by the name of the program."""
     own = config.training.batch_size
     return {"training": own, "validation": own, "evaluation": EVALUATED * len(devices)}
 
 
 def num_examples(config: ml_collections.ConfigDict) -> int:
-    """The images that there are to train on."""
+    """Returns the images that there are to train on."""
     return len(tasks.create(**config.data, read=blank).train.labels)
 
 

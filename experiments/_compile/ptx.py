@@ -25,7 +25,7 @@ def read(folder: Path) -> tuple[str, ...]:
 
 
 def assemble(programs: Iterable[str]) -> tuple[Kernel, ...]:
-    """The kernels of `programs`."""
+    """Assembles the kernels of `programs`."""
     kernels: list[Kernel] = []
     for text in programs:
         (architecture,) = re.findall(r"^\.target\s+(\w+)", text, re.M)[:1]

@@ -12,7 +12,7 @@ LARGEST = 5
 
 
 def to_json(compiled: Compiled, *, images: int | None = None) -> dict[str, Any]:
-    """All that is known of a program in whose steps all devices together do so many images."""
+    """Returns what is known of a program, whose steps do so many images on all devices together."""
     milliseconds = compiled.milliseconds
     limit = compiled.target.chip.memory
     return {
@@ -40,7 +40,7 @@ def to_json(compiled: Compiled, *, images: int | None = None) -> dict[str, Any]:
 
 
 def _kernels(compiled: Compiled) -> dict[str, Any]:
-    """A TPU's custom kernels by name; of a GPU's many, those with the most registers and spills."""
+    """Lists a TPU's custom kernels by name; of a GPU's, those of most registers and spills."""
     if compiled.target.platform == "tpu":
         return {name: kernel._asdict() for name, kernel in compiled.tpu_kernels.items()}
     worst = sorted(compiled.gpu_kernels, key=lambda k: (-k.spilled, -k.registers))

@@ -26,7 +26,7 @@ PLAIN = "_plain"  # after these names: the published formulas, which form keys a
 
 
 def procedure(name: str, *, gradient: bool) -> tuple[Callable[..., Any], tuple[Any, ...], int]:
-    """A function, the shapes of its arguments, and how many examples they are.
+    """Returns a function, the shapes of its arguments, and how many examples they are.
 
     `name` is one of `PROCEDURES`, or of `SLOTS`, perhaps with `PLAIN` after it. With `gradient` it
     is the gradient of a loss by all arguments.

@@ -70,7 +70,7 @@ class Target:
 
 
 def find(name: str) -> Target:
-    """The target called `name`."""
+    """Returns the target called `name`."""
     family, _, size = name.partition(":")
     chip = CHIPS_BY_NAME.get(family)
     sizes = {"tpu": r"\d+x\d+(x\d+)?", "gpu": r"\d*", "cpu": ""}
@@ -81,7 +81,7 @@ def find(name: str) -> Target:
 
 @cache
 def devices(target: Target) -> Sequence[Any]:
-    """All devices of `target`; those of TPUs and GPUs can be compiled for, and hold nothing."""
+    """Lists the devices of `target`; those of TPUs and GPUs are only to be compiled for."""
     import jax
     from jax.experimental import topologies
 
@@ -109,7 +109,7 @@ def devices(target: Target) -> Sequence[Any]:
 
 
 def abstract_device(target: Target) -> contextlib.AbstractContextManager[Any]:
-    """A context in which JAX lowers kernels for `target`'s GPU, where no GPU is attached.
+    """Returns a context in which JAX lowers kernels for `target`'s GPU, where no GPU is attached.
 
     JAX 0.12 refuses to lower a Triton kernel for a GPU that it is told nothing of.
     """

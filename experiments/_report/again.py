@@ -17,7 +17,7 @@ NAMES = tuple(f"{section}.name" for section in NAMED)
 def train_command(
     config: ml_collections.ConfigDict, workdir: Path, imports: Sequence[str] = ()
 ) -> str | None:
-    """experiments/train.py with the nearest file of configs/ and what differs from it.
+    """Returns experiments/train.py with the nearest file of configs/ and what differs from it.
 
     A run knows its config and not the file it came from. None: no file has the same keys, as
     after an update. `imports` are words --import=FILE.py.

@@ -64,7 +64,7 @@ class Group(NamedTuple):
 def page(
     names: Sequence[str], runs: Sequence[Results], versions: dict[str, str], lines: Sequence[str]
 ) -> str:
-    """One HTML document, written by the command `lines`, that refers to nothing outside itself."""
+    """Writes one HTML document by the command `lines`, which refers to nothing outside itself."""
     for name, run in zip(names[1:], runs[1:], strict=True):
         _check_same_images(names[0], runs[0], name, run)
     first = runs[0].dataset
@@ -108,7 +108,7 @@ def _check_same_images(first_name: str, first: Results, name: str, other: Result
 
 
 def grouped(names: Sequence[str], runs: Sequence[Results]) -> list[Group]:
-    """The runs by config, in the order of the first of each."""
+    """Groups the runs by config, in the order of the first of each."""
     groups: list[Group] = []
     for name, run in zip(names, runs, strict=True):
         alone = Group([name], [run])
@@ -191,7 +191,7 @@ def _learning(groups: Sequence[Group]) -> Html:
 def _line(
     group: Group, colour: int, values: Callable[[History], dict[int, float]], marked: bool = False
 ) -> curves.Line:
-    """The mean over the runs, at the steps that all of them have."""
+    """Returns the mean over the runs, at the steps that all of them have."""
     by_run = [values(run.history) for run in group.runs]
     steps = sorted(set.intersection(*map(set, by_run)))
     table = np.array([[of_run[step] for of_run in by_run] for step in steps])
@@ -226,7 +226,7 @@ def _versus(base: Group, other: Group) -> Html:
 
 
 def _side(group: Group, places: Bool[np.ndarray, "n"]) -> Html:
-    """The images that `group` alone gets wrong, the surest first."""
+    """Returns the images that `group` alone gets wrong, the surest first."""
     lead = np.mean([run.lead for run in group.runs], axis=0)
     wrong = np.flatnonzero(places)
     shown = wrong[np.argsort(-lead[wrong], kind="stable")][:MAX_IMAGES]

@@ -52,7 +52,7 @@ class Couplings(NamedTuple):
 def couplings(
     model: Any, config: ml_collections.ConfigDict, images: UInt8[np.ndarray, "n h w c"]
 ) -> Couplings | str:
-    """The couplings of the last routing; or a sentence that says why there are no maps.
+    """Returns the couplings of the last routing; or a sentence that says why there are no maps.
 
     Where capsules without positions lie in between, the couplings are multiplied along the way from
     the nearest capsules with positions.
@@ -82,7 +82,7 @@ def couplings(
 
 
 def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
-    """The same network, with its parameters, by the number of its routing iterations.
+    """Builds the same network, with its parameters, for each number of its routing iterations.
 
     Procedures return the couplings of their last iteration alone, so the others are taken from
     networks that stop there. It is the network alone where iterations cannot be chosen: its config
@@ -110,7 +110,7 @@ def _shapes(model: Any) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
-    """The routings from the last one down, then the layer with positions; or why there is none."""
+    """Lists the routings, the last one first, then the layer with positions; or says what lacks."""
     names: list[str] = []
 
     def call(images: Array) -> Any:

@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 def series(history: History, name: str) -> dict[int, float]:
-    """A training metric by step."""
+    """Draws a training metric by step."""
     return {r["step"]: r[name] for r in history.records if r["split"] == "train"}
 
 
@@ -122,7 +122,7 @@ def _draw(axes: Axes, line: Line, colour: str) -> None:
 
 
 def _placed(axes: Axes, line: Line) -> dict[str, Any]:
-    """Step, value, and the fractions of the picture's width and height where it is drawn."""
+    """Returns step, value, and the place as fractions of the picture's width and height."""
     points = np.array([*line.values.items()])
     if len(points) > MOST_POINTS:
         points = points[np.linspace(0, len(points) - 1, MOST_POINTS).round().astype(int)]

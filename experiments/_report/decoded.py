@@ -74,7 +74,7 @@ class Row(NamedTuple):
 
 
 def rows(results: Results, examples: Examples) -> list[Row] | str:
-    """The classes and elements that change pictures most, none of them twice, by class.
+    """Returns the classes and elements that change pictures most, none of them twice, by class.
 
     The image of a class is its first that is classified correctly. A sentence instead: there is no
     decoder, or no such image.
@@ -129,7 +129,7 @@ def poses(results: Results, examples: Examples) -> Html:
 
 
 def poses_picture(results: Results, examples: Examples) -> Image.Image:
-    """The same rows as one picture, for pages that cannot hold a report."""
+    """Draws the same rows as one picture, for pages that cannot hold a report."""
     moved_rows = rows(results, examples)
     if isinstance(moved_rows, str):
         raise ValueError(f"{results.checkpoint.config.model.name}: {moved_rows}")

@@ -25,7 +25,7 @@ class Drawing(NamedTuple):
 
     @classmethod
     def of(cls, model: Any) -> "Drawing | None":
-        """The decoder of a network; None where it has none that takes poses and masks."""
+        """Returns the decoder of a network; None where it has none that takes poses and masks."""
         decoder = getattr(model, "decoder", None)
         if decoder is None:
             return None
@@ -35,7 +35,7 @@ class Drawing(NamedTuple):
     def __call__(
         self, poses: Float[np.ndarray, "n classes d"], labels: Int[np.ndarray, "n"] | int
     ) -> Float[np.ndarray, "n h w c"]:
-        """The images that the poses of the classes `labels` stand for."""
+        """Draws the images that the poses of the classes `labels` stand for."""
         num, classes, _ = poses.shape
         masks = np.ones((num, classes), np.float32)
         if self.conditional:
@@ -52,7 +52,7 @@ class Spread(NamedTuple):
 
 
 def spread(results: Results, examples: Examples) -> Spread:
-    """The spread of the poses of true classes; `examples` must have poses."""
+    """Returns the spread of the poses of true classes; `examples` must have poses."""
     assert examples.poses is not None
     labels = results.dataset.labels[examples.places]
     own = examples.poses[np.arange(len(labels)), labels]
@@ -77,7 +77,7 @@ class Errors(NamedTuple):
 
 
 def errors(results: Results, examples: Examples, drawing: Drawing) -> Errors:
-    """The errors on the images in `examples`, which must have poses."""
+    """Returns the errors on the images in `examples`, which must have poses."""
     assert examples.poses is not None
     dataset = results.dataset
     images, labels = dataset.images[examples.places], dataset.labels[examples.places]
@@ -132,7 +132,7 @@ class Layer(NamedTuple):
 def layers(
     drawing: Drawing, shown: Sequence[int], own: Spread, num_classes: int
 ) -> list[Layer] | None:
-    """The decoder's layers with weights in 16 bits, for the poses of the classes shown alone.
+    """Returns the decoder's layers in 16 bits, for the poses of the classes shown alone.
 
     A decoder that is not conditional keeps the weights of all classes. None: the decoder is not
     made of dense layers, is too large, or 16 bits change what it draws by more than 1/255 at the

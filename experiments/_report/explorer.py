@@ -27,7 +27,7 @@ IN_ADVANCE = (
 
 
 def chosen(results: Results, examples: Examples) -> list[int]:
-    """The images that can be opened: the first of each class, the second, …, the mistakes."""
+    """Lists images that can be opened: the first of each class, the second, …, the mistakes."""
     rounds = chain.from_iterable(zip_longest(*examples.by_class.values()))
     first = [place for place in rounds if place is not None]
     known = set(examples.places.tolist())
@@ -38,7 +38,7 @@ def chosen(results: Results, examples: Examples) -> list[int]:
 def explorer(
     results: Results, examples: Examples, places: Sequence[int]
 ) -> tuple[Html, dict[str, Any]]:
-    """The section, and the data for its script; `places` are of images that can be chosen."""
+    """Writes the section and its script's data; `places` are of images that can be chosen."""
     model: Any = results.checkpoint.model
     dataset = results.dataset
     maps = couplings(model, results.checkpoint.config, dataset.images[list(places)])
@@ -80,7 +80,7 @@ def explorer(
 
 
 def _image(results: Results, place: int) -> dict[str, Any]:
-    """An image that can be chosen, with what it is and what it is taken for."""
+    """Returns an image that can be chosen, with what it is and what it is taken for."""
     return {
         "place": place,
         "label": int(results.dataset.labels[place]),
@@ -174,6 +174,6 @@ def _maps(maps: Couplings, shown: list[int], num_classes: int) -> dict[str, Any]
 
 
 def _encoded(values: Num[np.ndarray, "..."], dtype: type) -> str:
-    """Little-endian numbers in base64."""
+    """Returns little-endian numbers in base64."""
     little = np.dtype(dtype).newbyteorder("<")
     return base64.b64encode(np.ascontiguousarray(values, little).tobytes()).decode()

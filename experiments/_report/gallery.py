@@ -20,7 +20,7 @@ class Shown(NamedTuple):
 
 
 def gallery(title: str, classes: Mapping[str, Sequence[Shown]], broken: Sequence[str]) -> str:
-    """The page; `broken` are lines on files that could not be read."""
+    """Returns the page; `broken` are lines on files that could not be read."""
     parts = [tag("h1", title)]
     for i, (name, images) in enumerate(classes.items()):
         body = tag("div", *map(_figure, images), class_="gallery")

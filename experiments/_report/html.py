@@ -23,7 +23,7 @@ class Html(str):
 
 
 def tag(name: str, *content: str, **attributes: object) -> Html:
-    """An element: tag("td", "7 < 8", class_="right", data_true=7).
+    """Returns an element: tag("td", "7 < 8", class_="right", data_true=7).
 
     Attributes have _ for -, and one at the end where the name is a keyword of Python. True gives
     one without value; None and False leave it out.
@@ -42,12 +42,12 @@ def join(parts: Iterable[str]) -> Html:
 
 
 def section(name: str, title: str, text: str, body: str = "") -> Html:
-    """A part of the page: `title` and `text` are plain, `body` is HTML."""
+    """Returns a part of the page: `title` and `text` are plain, `body` is HTML."""
     return tag("section", tag("h2", title), tag("p", text), Html(body), id=name)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
-    """A table that scrolls; the first cell of each row is its head, in HTML."""
+    """Returns a table that scrolls; the first cell of each row is its head, in HTML."""
     head = [tag("th", text, scope="col") if text else tag("td") for text in heads]
     body = [
         tag("tr", tag("th", Html(name), scope="row"), *(tag("td", cell) for cell in cells))
@@ -74,7 +74,7 @@ def percent(share: float) -> str:
 
 
 def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = None) -> str:
-    """A whole page, from HTML.
+    """Returns a whole page, from HTML.
 
     It holds the JavaScript files `scripts`, which lie beside this one, and `data`, which they read
     as JSON from the element "data".

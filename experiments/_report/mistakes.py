@@ -14,7 +14,7 @@ MAX_BARS = 10
 
 
 def mistakes(results: Results) -> Html:
-    """The surest wrong answers, and further ones of all kinds."""
+    """Returns the surest wrong answers, and further ones of all kinds."""
     worst = results.worst_mistakes()
     if not len(worst):
         text = "There are none: every image is classified correctly."

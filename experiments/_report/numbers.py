@@ -113,7 +113,7 @@ def _cell(count: int, share: float, true: int, predicted: int) -> Html:
 
 
 def settings(config: ml_collections.ConfigDict) -> Html:
-    """The whole config."""
+    """Returns the whole config."""
     rows = [
         tag("tr", tag("th", key, scope="row"), tag("td", str(value)))
         for key, value in flatten(config).items()

@@ -24,7 +24,7 @@ SECTIONS = {
 
 
 def page(results: Results, versions: dict[str, str], commands: Sequence[str]) -> str:
-    """One HTML document that refers to nothing outside itself."""
+    """Writes one HTML document that refers to nothing outside itself."""
     config, shown = results.checkpoint.config, examples(results)
     explored, data = explorer(results, shown, chosen(results, shown))
     body = [

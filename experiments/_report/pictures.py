@@ -13,12 +13,12 @@ PHOTOGRAPH = 48
 
 
 def data_uri(contents: bytes, kind: str) -> str:
-    """A file as an address, `kind` being its MIME type."""
+    """Returns a file as an address, `kind` being its MIME type."""
     return f"data:{kind};base64,{base64.b64encode(contents).decode()}"
 
 
 def picture(image: Num[np.ndarray, "h w c"]) -> str:
-    """An image, uint8 or floats in [0, 1], as a data URI.
+    """Returns an image, uint8 or floats in [0, 1], as a data URI.
 
     One channel is shown grey, three in colour; other numbers of channels side by side in grey.
     """
@@ -39,7 +39,7 @@ def sheet(images: Num[np.ndarray, "rows columns h w c"], gap: int = 0) -> str:
 
 
 def as_image(image: Num[np.ndarray, "h w c"]) -> Image.Image:
-    """An image, uint8 or floats in [0, 1]; see `picture` for other than one or three channels."""
+    """Returns an image, uint8 or floats in [0, 1]; see `picture` for other channels."""
     if image.dtype != np.uint8:
         image = np.round(255 * np.clip(image, 0, 1)).astype(np.uint8)
     if image.shape[-1] != 3:

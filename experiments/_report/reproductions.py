@@ -18,7 +18,7 @@ RULES = (
 
 
 def page(names: Mapping[str, Sequence[Comparison]], versions: dict[str, str]) -> str:
-    """One HTML document that refers to nothing outside itself; names without runs are folded away.
+    """Writes one HTML document without outside references; names without runs are folded away.
 
     `versions` are of what wrote it.
     """

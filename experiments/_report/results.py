@@ -33,7 +33,7 @@ class Results(NamedTuple):
         return self.scores.argmax(-1)
 
     def worst_mistakes(self) -> Int[np.ndarray, "m"]:
-        """The places of the wrong answers, those first in which the wrong class leads most."""
+        """Lists the wrong answers, those first in which the wrong class leads most."""
         wrong = np.flatnonzero(~self.correct)
         return wrong[np.argsort(-self.lead[wrong], kind="stable")]
 

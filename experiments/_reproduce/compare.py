@@ -83,12 +83,12 @@ def compare(
     records: Mapping[str, Sequence[Mapping[str, Any]]],
     left: Sequence[str] = (),
 ) -> Comparison:
-    """`records` (as their JSON files have them) beside the paper; smoke decides nothing."""
+    """Compares `records` (as their JSON files have them) with the paper; smoke decides nothing."""
     rows = experiment.at(scale)
     derived = {c.metric: c.derive for c in experiment.columns if c.derive is not None}
 
     def values(row: str, metric: str) -> Mapping[int, float]:
-        """A number for each seed."""
+        """Returns a number for each seed."""
         if metric in derived:
             return derived[metric](by_line(experiment), values).get(row, {})
         # The times of a run are shown like what was measured on it.
@@ -130,7 +130,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 
 def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[str, float]]:
-    """The x of each trained row by line and name; of all rows, or of a scale's."""
+    """Returns the x of each trained row by line and name; of all rows, or of a scale's."""
     lines: dict[str, dict[str, float]] = {}
     for row in experiment.rows if scale is None else experiment.at(scale).values():
         if row.network == "trained":
@@ -165,7 +165,7 @@ def _common(*rows: Mapping[int, float]) -> list[int]:
 
 
 def difference(values: Sequence[float], other: Sequence[float] | float) -> Difference:
-    """`values` less `other`: Welch's t-test for two rows, Student's for a row and a number."""
+    """Subtracts `other` from `values`: Welch's t-test for two rows, Student's for a number."""
     both = [values] if isinstance(other, float) else [values, other]
     mean = float(np.mean(values) - np.mean(other))
     if all(np.ptp(row) == 0 for row in both):  # no spread to test by
@@ -182,7 +182,7 @@ def difference(values: Sequence[float], other: Sequence[float] | float) -> Diffe
 
 
 def decide(difference: Difference) -> str:
-    """Whether a difference is above 0, below, or within chance."""
+    """Tells whether a difference is above 0, below, or within chance."""
     if difference.p > LEVEL:
         return CHANCE
     return HOLDS if difference.mean > 0 else FAILS
@@ -197,7 +197,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def after_holm(verdicts: Sequence[Verdict]) -> list[str]:
-    """The verdicts on all claims of a paper, those by a test corrected for their number."""
+    """Returns the verdicts on all claims of a paper, those by a test corrected for their number."""
     tested = [v for v in verdicts if v.difference is not None]
     adjusted = iter(holm([v.difference.p for v in tested if v.difference]))
     return [
@@ -300,7 +300,7 @@ def _judge(
 def _seen(
     verdict: Verdict, experiment: Experiment, cells: Mapping[str, Mapping[str, Cell]]
 ) -> bool | None:
-    """Whether the paper's difference, relative to the error, is above our chance."""
+    """Tells whether the paper's difference, relative to the error, is above our chance."""
     claim, result = verdict.claim, verdict.difference
     if result is None or not isinstance(claim.more, str) or not isinstance(verdict.against, str):
         return None

@@ -51,7 +51,7 @@ class Compiled(NamedTuple):
 
 
 def read() -> dict[str, Cost]:
-    """The estimates by name, as `write` left them."""
+    """Returns the estimates by name, as `write` left them."""
     return {name: Cost(**cost) for name, cost in json.loads(COSTS.read_text("utf-8")).items()}
 
 
@@ -86,7 +86,7 @@ def images_shown(config: ml_collections.ConfigDict) -> int:
 
 
 def seconds_for_an_image(config: ml_collections.ConfigDict, chip: str) -> float:
-    """The seconds of the most similar compiled network, times the ratio of the operations.
+    """Returns the seconds of the most similar compiled network, times the ratio of the operations.
 
     The most similar is of the same class, if one is, and among these nearest in operations.
     """
@@ -100,7 +100,7 @@ def seconds_for_an_image(config: ml_collections.ConfigDict, chip: str) -> float:
 
 @cache
 def _compiled(chip: str) -> list[Compiled]:
-    """The training steps that were compiled for one kind of chip."""
+    """Returns the training steps that were compiled for one kind of chip."""
     steps = []
     for record in json.loads(COMPILED.read_text("utf-8")):
         where = record["target"].partition(":")[0], record["group"], record["program"]

@@ -144,7 +144,7 @@ class Experiment:
     different: tuple[str, ...] = ()  # from the paper's words
 
     def column(self, metric: str) -> Column:
-        """The column of a metric."""
+        """Returns the column of a metric."""
         return next(column for column in self.columns if column.metric == metric)
 
     def printed(self, metric: str, name: str) -> Estimate | None:
@@ -154,7 +154,7 @@ class Experiment:
         return value if value is None or isinstance(value, Estimate) else Estimate(value)
 
     def at(self, scale: str) -> dict[str, Row]:
-        """The rows of a scale by name; none if it does not have that scale."""
+        """Returns the rows of a scale by name; none if it does not have that scale."""
         if scale not in self.scales:
             return {}
         only = self.scales[scale].only
@@ -180,5 +180,5 @@ def claims(metric: str, *rows: tuple, **options: Any) -> tuple[Claim, ...]:
 
 
 def columns(title: str, heads: Mapping[str, str], **options: Any) -> tuple[Column, ...]:
-    """The columns of one table, with the head of each by its metric."""
+    """Returns the columns of one table, with the head of each by its metric."""
     return tuple(Column(metric, title, head, **options) for metric, head in heads.items())

@@ -22,7 +22,7 @@ Changes = dict[str, tuple[Any, Any]]  # see `capsjax._ledger.changes`
 def trainings(
     experiment: Experiment, row: Row, scale: str, seed: int, use: Mapping[str, str]
 ) -> list[ml_collections.ConfigDict]:
-    """The configs of all that is trained for one network of a row, its own last.
+    """Returns the configs of all that is trained for one network of a row, its own last.
 
     Each is that of the file in configs/, changed by the scale, then by the row, then by the row at
     this scale; data sets are replaced as `use` says. The `init_from` of a pretrained row tells with
@@ -53,12 +53,12 @@ _file = functools.cache(_configs.load)  # each file is executed once
 
 
 def source_of(config: ml_collections.ConfigDict) -> str:
-    """The data set that images are read from: the task's, or that which it is made from."""
+    """Returns the data set that images are read from: the task's, or that which it is made from."""
     return config.data.source if config.data.name in tasks.generated() else config.data.name
 
 
 def slug(text: str) -> str:
-    """`text` as a part of a file name; without a hyphen."""
+    """Returns `text` as a part of a file name; without a hyphen."""
     return re.sub(r"[^\w.=+]+", "_", text).strip("_")
 
 
@@ -76,7 +76,7 @@ def recipe(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key_of(values: Mapping[str, Any]) -> str:
-    """The recipe in eight digits."""
+    """Hashes the recipe to eight digits."""
     text = json.dumps(recipe(values), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -87,7 +87,7 @@ def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict
 
 
 def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options by dotted key: no seeds, nothing that follows from the data."""
+    """Returns the options by dotted key: no seeds, nothing that follows from the data."""
     flat = configs.flatten(ml_collections.ConfigDict(values))
     # The recipe that a training begins with counts; the seed of that training does not.
     flat["init_from"] = flat["init_from"].rpartition("-seed")[0]

@@ -59,14 +59,14 @@ def gather_all(
 
 
 def of_no_name(store: Store, names: Container[str]) -> list[str]:
-    """The folders of results that belong to none of `names`, a line each."""
+    """Returns the folders of results that belong to none of `names`, a line each."""
     files = (store.folder / "results").glob("*/*/*-seed*.json")
     recorded = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
     return [f"{name}: this name no longer exists" for name in sorted(recorded) if name not in names]
 
 
 def folders(workdir: Path) -> list[Store]:
-    """The folders of results in `workdir`, the largest scale first, or that folder."""
+    """Returns the folders of results in `workdir`, the largest scale first, or that folder."""
     inside = [workdir / scale for scale in reversed(SCALES)]
     with_results = [folder for folder in (workdir, *inside) if (folder / "about.json").exists()]
     if not with_results:
@@ -109,7 +109,7 @@ def write_all(
 
 
 def draw(comparison: Comparison, kind: str) -> bytes:
-    """The figure as a file of the `kind` "png" or "svg"."""
+    """Draws the figure as a file of the `kind` "png" or "svg"."""
     assert comparison.experiment.figure is not None
     # Equal results are to give equal files: no random ids, no date.
     metadata = {"Date": None} if kind == "svg" else {}

@@ -54,7 +54,7 @@ class Store(NamedTuple):
 def recorded(
     store: Store, name: str, experiment: Experiment, row: Row
 ) -> Iterator[tuple[Path, dict[str, Any], Changes]]:
-    """The records of a row, by number, each with what has changed in its recipe since."""
+    """Yields the records of a row, by number, each with what has changed in its recipe since."""
     config = trainings(experiment, row, store.scale, 0, store.use)[-1]
     files = (store.folder / "results" / name).glob(f"{slug(row.name)}-*-seed*.json")
     for file in sorted(files, key=lambda file: (number_of(file), file)):
@@ -169,7 +169,7 @@ def outcome(record: Mapping[str, Any]) -> str:
 
 
 def _complete(record: Mapping[str, Any], experiment: Experiment, row: Row, images: int) -> bool:
-    """Whether a record has all that the table shows, of as many images as it should."""
+    """Tells whether a record has all that the table shows, of as many images as it should."""
     if record.get("images") != images:
         return False
     if row.network != "trained" or record["failed"]:
@@ -209,7 +209,7 @@ def _trained(
 def _control(
     row: Row, config: ml_collections.ConfigDict, images: int, data_dir: str | None
 ) -> FinishedRun:
-    """A network as it is built, or none at all: raw pixels."""
+    """Returns a network as it is built, or none at all: raw pixels."""
     task = tasks.create(**config.data, data_dir=data_dir)
     config = resolve(config, task.input_shape, task.class_names)
     pixels = row.network == "pixels"
@@ -220,7 +220,7 @@ def _control(
 
 
 def _directory(store: Store, config: ml_collections.ConfigDict) -> Path:
-    """The directory of the same training, if there is one, or a new one."""
+    """Returns the directory of the same training, if there is one, or a new one."""
     folder, what = store.folder / "runs", slug(f"{config.model.name}-{config.data.name}")
     for file in sorted(folder.glob(f"{what}-*-seed{config.seed}/time.json")):
         if not changes_since(read_json(file)["config"], config):
@@ -268,7 +268,7 @@ def _made(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """A record; raises ValueError naming the file if it is damaged."""
+    """Returns a record; raises ValueError naming the file if it is damaged."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:

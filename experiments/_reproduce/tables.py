@@ -126,7 +126,7 @@ def notes(experiment: Experiment) -> list[str]:
 
 
 def claims(comparison: Comparison) -> Iterator[Table | Items]:
-    """The verdict on each claim in words, and why others have none."""
+    """Yields the verdict on each claim in words, and why others have none."""
     experiment = comparison.experiment
     rows = [[v.claim.text, v.verdict, in_words(v, experiment)] for v in comparison.verdicts]
     if rows:
@@ -137,7 +137,7 @@ def claims(comparison: Comparison) -> Iterator[Table | Items]:
 
 
 def in_words(verdict: Verdict, experiment: Experiment) -> str:
-    """A verdict, such as "“CapsNet” is 2.1 above “CNN” (0.9 to 3.3; 3 and 3 seeds)"."""
+    """Returns a verdict, such as "“CapsNet” is 2.1 above “CNN” (0.9 to 3.3; 3 and 3 seeds)"."""
     claim, result = verdict.claim, verdict.difference
     if result is None:
         return verdict.reason
@@ -160,7 +160,7 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
 
 
 def printed_difference(experiment: Experiment, claim: Claim, against: str | float) -> float | None:
-    """The difference of a claim's rows in the paper, if both are printed."""
+    """Returns the difference of a claim's rows in the paper, if both are printed."""
     more, less = (
         experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
         for side in (claim.more, against)
@@ -185,7 +185,7 @@ def markdown(title: str, parts: Iterable[Block]) -> str:
 
 
 def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]) -> str:
-    """The page of all names, with a sentence on each paper; the largest scale comes first."""
+    """Writes the page of all names, a sentence on each paper; the largest scale comes first."""
     run = sum(
         any(comparison.was_run for comparison in comparisons) for comparisons in names.values()
     )
@@ -252,7 +252,7 @@ def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str
 
 
 def _number(value: Estimate, digits: int) -> str:
-    """Mean ± standard deviation."""
+    """Returns the mean ± standard deviation."""
     deviation = "" if value.std is None else f" ± {value.std:.{digits}f}"
     return f"{value.mean:.{digits}f}{deviation}"
 

@@ -43,7 +43,7 @@ def _row(
     at_small: dict | None = None,
     **where: object,
 ) -> Row:
-    """A row of the config `choi2019:config`, at small scale of two epochs."""
+    """Returns a row of the config `choi2019:config`, at small scale of two epochs."""
     affnist, common = config.startswith("affnist"), at_small or {}
     few = {"training.epochs": 2} | ({"data.test_versions": 1} if affnist else {}) | common
     at = {"small": few, "medium": common, "smoke": FROM_DIGITS if affnist else DIGITS}

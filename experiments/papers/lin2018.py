@@ -217,7 +217,7 @@ TESTS = ("B", *SCHEMES)
 
 
 def _transfer(line: str, kind: str) -> tuple[Row, ...]:
-    """Training on B alone, then the tests, which begin with layers of a network of A or B."""
+    """Trains on B alone, then tests networks that begin with layers of a network of A or B."""
     alone = Row(f"{line}, B", f"lin2018_transfer:B,{kind}", line=line, floor=LEARNED)
     tests = (
         Row(

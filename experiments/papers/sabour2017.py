@@ -29,7 +29,7 @@ INITIAL = (
 
 
 def _row(name: str, printed: float | tuple[float, float], **changes: object) -> Row:
-    """A row of the table of errors; the paper's three runs have a mean and a deviation."""
+    """Returns a row of the table of errors; the paper's three runs have a mean and a deviation."""
     error = Estimate(*printed, 3) if isinstance(printed, tuple) else printed
     config = "sabour2017_mnist:cnn" if name == "CNN" else "sabour2017_mnist"
     return Row(name, config, {f"model.{key}": v for key, v in changes.items()}, {"error": error})

@@ -59,7 +59,7 @@ FLOORS = {10: Floor("accuracy", 40.0), 100: Floor("accuracy", 15.0)}
 def _row(
     name: str, network: str, printed: float, changes: dict | None = None, **where: object
 ) -> Row:
-    """A network on CIFAR, with the rate that it has at small scale."""
+    """Returns a network on CIFAR, with the rate that it has at small scale."""
     own = "_dynamic_" in network or "_em_" in network
     at = {"small": {} if own else SLOWER, "smoke": DIGITS}
     floor = FLOORS[100 if "cifar100" in network else 10]

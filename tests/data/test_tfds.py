@@ -58,15 +58,15 @@ def test_search_order(tmp_path, monkeypatch):
     for i, place in enumerate(("a", "b", "tfds_default", "argument")):
         write_tfds(tmp_path / place, splits={"train": tiny_examples(2, seed=i)})
 
-    def found(data_dir=None) -> int:
+    def directory_read(data_dir=None) -> int:
         images = capsjax.data.load("tiny", "train", data_dir).images
         (place,) = (i for i in range(4) if np.array_equal(images, random_images(2, seed=i)))
         return place
 
-    assert found() == 2
+    assert directory_read() == 2
     monkeypatch.setenv("CAPSJAX_DATA_DIR", f"{tmp_path}/nowhere:{tmp_path}/b:{tmp_path}/a")
-    assert found() == 1
-    assert found(tmp_path / "argument") == 3
+    assert directory_read() == 1
+    assert directory_read(tmp_path / "argument") == 3
 
 
 def test_newest_version_unless_one_is_asked_for(data_dir):

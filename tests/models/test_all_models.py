@@ -220,12 +220,12 @@ def test_jit_vmap_and_two_devices_give_the_same(name):
     def forward(params, rest, images, mask):
         return apply(graphdef, params, rest, images, mask)[0]
 
-    def one(params, rest, image, mask):
+    def forward_single(params, rest, image, mask):
         return jax.tree.map(lambda x: x[0], forward(params, rest, image[None], mask[None]))
 
     arguments = (params, rest, batch.image, batch.label)
     jitted = jax.jit(forward)(*arguments)
-    mapped = jax.jit(jax.vmap(one, (None, None, 0, 0)))(*arguments)
+    mapped = jax.jit(jax.vmap(forward_single, (None, None, 0, 0)))(*arguments)
     parallel = jax.pmap(forward, in_axes=(None, None, 0, 0), devices=jax.devices()[:2])(
         params, rest, *(x.reshape(2, BATCH // 2, *x.shape[1:]) for x in arguments[2:])
     )

@@ -15,10 +15,10 @@ def test_memory_is_that_of_a_block_forward_and_backward():
 
     def temporary(batch, block_size):
         def loss(poses, kernel):
-            def one(x):
+            def poses_of(x):
                 return dynamic_routing(LinearVotes(x, kernel)).poses
 
-            return jnp.sum(blocked_vmap(one, block_size)(poses))
+            return jnp.sum(blocked_vmap(poses_of, block_size)(poses))
 
         poses = jnp.zeros((batch, 64, 1, 8))
         compiled = jax.jit(jax.grad(loss, (0, 1))).lower(poses, kernel).compile()

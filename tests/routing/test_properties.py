@@ -142,22 +142,22 @@ def test_own_votes_class(procedure):
 def test_every_way_of_calling_gives_the_same(procedure):
     votes = random_linear()
 
-    def one(poses):
+    def route_one(poses):
         return procedure(LinearVotes(poses, votes.kernel))
 
     whole = jax.jit(procedure)(votes)
-    assert_same(jax.vmap(one)(votes.poses), whole)
+    assert_same(jax.vmap(route_one)(votes.poses), whole)
     for block_size in (2, 7):
-        assert_same(jax.jit(blocked_vmap(one, block_size))(votes.poses), whole)
+        assert_same(jax.jit(blocked_vmap(route_one, block_size))(votes.poses), whole)
     if procedure is inverted:
-        loop = [one(pose) for pose in votes.poses]
+        loop = [route_one(pose) for pose in votes.poses]
         assert_same(jax.tree.map(lambda *x: jnp.stack(x), *loop), whole)
 
     def loss(mapped, poses, kernel):
-        def one(x):
+        def route_one(x):
             return procedure(LinearVotes(x, kernel)).poses
 
-        poses = mapped(one)(poses) if mapped else procedure(LinearVotes(poses, kernel)).poses
+        poses = mapped(route_one)(poses) if mapped else procedure(LinearVotes(poses, kernel)).poses
         return jnp.sum(jnp.sin(jnp.arange(poses.size)).reshape(poses.shape) * poses)
 
     def gradient(mapped):

@@ -60,12 +60,12 @@ _GENERATED: dict[str, Family | Tetrominoes] = {
 
 
 def generated() -> tuple[str, ...]:
-    """The tasks whose images are made from another set's; every set is also a task."""
+    """Returns the tasks whose images are made from another set's; every set is also a task."""
     return tuple(_GENERATED)
 
 
 def options(name: str) -> dict[str, Any]:
-    """Every option of the task `name` with its default."""
+    """Returns every option of the task `name` with its default."""
     return asdict(family(name))
 
 
@@ -97,5 +97,5 @@ def create(
 
 
 def family(name: str) -> Family | Tetrominoes:
-    """The kind of the task `name`, with the defaults of its options."""
+    """Returns the kind of the task `name`, with the defaults of its options."""
     return _GENERATED.get(name, OwnImages() if name.startswith("folder:") else Classification())

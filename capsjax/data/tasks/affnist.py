@@ -17,7 +17,7 @@ class Translated(OnCanvas):
     """
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`."""
+        """Builds the task, called `name`."""
         splits = self.splits(read)
         moved = Moved(len(splits.class_names), self.canvas, self.max_shift)
         tests = {"test": (moved, self.test_versions)}
@@ -42,7 +42,7 @@ class AffNIST(AffineRanges, OnCanvas):
     test_versions: int = 32
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`.
+        """Builds the task, called `name`.
 
         "test_translated" are the test digits only translated, "test_centred" in the middle of the
         canvas, as they are.

@@ -28,7 +28,7 @@ class Classification(Family):
     max_rotation: float = not_negative(0.0)
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task on the source `name`."""
+        """Builds the task on the source `name`."""
         splits = self.read(name, read)
         if len(splits.class_names) < 2:
             raise ValueError(
@@ -67,6 +67,6 @@ class OwnImages(Classification):
     own_validation: ClassVar[bool] = True
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task on the folder `name`."""
+        """Builds the task on the folder `name`."""
         fitting = Fitting(self.size, self.size, self.channels, self.fit)
         return super().build(name, partial(read, fitting=fitting) if fitting != AS_IT_IS else read)

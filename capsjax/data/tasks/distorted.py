@@ -106,7 +106,7 @@ class DistortedTask(Family, FromSource):
     erased: int = 4
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`."""
+        """Builds the task, called `name`."""
         splits = self.read(self.source, read)
         side = min(splits.train.images.shape[1:3])
         if not 0 <= 3 * self.erased <= side:

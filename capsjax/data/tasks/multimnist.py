@@ -27,7 +27,7 @@ class OverlaidDigits(OnCanvas):
     max_shift: int = 4
 
     def pairs(self, num_classes: int) -> Pairs:
-        """The classes that may be seen together."""
+        """Returns the classes that may be seen together."""
         return all_pairs(num_classes)
 
     def overlaid(self, splits: Splits) -> Overlaid:
@@ -35,7 +35,7 @@ class OverlaidDigits(OnCanvas):
         return Overlaid(num_classes, self.canvas, self.max_shift, self.pairs(num_classes))
 
     def splits(self, read: Reader) -> Splits:
-        """The source's images sorted by class, as overlaying needs them: some of every class."""
+        """Sorts the source's images by class, as overlaying needs them: some of every class."""
         splits = super().splits(read)
         names = splits.class_names
         if len(names) < 2:
@@ -73,7 +73,7 @@ class MultiMNIST(OverlaidDigits):
     versions: int = not_negative(0)
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
+        """Builds the task `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
         splits = self.splits(read)
         recipe = replace(self.overlaid(splits), seed=self.seed)
         grid = ShiftGrid(recipe.num_classes, self.canvas, self.max_shift)
@@ -130,7 +130,7 @@ class DiverseMultiMNIST(OverlaidDigits):
     threshold: float = 0.5
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`."""
+        """Builds the task, called `name`."""
         splits = self.splits(read)
         recipe = replace(self.overlaid(splits), single_probability=self.single_probability)
         tests = {"test": (recipe, self.test_versions)}

@@ -134,7 +134,7 @@ class ShiftGrid(_OnCanvas):
         return (2 * self.max_shift + 1) ** 2
 
     def first_of(self, fixed: int, moving: int) -> int:
-        """The first example of a pair of classes; `per_pair` belong to it."""
+        """Returns the first example of a pair of classes; `per_pair` belong to it."""
         if fixed == moving or not {fixed, moving} <= set(range(self.num_classes)):
             raise ValueError(
                 f"expected two different classes below {self.num_classes}, got {fixed}, {moving}"
@@ -156,12 +156,12 @@ class ShiftGrid(_OnCanvas):
 
 
 def all_pairs(num_classes: int) -> Pairs:
-    """Every two different classes."""
+    """Returns every two different classes."""
     return tuple(combinations(range(num_classes), 2))
 
 
 def domain_pairs(domain: str) -> Pairs:
-    """The pairs of digits in the transfer domain "A" or "B" (Lin et al. 2018, section 3.3).
+    """Returns the pairs of digits in the transfer domain "A" or "B" (Lin et al. 2018, section 3.3).
 
     The paper asks for two disjoint sets that each cover all ten digits, and prints seven pairs: (1,
     2), (3, 4), (7, 9) and (1, 8) of A; (2, 3), (4, 1) and, only tested, (7, 8) of B. Here a pair
@@ -177,7 +177,7 @@ def domain_pairs(domain: str) -> Pairs:
 
 
 def by_class(source: Source) -> Source:
-    """The same images sorted by label, and within a label in their order."""
+    """Sorts the images by label, and leaves those of a label in their order."""
     order = np.argsort(source.labels, kind="stable")
     return Source(select(source.images, order), source.labels[order])
 

@@ -27,7 +27,7 @@ class Rendered(NamedTuple):
 
 
 def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None) -> Rendered:
-    """The examples at `indices`, all of them by default."""
+    """Returns the examples at `indices`, all of them by default."""
     if indices is None:
         indices = np.arange(len(examples))
 

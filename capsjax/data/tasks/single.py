@@ -47,7 +47,7 @@ class OneObject:
         return index[None]
 
     def example(self, image: Float[Array, "h w c"], label: Int[Array, ""]) -> Example:
-        """An example of one object, which is the whole image."""
+        """Returns an example of one object, which is the whole image."""
         one_hot = jax.nn.one_hot(label, self.num_classes)
         return Example(image, one_hot, Objects(image[None], one_hot[None]))
 

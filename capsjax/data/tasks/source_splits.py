@@ -37,7 +37,7 @@ class Splits(NamedTuple):
         seed: int = 0,
         **options: Any,
     ) -> Task:
-        """A task with these recipes of training and validation examples, and options of `Task`.
+        """Makes a task with these recipes of training and validation, and options of `Task`.
 
         `tests` are by name what makes a set's examples of the test images, and how many of each;
         `seed` is that of all sets.
@@ -72,11 +72,11 @@ class Family(Options):
     own_validation: ClassVar[bool] = False
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`."""
+        """Builds the task, called `name`."""
         raise NotImplementedError
 
     def read(self, source: str, read: Reader) -> Splits:
-        """The training split in two, the same for every seed of training, and the test split."""
+        """Splits the training set in two, alike for all seeds of training; reads the test split."""
         dataset = read(source, "train")
         own = [s for s in VALIDATION_SPLITS if s in dataset.splits and self.own_validation]
         kept, held_out = np.arange(len(dataset.labels)), np.arange(0)
@@ -122,7 +122,7 @@ class OnCanvas(Family, FromSource):
     seed: int = 0
 
     def splits(self, read: Reader) -> Splits:
-        """The source's images; raises ValueError unless they fit on the canvas."""
+        """Returns the source's images; raises ValueError unless they fit on the canvas."""
         splits = self.read(self.source, read)
         height, width = splits.train.images.shape[1:3]
         if self.canvas < max(height, width):
@@ -138,12 +138,12 @@ class OnCanvas(Family, FromSource):
 
 
 def as_it_is(dataset: Dataset) -> EvaluationSet:
-    """Every image of `dataset`, unchanged and in order."""
+    """Returns every image of `dataset`, unchanged and in order."""
     return fixed_set(take(dataset), Moved(dataset.num_classes))
 
 
 def fixed_set(source: Source, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
-    """`versions` examples of every image in `source`; raises ValueError if `versions` < 1."""
+    """Makes `versions` examples of every image in `source`; raises ValueError if `versions` < 1."""
     if versions < 1:
         raise ValueError(f"test_versions must be at least 1, got {versions}")
     return EvaluationSet(

@@ -71,10 +71,10 @@ class Recipe(Protocol):
         """Length of the labels."""
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        """Height, width and channels of an example made from images of shape `source`."""
+        """Returns height, width and channels of an example made from images of shape `source`."""
 
     def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "k"]:
-        """The places of the k source images of an example.
+        """Returns the places of the k source images of an example.
 
         The first of n images is at `index`, or at `index` mod n if a task has `versions`.
         """
@@ -85,7 +85,7 @@ class Recipe(Protocol):
     def render(
         self, images: UInt8[Array, "k h w c"], labels: Int[Array, "k"], parameters: Any
     ) -> Example:
-        """The example of these images with these parameters."""
+        """Returns the example of these images with these parameters."""
 
 
 def make_example(
@@ -95,7 +95,7 @@ def make_example(
     images: UInt8[Array, "k h w c"],
     labels: Int[Array, "k"],
 ) -> Example:
-    """A random example of the images that `recipe.choose` chose with the same key and index."""
+    """Makes a random example of the images that `recipe.choose` chose by the same key and index."""
     return recipe.render(images, labels, recipe.draw(key, index, images))
 
 
@@ -114,17 +114,17 @@ class NumberedExamples:
     seed: int = 0
 
     def choose(self, labels: Int[Array, "n"], number: Index) -> Int[Array, "k"]:
-        """The places of an example's source images."""
+        """Returns the places of an example's source images."""
         return self.recipe.choose(self._key(number), labels, number // self.versions)
 
     def draw(self, number: Index, images: UInt8[Array, "k h w c"]) -> Any:
-        """The recipe's parameters of an example of the chosen `images`."""
+        """Returns the recipe's parameters of an example of the chosen `images`."""
         return self.recipe.draw(self._key(number), number // self.versions, images)
 
     def make(
         self, number: Index, images: UInt8[Array, "k h w c"], labels: Int[Array, "k"]
     ) -> Example:
-        """The example of the chosen `images` and their `labels`."""
+        """Returns the example of the chosen `images` and their `labels`."""
         return self.recipe.render(images, labels, self.draw(number, images))
 
     def _key(self, number: Index) -> PRNGKeyArray:
@@ -159,13 +159,13 @@ class EvaluationSet:
         return np.asarray(choose(self.source.labels, np.arange(self.size)))
 
     def examples(self, numbers: Int[np.ndarray, "n"]) -> Example:
-        """A batch of the examples of these numbers; only their own images go to the device."""
+        """Makes a batch of the examples of these numbers; only their images go to the device."""
         chosen = self.chosen[numbers]
         images, labels = (array[chosen] for array in self.source)
         return jax.jit(jax.vmap(self.numbered.make))(numbers, images, labels)
 
     def labels(self) -> Float[np.ndarray, "size classes"]:
-        """Every example's label: 1 for each class that is present."""
+        """Returns every example's label: 1 for each class that is present."""
         if not self.size:
             return np.zeros((0, self.recipe.num_classes), np.float32)
         # Labels do not depend on the images: black ones stand in for all.
@@ -225,7 +225,7 @@ class Task:
         labels: Int[Array, "n"],
         count: int,
     ) -> Example:
-        """A batch of `count` random training examples; jit-able with `count` static.
+        """Returns a batch of `count` random training examples; jit-able with `count` static.
 
         The source images, which are those of `self.train`, are drawn with replacement: training
         goes through them in epochs instead (`capsjax.training.step.run_steps`).
@@ -240,7 +240,7 @@ class Task:
         return jax.vmap(example)(jax.random.split(example_key, count), indices)
 
     def evaluation_set(self, name: str) -> EvaluationSet:
-        """The fixed set `name`: "train", "validation", or one of `tests`.
+        """Returns the fixed set `name`: "train", "validation", or one of `tests`.
 
         "train" is one example of each training image, made as in training.
         """
@@ -255,5 +255,5 @@ class Task:
 
 
 def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Source:
-    """The images of `dataset` at `indices`, and their labels."""
+    """Returns the images of `dataset` at `indices`, and their labels."""
     return Source(select(dataset.images, indices), dataset.labels[indices])

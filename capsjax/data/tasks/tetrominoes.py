@@ -31,7 +31,7 @@ COLOURS = np.array(
 
 
 def pieces() -> Source:
-    """The 19 pieces, turned in all ways, in the top left of 4×4 pixels, and their kinds."""
+    """Returns the 19 pieces, turned in all ways, in the top left of 4×4 pixels, and their kinds."""
     images, labels = [], []
     for label, rows in enumerate(PIECES.values()):
         shape = np.array([[square == "#" for square in row] for row in rows])
@@ -74,13 +74,13 @@ class Scattered:
     square: int
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        """The board, in colour; see `Recipe`."""
+        """Returns the shape of the board, in colour; see `Recipe`."""
         return self.board * self.square, self.board * self.square, 3
 
     def choose(
         self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Int[Array, ""]
     ) -> Int[Array, "k"]:
-        """The piece at `index` and any others; see `Recipe`."""
+        """Returns the piece at `index` and any others; see `Recipe`."""
         others = jax.random.randint(key, (self.num_objects - 1,), 0, len(labels))
         return jnp.concatenate([index[None] % len(labels), others])
 
@@ -119,7 +119,7 @@ class Scattered:
     def _on_board(
         self, image: Float[Array, "h w"], corner: Int[Array, "2"]
     ) -> Float[Array, "rows columns"]:
-        """A piece on the board and a margin to the right and below."""
+        """Puts a piece on the board and a margin to the right and below."""
         extent = self.board + SIDE
         return lax.dynamic_update_slice(jnp.zeros((extent, extent)), image, tuple(corner))
 
@@ -150,7 +150,7 @@ class Tetrominoes(Options):
     seed: int = not_negative(0)
 
     def build(self, name: str, read: Reader) -> Task:
-        """The task, called `name`; nothing is read."""
+        """Builds the task, called `name`; reads nothing."""
         if self.board < SIDE:
             raise ValueError(f"board must be at least {SIDE}, got {self.board}")
         recipe, source = Scattered(len(PIECES), self.num_objects, self.board, self.square), pieces()

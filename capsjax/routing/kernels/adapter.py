@@ -48,7 +48,7 @@ def define(
     choose: Callable[..., Choice],
     multiple_results: bool = False,
 ) -> Primitive:
-    """A new primitive.
+    """Defines a primitive.
 
     Args:
       name: what it is called in a jaxpr.
@@ -117,7 +117,7 @@ def eager_program(primitive: Primitive, **params: Any) -> Callable[..., Any]:
 
 
 def _capability(backend: Any) -> tuple[int, ...] | None:
-    """The least compute capability of the devices that a program is lowered for.
+    """Returns the least compute capability of the devices that a program is lowered for.
 
     These may be described and not attached; of another machine's nothing may be known.
     """
@@ -129,7 +129,7 @@ def _capability(backend: Any) -> tuple[int, ...] | None:
 
 
 def _is_divided(context: Any) -> bool:
-    """Whether a lowering context belongs to a program for several devices that is not manual."""
+    """Tells whether a program under lowering is for several devices and not manual."""
     mesh = getattr(context, "mesh", None)
     if mesh is not None:
         manual = frozenset(context.manual_axes) | frozenset(getattr(mesh, "manual_axes", ()))
@@ -152,28 +152,28 @@ def set_rules(
 
 
 def nonzero(letters: Iterable[str], tangents: Sequence[Any]) -> dict[str, Any]:
-    """The tangents or cotangents that are not zero by construction, by letter."""
+    """Returns the tangents or cotangents that are not zero by construction, by letter."""
     pairs = zip(letters, tangents, strict=True)
     return {letter: tangent for letter, tangent in pairs if not is_zero(tangent)}
 
 
 def is_zero(tangent: Any) -> bool:
-    """Whether a tangent or cotangent is zero by construction."""
+    """Tells whether a tangent or cotangent is zero by construction."""
     return type(tangent) is ad.Zero
 
 
 def instantiate(tangent: Any) -> Any:
-    """The tangent as an array."""
+    """Returns the tangent as an array."""
     return ad.instantiate_zeros(tangent)
 
 
 def is_unknown(primal: Any) -> bool:
-    """Whether a transpose rule is asked for the cotangent of this argument."""
+    """Tells whether a transpose rule is asked for the cotangent of this argument."""
     return ad.is_undefined_primal(primal)
 
 
 def alike(arrays: Sequence[Any]) -> list[Any]:
-    """The arrays, typed as different on all the devices on which any of them is.
+    """Returns the arrays, typed as different on all the devices on which any of them is.
 
     Under `jax.shard_map` weights are the same on all devices and poses are not, which is a part of
     their types. The operands of a primitive must agree.
@@ -187,7 +187,7 @@ def alike(arrays: Sequence[Any]) -> list[Any]:
 
 
 def _varying(x: Any) -> frozenset[str]:
-    """The axes of `jax.shard_map` over which `x` differs."""
+    """Returns the axes of `jax.shard_map` over which `x` differs."""
     return jax.typeof(x).manual_axis_type.varying
 
 
@@ -209,7 +209,7 @@ def kernel_result(shape: tuple[int, ...], like: Any) -> jax.ShapeDtypeStruct:
 
 
 def mesh_sharding(like: Any, *spec: Any) -> Any:
-    """The sharding over the axes of `like`'s mesh that `spec` names for each axis of an array.
+    """Returns the sharding over the axes of `like`'s mesh that `spec` names for each axis.
 
     Without a `spec`, which a sum over divided axes has, the array is replicated. None where types
     do not say how arrays are divided.
@@ -221,7 +221,7 @@ def mesh_sharding(like: Any, *spec: Any) -> Any:
 
 
 def reshard(x: Any, others: Sequence[Any], *spec: Any) -> Any:
-    """`x` with its first axes divided by `spec` over axes of the mesh of `others`, if they are not.
+    """Divides the first axes of `x` by `spec` over the mesh of `others`, if they are not.
 
     Its own mesh may be empty: a constant has none.
     """
@@ -242,7 +242,7 @@ def parts(x: Any) -> int:
 
 
 def split(x: Any, axis: int, parts: int) -> Any:
-    """`x` with `axis` [N] as two [parts, N / parts]; if N is divided over devices, by device."""
+    """Splits `axis` [N] of `x` into [parts, N / parts]; if N is divided over devices, by device."""
     spec = _spec(x)
     shape = (*x.shape[:axis], parts, x.shape[axis] // parts, *x.shape[axis + 1 :])
     sharding = mesh_sharding(x, *spec[: axis + 1], None, *spec[axis + 1 :])
@@ -250,7 +250,7 @@ def split(x: Any, axis: int, parts: int) -> Any:
 
 
 def join(x: Any, axis: int) -> Any:
-    """The inverse of `split`: `axis` and the next one as one."""
+    """Inverts `split`: joins `axis` and the next one."""
     spec = _spec(x)
     shape = (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :])
     sharding = mesh_sharding(x, *spec[: axis + 1], *spec[axis + 2 :])
@@ -258,7 +258,7 @@ def join(x: Any, axis: int) -> Any:
 
 
 def reshape_after(x: Any, axis: int, shape: tuple[Any, ...]) -> Any:
-    """`x` with other axes from `axis` on, none of which is divided over devices."""
+    """Returns `x` with other axes from `axis` on, none of which is divided over devices."""
     sharding = mesh_sharding(x, *_spec(x)[:axis])
     return lax.reshape(x, (*x.shape[:axis], *shape), out_sharding=sharding)
 
@@ -270,6 +270,6 @@ def _spec(x: Any) -> tuple[Any, ...]:
 
 
 def typed(like: Any, shape: tuple[Any, ...], spec: Sequence[Any]) -> Any:
-    """The type `like` with another shape, divided over the axes of a mesh by `spec`."""
+    """Returns the type `like` with another shape, divided over the axes of a mesh by `spec`."""
     sharding = like.sharding.update(spec=jax.sharding.PartitionSpec(*spec))
     return like.update(shape=shape, sharding=sharding)

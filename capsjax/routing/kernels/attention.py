@@ -18,7 +18,7 @@ from capsjax.routing.kernels.terms import Operands
 
 
 def attend(poses: Array, weights: Array, parents: Array) -> tuple[Array, Array]:
-    """The sums s [*batch, J, A, Y] and the couplings r [*batch, I, J]."""
+    """Returns the sums s [*batch, J, A, Y] and the couplings r [*batch, I, J]."""
     sums, coupling = _attention(poses, weights, parents)
     return sums, coupling
 
@@ -38,9 +38,9 @@ def _forward(form: Form) -> Callable[..., Results] | None:
     return kernel and (lambda *operands: [kernel(*operands), _coupling(*operands)])
 
 
-def _backward(form: Form, given: str) -> Callable[..., Operands] | None:
+def _backward(form: Form, inputs: str) -> Callable[..., Operands] | None:
     kernel = form.attend_backward
-    if kernel is None or given != "q":
+    if kernel is None or inputs != "q":
         return None
 
     def evaluate(known: Operands, cotangents: Operands, **_: Any) -> Operands:

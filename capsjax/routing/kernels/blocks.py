@@ -12,7 +12,7 @@ from capsjax.routing.kernels.terms import AXES, WEIGHTS, Operands, Sizes
 
 
 def flatten_batch(operands: Operands, sizes: Sizes) -> Operands:
-    """The operands with one batch axis [N, …]; weights have none."""
+    """Returns the operands with one batch axis [N, …]; weights have none."""
     return {
         letter: x
         if letter in WEIGHTS
@@ -22,7 +22,7 @@ def flatten_batch(operands: Operands, sizes: Sizes) -> Operands:
 
 
 def restore_batch(results: Operands, sizes: Sizes) -> Operands:
-    """The inverse of `flatten_batch`."""
+    """Inverts `flatten_batch`."""
     return {
         letter: x if letter in WEIGHTS else x.reshape(*sizes.batch, *x.shape[1:])
         for letter, x in results.items()
@@ -30,13 +30,13 @@ def restore_batch(results: Operands, sizes: Sizes) -> Operands:
 
 
 def even_length(positions: int, most: int) -> int:
-    """The length of the fewest blocks of at most `most` positions, as even as possible."""
+    """Returns the length of the fewest blocks of at most `most` positions, as even as possible."""
     blocks = max(1, -(-positions // max(1, most)))
     return max(1, -(-positions // blocks))  # an empty batch has a block of nothing but padding
 
 
 def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, most: int) -> Array:
-    """`f` of all positions [N, …], or for weights its sum, from one block at a time.
+    """Calls `f` on one block of positions [N, …] at a time; joins the results, sums weights'.
 
     Args:
       f: takes operands whose leading axis is a block and returns one such array, or where `wrt`
@@ -57,21 +57,21 @@ def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, mos
 
 
 def _first(blocks: Array) -> Array | jax.ShapeDtypeStruct:
-    """The first block, or its shape where there is none."""
+    """Returns the first block, or its shape where there is none."""
     if not blocks.shape[0]:
         return jax.ShapeDtypeStruct(blocks.shape[1:], blocks.dtype)
     return blocks[0]
 
 
 def _split(x: Array, parts: int, length: int) -> Array:
-    """[N, …] as [blocks, parts · length, …]; each part of N is padded with zeros."""
+    """Cuts [N, …] into [blocks, parts · length, …]; each part of N is padded with zeros."""
     x = adapter.split(x, 0, parts)
     padding = -x.shape[1] % length
     return to_blocks(jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2)), length)
 
 
 def _join(x: Array, parts: int, each: int) -> Array:
-    """The inverse of `_split`, for parts of `each` positions."""
+    """Inverts `_split`, for parts of `each` positions."""
     return adapter.join(from_blocks(x, parts)[:, :each], 0)
 
 
@@ -82,6 +82,6 @@ def to_blocks(x: Array, length: int) -> Array:
 
 
 def from_blocks(x: Array, parts: int) -> Array:
-    """The inverse of `to_blocks`."""
+    """Inverts `to_blocks`."""
     x = adapter.split(x, 1, parts).swapaxes(0, 1)
     return x.reshape(parts, x.shape[1] * x.shape[2], *x.shape[3:])

@@ -25,7 +25,7 @@ LEAST_TOTAL = 1e-15  # below, the squares in the gradient of the quotient overfl
 
 
 def moments(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Σ_i c_ij v_ij, Σ_i c_ij (v_ij − μ_j)², both [*batch, J, A, Y], and t = Σ_i c_ij [*batch, J].
+    """Returns Σ_i c_ij v_ij, Σ_i c_ij (v_ij − μ_j)² [*batch, J, A, Y], t = Σ_i c_ij [*batch, J].
 
     The mean μ is the first divided by t, or by LEAST_TOTAL where t is less.
     """
@@ -34,7 +34,7 @@ def moments(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array
 
 
 def distance(poses: Array, weights: Array, means: Array, precision: Array) -> Array:
-    """<w_j, (P_i W_ij − μ_j)²> [*batch, I, J]."""
+    """Returns <w_j, (P_i W_ij − μ_j)²> [*batch, I, J]."""
     (distances,) = _distance(poses, weights, means, precision)
     return distances
 
@@ -51,7 +51,7 @@ def _compose_moments(
     *,
     sums_and_total: Callable[..., tuple[Array, Array]] = _sums,
 ) -> Results:
-    """The moments, and the means; the squares `about` other numbers than these."""
+    """Returns the moments, and the means; the squares `about` other numbers than these."""
     sums, total = sums_and_total(coupling, poses, weights)
     means = sums / jnp.maximum(total, LEAST_TOTAL)[..., None, None]
     squares = scatter(coupling, poses, weights, means if about is None else about)
@@ -62,9 +62,9 @@ def _moments_forward(form: Form) -> Callable[..., Results] | None:
     return form.sums and partial(_compose_moments, sums_and_total=form.sums)
 
 
-def _moments_backward(form: Form, given: str) -> Callable[..., Operands] | None:
+def _moments_backward(form: Form, inputs: str) -> Callable[..., Operands] | None:
     kernel = form.gradients
-    if kernel is None or given != "qwt":
+    if kernel is None or inputs != "qwt":
         return None
 
     def evaluate(known: Operands, cotangents: Operands, *, wrt: str) -> Operands:
@@ -80,7 +80,7 @@ def _compose_distance(*operands: Array) -> Results:
     return [derivatives.distance(*operands)]
 
 
-def _distance_backward(form: Form, given: str) -> Callable[..., Operands] | None:
+def _distance_backward(form: Form, inputs: str) -> Callable[..., Operands] | None:
     kernel = form.gradients
     return kernel and (lambda known, cotangents, wrt: kernel(known | cotangents, wrt=wrt))
 

@@ -28,7 +28,7 @@ _BLOCK_BYTES = 2 * 2**20
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
-    """The derivative of `scalar` by `wrt`, in blocks of positions."""
+    """Returns the derivative of `scalar` by `wrt`, in blocks of positions."""
     if (scalar, wrt) not in TERMS:
         return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
     sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
@@ -47,7 +47,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
 
 
 def _sum_terms(terms: Grid, wrt: str) -> Array:
-    """All terms, summed in one pass over the axis that the result lacks."""
+    """Sums all terms in one pass over the axis that the result lacks."""
     if wrt == "c":
         return terms[0][0]
     axis = 0 if wrt in WEIGHTS else 2 if wrt in "pP" else 1
@@ -68,14 +68,14 @@ def _sum_terms(terms: Grid, wrt: str) -> Array:
 
 
 def _lay_out(letter: str, x: Array) -> Array:
-    """[X, Y, I, J] for weights, otherwise [N, I, J], [N, A, X, I] or [N, A, Y, J]."""
+    """Returns [X, Y, I, J] for weights, otherwise [N, I, J], [N, A, X, I] or [N, A, Y, J]."""
     if letter in WEIGHTS:
         return x.transpose(1, 3, 0, 2)
     return x if letter == "c" else jnp.moveaxis(x, 1, -1)
 
 
 def _restore(x: Array, wrt: str, batch: tuple[int, ...]) -> Array:
-    """The inverse of `_lay_out`, with all batch axes."""
+    """Inverts `_lay_out`, with all batch axes."""
     if wrt in WEIGHTS:
         return x.transpose(2, 0, 3, 1)
     x = x if wrt == "c" else jnp.moveaxis(x, -1, 1)
@@ -83,7 +83,7 @@ def _restore(x: Array, wrt: str, batch: tuple[int, ...]) -> Array:
 
 
 def _grid(letter: str, x: Array) -> Grid:
-    """The entries of `x`, laid out, as arrays that fit [b, I, J]."""
+    """Returns the entries of `x`, laid out, as arrays that fit [b, I, J]."""
     if letter == "c":
         return [[x]]
     if letter in WEIGHTS:

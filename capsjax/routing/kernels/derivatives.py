@@ -26,34 +26,34 @@ from capsjax.routing.kernels.terms import AXES, LINEAR, WEIGHTS, Operands, opera
 
 
 def combine(coupling: Array, poses: Array, weights: Array) -> Array:
-    """Σ_i c_ij P_i W_ij = ∂E/∂q."""
+    """Returns Σ_i c_ij P_i W_ij = ∂E/∂q."""
     return differentiate("E", "q", {"c": coupling, "p": poses, "k": weights})
 
 
 def agreement(poses: Array, weights: Array, parents: Array) -> Array:
-    """<P_i W_ij, q_j> = ∂E/∂c."""
+    """Returns <P_i W_ij, q_j> = ∂E/∂c."""
     return differentiate("E", "c", {"p": poses, "k": weights, "q": parents})
 
 
 def scatter(coupling: Array, poses: Array, weights: Array, means: Array) -> Array:
-    """Σ_i c_ij (P_i W_ij − μ_j)² = ∂Q/∂w."""
+    """Returns Σ_i c_ij (P_i W_ij − μ_j)² = ∂Q/∂w."""
     return differentiate("Q", "w", {"c": coupling, "p": poses, "k": weights, "m": means})
 
 
 def distance(poses: Array, weights: Array, means: Array, precision: Array) -> Array:
-    """<w_j, (P_i W_ij − μ_j)²> = ∂Q/∂c."""
+    """Returns <w_j, (P_i W_ij − μ_j)²> = ∂Q/∂c."""
     return differentiate("Q", "c", {"w": precision, "p": poses, "k": weights, "m": means})
 
 
 def differentiate(scalar: str, wrt: str, operands: Operands) -> Array:
-    """The derivative of `scalar` by its operand `wrt`, given all others."""
+    """Returns the derivative of `scalar` by its operand `wrt`, given all others."""
     letters = operands_of(scalar, wrt)
     ordered = same_sharding(letters, [operands[letter] for letter in letters])
     return derivative_p.bind(*ordered, scalar=scalar, wrt=wrt)
 
 
 def same_sharding(letters: Sequence[str], arrays: Sequence[Array]) -> list[Array]:
-    """The operands, typed as divided over the same devices: what is whole is cut as others are.
+    """Divides the operands over the same devices: what is whole is cut as others are.
 
     A cotangent has the type of its operand, and all of a result's operands contribute to its type.
     """
@@ -66,7 +66,7 @@ def same_sharding(letters: Sequence[str], arrays: Sequence[Array]) -> list[Array
 
 
 def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
-    """The type of an array with the axes of the operand `result`, given those of others."""
+    """Returns the type of an array with the axes of the operand `result`, given those of others."""
     sizes = sizes_of(letters, avals)
     extents = dict(zip("ijaxy", sizes[1:], strict=True))
     shape = tuple(extents[axis] for axis in AXES[result])
@@ -77,7 +77,7 @@ def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
 
 
 def _batch_spec(letters: Sequence[str], avals: Sequence[Any]) -> list[Any]:
-    """The axes of a mesh over which each batch axis is divided in one of the operands, or None."""
+    """Returns the axes of a mesh that divide each batch axis in one of the operands, or None."""
     axes: list[Any] = [None] * len(sizes_of(letters, avals).batch)
     for letter, aval in zip(letters, avals, strict=True):
         if letter not in WEIGHTS:
@@ -120,7 +120,7 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, scalar: str, wrt:
 
 
 def _rate_of_square(wrt: str, operands: Operands, letter: str, rate: Array) -> Array:
-    """Tangent of a derivative of Q for a tangent of P, W or μ; de² = 2e de."""
+    """Returns the tangent of a derivative of Q for a tangent of P, W or μ; de² = 2e de."""
     if letter == "p":
         return 2 * differentiate("G", wrt, operands | {"P": rate, "K": operands["k"]})
     if letter == "k":
@@ -135,7 +135,7 @@ def _rate_of_square(wrt: str, operands: Operands, letter: str, rate: Array) -> A
 
 
 def _rate_of_residual(wrt: str, operands: Operands, rates: Operands) -> Array:
-    """Tangent of a derivative of G for tangents of P, W and μ, with the votes written out."""
+    """Returns the tangent of a derivative of G for those of P, W and μ, the votes written out."""
 
     def plain(varied: Operands) -> Array:
         xs = operands | varied
@@ -167,7 +167,7 @@ def _transpose(cotangent: Any, *primals: Any, scalar: str, wrt: str) -> list[Any
 
 
 def batch_rule(primitive: Any, letters: Callable[..., tuple[Sequence[str], str]]) -> Any:
-    """The rule of vmap: the mapped axis becomes one of the batch axes.
+    """Maps a primitive: the mapped axis becomes one of the batch axes.
 
     Weights for each example have no place among these, and neither has the gradient of weights:
     such a map goes through its examples one at a time.
@@ -201,7 +201,7 @@ def _with_batch_axis(letter: str, x: Array, axis: int | None, size: int) -> Arra
 
 
 def _one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
-    """`f` mapped over the axes that are not None, in a loop."""
+    """Maps `f` over the axes that are not None, in a loop."""
     mapped = {
         number: jnp.moveaxis(args[number], axis, 0)
         for number, axis in enumerate(axes)

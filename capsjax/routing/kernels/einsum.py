@@ -14,7 +14,7 @@ _BLOCK_BYTES = 64 * 2**20
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
-    """The derivative of `scalar` by `wrt`, in blocks of positions that hold 64 MiB at most."""
+    """Differentiates `scalar` by `wrt`, in blocks of positions that hold 64 MiB at most."""
     sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
     flat = blocks.flatten_batch(operands, sizes)
     weights = {letter: flat.pop(letter) for letter in WEIGHTS if letter in flat}
@@ -32,7 +32,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
 
 
 def _bytes(scalar: str, sizes: Sizes) -> int:
-    """The bytes of one position: of pulled or weighted poses for E, of votes for Q and G."""
+    """Returns a position's bytes: of pulled or weighted poses for E, of votes for Q and G."""
     inner = sizes.columns if scalar == "E" else sizes.width
     return 4 * sizes.children * sizes.parents * sizes.rows * inner
 

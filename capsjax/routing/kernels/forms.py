@@ -65,7 +65,7 @@ PRODUCTS = Form("products", einsum.differentiate)
 
 
 def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
-    """The form that votes of these sizes get in a program for `target`."""
+    """Returns the form that votes of these sizes get in a program for `target`."""
     platform = _settings.interpreted or target.platform
     if platform == "cpu" and isinstance(sizes.positions, int):
         small = sizes.rows > 1 and sizes.products <= LARGEST_LOOP
@@ -76,7 +76,7 @@ def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
 
 
 def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
-    """The reason why votes of these sizes get no kernel, or None if they do."""
+    """Returns the reason why votes of these sizes get no kernel, or None if they do."""
     platform = _settings.interpreted or target.platform
     if platform not in ("tpu", "cuda"):
         return f"there is no kernel for {platform}"
@@ -113,7 +113,7 @@ def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
 
 
 def _why_no_triton(capability: tuple[int, ...] | None) -> str | None:
-    """The reason why a GPU of this compute capability has no Triton kernels, or None."""
+    """Returns the reason why a GPU of this compute capability has no Triton kernels, or None."""
     if capability is None:
         return "the compute capability of the GPU is not known"
     if capability < _LEAST_CAPABILITY:

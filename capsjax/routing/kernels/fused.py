@@ -24,8 +24,8 @@ class Fused:
     """An operation, its tangent and its cotangent, as three primitives.
 
     Tangent and cotangent are functions of what is `known` (operands, and results that are kept),
-    linear in what is `given`: tangents of operands, or cotangents of results. They return what is
-    `asked`: tangents of results, or cotangents of operands. All four are letters, see terms.py.
+    linear in their `inputs`: tangents of operands, or cotangents of results. Their `outputs` are
+    tangents of results, or cotangents of operands. All four are letters, see terms.py.
 
     Args:
       name: what it is called in a jaxpr.
@@ -79,41 +79,41 @@ class Fused:
             adapter.set_rules(
                 primitive,
                 jvp=self._jvp_of(composed),
-                batch=batch_rule(primitive, lambda given, asked: (self.known + given, asked)),
+                batch=batch_rule(primitive, lambda inputs, outputs: (self.known + inputs, outputs)),
                 transpose=self._transposed_by(transpose),
             )
 
     def __call__(self, *operands: Array) -> Results:
-        """The results."""
+        """Computes the results."""
         return self._operation.bind(*same_sharding(self.operands, operands))
 
     # Tangent and cotangent by derivatives of E and Q.
 
-    def _vary(self, known: Operands, letters: str, asked: str) -> tuple[Any, Operands]:
-        """The results `asked` as a function of some operands, and where it is linearised."""
+    def _vary(self, known: Operands, letters: str, outputs: str) -> tuple[Any, Operands]:
+        """Returns the `outputs` as a function of some operands, and where to linearise it."""
 
         def f(varied: Operands) -> Results:
             results = dict(zip(self.results, self.about(*(known | varied).values()), strict=True))
-            return [results[letter] for letter in asked]
+            return [results[letter] for letter in outputs]
 
         return f, {letter: known[letter] for letter in letters}
 
-    def _compose_tangent(self, *args: Array, given: str, asked: str) -> Results:
-        known, rates = self._split(args, given)
-        f, at = self._vary(known, given, asked)
+    def _compose_tangent(self, *args: Array, inputs: str, outputs: str) -> Results:
+        known, rates = self._split(args, inputs)
+        f, at = self._vary(known, inputs, outputs)
         return jax.jvp(f, (at,), (rates,))[1]
 
-    def _compose_cotangent(self, *args: Array, given: str, asked: str) -> Results:
-        known, cotangents = self._split(args, given)
-        f, at = self._vary(known, asked, given)
+    def _compose_cotangent(self, *args: Array, inputs: str, outputs: str) -> Results:
+        known, cotangents = self._split(args, inputs)
+        f, at = self._vary(known, outputs, inputs)
         (gradients,) = jax.vjp(f, at)[1](list(cotangents.values()))
-        return [gradients[letter] for letter in asked]
+        return [gradients[letter] for letter in outputs]
 
-    def _split(self, args: Sequence[Array], given: str) -> tuple[Operands, Operands]:
-        """The arguments by letter: what is known, and what is given."""
+    def _split(self, args: Sequence[Array], inputs: str) -> tuple[Operands, Operands]:
+        """Returns the arguments by letter: what is known, and the inputs."""
         number = len(self.known)
         known, rest = args[:number], args[number:]
-        return dict(zip(self.known, known, strict=True)), dict(zip(given, rest, strict=True))
+        return dict(zip(self.known, known, strict=True)), dict(zip(inputs, rest, strict=True))
 
     # What a program is lowered to.
 
@@ -132,22 +132,22 @@ class Fused:
         return partial(self._compose_tangent, **letters), form.is_kernel
 
     def _choose_cotangent(
-        self, target: adapter.Target, avals: Sequence[Any], *, given: str, asked: str
+        self, target: adapter.Target, avals: Sequence[Any], *, inputs: str, outputs: str
     ) -> adapter.Choice:
         form = self._form(target, avals)
-        kernel = self.backward(form, given)
+        kernel = self.backward(form, inputs)
         if kernel is None:
-            composed = partial(self._compose_cotangent, given=given, asked=asked)
+            composed = partial(self._compose_cotangent, inputs=inputs, outputs=outputs)
             return composed, form.is_kernel
 
         def evaluate(*args: Array) -> Results:
-            gradients = kernel(*self._split(args, given), wrt=asked)
-            return [gradients[letter] for letter in asked]
+            gradients = kernel(*self._split(args, inputs), wrt=outputs)
+            return [gradients[letter] for letter in outputs]
 
         return evaluate, form.is_kernel
 
-    def _types(self, *avals: Any, asked: str | None = None, **_: Any) -> list[Any]:
-        letters = self.results if asked is None else asked
+    def _types(self, *avals: Any, outputs: str | None = None, **_: Any) -> list[Any]:
+        letters = self.results if outputs is None else outputs
         return [abstract(self.operands, avals[: len(self.operands)], letter) for letter in letters]
 
     # Rules of differentiation.
@@ -157,10 +157,10 @@ class Fused:
         out = self._operation.bind(*primals)
         kept = [x for letter, x in zip(self.results, out, strict=True) if letter in self.kept]
         args = adapter.alike([*primals, *kept, *rates.values()])
-        return out, self._tangent.bind(*args, given="".join(rates), asked=self.results)
+        return out, self._tangent.bind(*args, inputs="".join(rates), outputs=self.results)
 
     def _jvp_of(self, composed: Callable[..., Results]) -> Callable[..., Any]:
-        """Further derivatives: those of the derivatives of E and Q."""
+        """Defines further derivatives: those of the derivatives of E and Q."""
 
         def rule(primals: Sequence[Array], tangents: Sequence[Any], **params: Any) -> Any:
             rates = [adapter.instantiate(tangent) for tangent in tangents]
@@ -169,17 +169,17 @@ class Fused:
         return rule
 
     def _transposed_by(self, other: Any) -> Callable[..., list[Any]]:
-        """Tangent and cotangent are each other's transpose."""
+        """Makes tangent and cotangent each other's transpose."""
 
-        def rule(cotangents: Sequence[Any], *args: Any, given: str, asked: str) -> list[Any]:
-            rates = adapter.nonzero(asked, cotangents)
+        def rule(cotangents: Sequence[Any], *args: Any, inputs: str, outputs: str) -> list[Any]:
+            rates = adapter.nonzero(outputs, cotangents)
             if not rates:
                 return [None] * len(args)
             known, linear = args[: len(self.known)], args[len(self.known) :]
-            unknown = [a for a, x in zip(given, linear, strict=True) if adapter.is_unknown(x)]
+            unknown = [a for a, x in zip(inputs, linear, strict=True) if adapter.is_unknown(x)]
             operands = adapter.alike([*known, *rates.values()])
-            values = other.bind(*operands, given="".join(rates), asked="".join(unknown))
+            values = other.bind(*operands, inputs="".join(rates), outputs="".join(unknown))
             by_letter = dict(zip(unknown, values, strict=True))
-            return [None] * len(known) + [by_letter.get(letter) for letter in given]
+            return [None] * len(known) + [by_letter.get(letter) for letter in inputs]
 
         return rule

@@ -51,7 +51,7 @@ _Terms = Callable[["_Tile"], Iterable[tuple[str, Grid]]]
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
-    """The derivative of `scalar` by `wrt`."""
+    """Returns the derivative of `scalar` by `wrt`."""
     if (scalar, wrt) not in TERMS:
         return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
     name = f"votes_{scalar}_{wrt}"
@@ -77,7 +77,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
 
 
 def attend(poses: Array, weights: Array, parents: Array) -> Array:
-    """The sums of one iteration of routing by agreement."""
+    """Returns the sums of one iteration of routing by agreement."""
     operands = {"p": poses, "k": weights, "q": parents}
     sizes = sizes_of(list(operands), list(operands.values()))
 
@@ -93,7 +93,7 @@ def attend(poses: Array, weights: Array, parents: Array) -> Array:
 def attend_backward(
     poses: Array, weights: Array, parents: Array, cotangent: Array
 ) -> dict[str, Array]:
-    """The cotangents of poses, weights and parents, for that of the sums (see tpu.attend_backward).
+    """Returns the cotangents of poses, weights and parents (see tpu.attend_backward).
 
     One kernel gives those of poses and parents, another that of the weights: each writes every
     number once.
@@ -102,7 +102,7 @@ def attend_backward(
     sizes = sizes_of(list(operands), list(operands.values()))
 
     def to_votes(tile: _Tile) -> tuple[Grid, Grid, Grid]:
-        """t [positions, parents], the votes, and their cotangents r g + t q."""
+        """Returns t [positions, parents], the votes, and their cotangents r g + t q."""
         q, g = tile.grid("q"), tile.grid("w")
         votes = tile.votes()  # A×Y of [positions, parents]
         coupling = tile.softmax(dot(votes, q))
@@ -126,12 +126,12 @@ def attend_backward(
 
 
 def _numbers(letter: str, sizes: Sizes) -> int:
-    """The entries of the small matrices of an operand."""
+    """Returns the entries of the small matrices of an operand."""
     return math.prod(matrix_shape(letter, sizes))
 
 
 def _is_parent(letter: str) -> bool:
-    """Whether an operand belongs to parents alone: one that is read once, or summed."""
+    """Tells whether an operand belongs to parents alone: one that is read once, or summed."""
     return AXES[letter].startswith("j")
 
 
@@ -145,7 +145,7 @@ class _Plan(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Sizes, numbers: int) -> "_Plan":
-        """The plan for kernels that hold `numbers` numbers for each position and parent."""
+        """Returns the plan for kernels that hold `numbers` numbers for each position and parent."""
         parents = pl.next_power_of_2(sizes.parents)
         # Half of the 255 registers of a thread are for what stays in them throughout the loop.
         each = max(1, min(4, _floor_to_power_of_2(128 // max(1, numbers))))
@@ -292,14 +292,14 @@ class _Tile(NamedTuple):
     held: Operands | None = None  # what all children need, already read
 
     def grid(self, letter: str) -> Grid:
-        """The entries of an operand: [positions, parents], or 1 where they do not depend on one."""
+        """Returns an operand's entries: [positions, parents], 1 where they do not depend on it."""
         if self.held and letter in self.held:
             return self.held[letter]
         rows, columns = matrix_shape(letter, self.plan.sizes)
         return self._load(letter, rows, range(columns))
 
     def columns(self, letter: str) -> Grid:
-        """The columns of poses that belong to the rows of weights from `first_row` on."""
+        """Returns the columns of poses that belong to the rows of weights from `first_row` on."""
         numbers = range(self.plan.rows_at_once)
         columns = [self.first_row + number for number in numbers]
         return self._load(letter, self.plan.sizes.rows, columns)
@@ -316,11 +316,11 @@ class _Tile(NamedTuple):
         ]
 
     def votes(self) -> Grid:
-        """P_i W_ij."""
+        """Returns P_i W_ij."""
         return product(self.grid("p"), self.grid("k"))
 
     def softmax(self, logits: Array) -> Array:
-        """softmax over the parents [positions, parents]; padding of the tile gets nothing."""
+        """Normalises over the parents [positions, parents]; padding of the tile gets nothing."""
         _, parent = self._indices()
         if self.plan.parents != self.plan.sizes.parents:
             logits = jnp.where(parent < self.plan.sizes.parents, logits, -jnp.inf)
@@ -349,7 +349,7 @@ class _Tile(NamedTuple):
             plgpu.store(self.outs[letter].at[offsets + (row * row_step + column)], entry, mask=mask)
 
     def _indices(self) -> tuple[Array, Array]:
-        """The numbers of positions [positions, 1] and of parents [1, parents]."""
+        """Returns the numbers of positions [positions, 1] and of parents [1, parents]."""
         plan = self.plan
         position = lax.broadcasted_iota(jnp.int32, (plan.positions, 1), 0)
         parent = lax.broadcasted_iota(jnp.int32, (1, plan.parents), 1)

@@ -11,7 +11,7 @@ from capsjax.routing.kernels import adapter
 
 
 def row_major(x: Array) -> Array:
-    """`x`, kept on a TPU with its last axis on the lanes, as it is on all other platforms.
+    """Returns `x`, kept on a TPU with its last axis on the lanes, as it is on all other platforms.
 
     XLA carries the order that a kernel wants back into whatever made the operand. Where that cuts
     windows from a grid, it costs many times what it saves: with a small batch on the lanes, three

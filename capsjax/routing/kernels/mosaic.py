@@ -42,13 +42,13 @@ class Layout(NamedTuple):
     restore: Callable[[Array], Array]
 
     def put(self, x: Array) -> Array:
-        """`x` in this order, padded with zeros."""
+        """Returns `x` in this order, padded with zeros."""
         x = self.arrange(x)
         pads = [(0, full - size) for full, size in zip(self.shape, x.shape, strict=True)]
         return jnp.pad(x, pads)
 
     def in_parts(self, parts: int) -> "Layout":
-        """The layout of a sum over positions: each block of them gives a part."""
+        """Returns the layout of a sum over positions: each block of them gives a part."""
         return Layout(
             (parts, *self.shape),
             (1, *self.block),
@@ -85,7 +85,7 @@ class Plan(abc.ABC):
 
     @abc.abstractmethod
     def layout(self, letter: str) -> Layout:
-        """How the operand with this letter lies."""
+        """Returns how the operand with this letter lies."""
 
     def call(
         self,

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 @jax.custom_jvp
 def softmax(logits: Array) -> Array:
-    """The softmax over the last axis, as that of `jax.nn`, by `exponentials`."""
+    """Returns the softmax over the last axis, as that of `jax.nn`, by `exponentials`."""
     values = exponentials(logits, jnp.max(logits, axis=-1, keepdims=True))
     return values / jnp.sum(values, axis=-1, keepdims=True)
 

@@ -39,7 +39,7 @@ Grid = list[
 
 
 def operands_of(scalar: str, wrt: str) -> list[str]:
-    """The operands of the derivative of `scalar` by `wrt`, in their order."""
+    """Returns the operands of the derivative of `scalar` by `wrt`, in their order."""
     return [letter for letter in OPERANDS[scalar] if letter != wrt]
 
 
@@ -65,7 +65,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(letters: Sequence[str], arrays: Sequence[Any]) -> Sizes:
-    """The extents, from the shapes of operands."""
+    """Returns the extents, from the shapes of operands."""
     extents: dict[str, int] = {}
     batch: tuple[int, ...] = ()
     for letter, x in zip(letters, arrays, strict=True):
@@ -77,7 +77,7 @@ def sizes_of(letters: Sequence[str], arrays: Sequence[Any]) -> Sizes:
 
 
 def shape_of(letter: str, sizes: Sizes) -> tuple[int, ...]:
-    """The shape of an operand, without batch axes."""
+    """Returns the shape of an operand, without batch axes."""
     extents = dict(zip("ijaxy", sizes[1:], strict=True))
     return tuple(extents[axis] for axis in AXES[letter])
 
@@ -113,55 +113,55 @@ TERMS: Mapping[tuple[str, str], Callable[..., Grid]] = {
 
 
 def dot(left: Grid, right: Grid) -> Array:
-    """The scalar product of two matrices."""
+    """Returns the scalar product of two matrices."""
     return functools.reduce(operator.add, itertools.chain(*times(left, right)))
 
 
 def product(left: Grid, right: Grid) -> Grid:
-    """The matrix product."""
+    """Returns the matrix product."""
     return [[dot([row], [list(column)]) for column in zip(*right, strict=True)] for row in left]
 
 
 def transposed(grid: Grid) -> Grid:
-    """The transpose."""
+    """Returns the transpose."""
     return [list(column) for column in zip(*grid, strict=True)]
 
 
 def times(left: Grid, right: Grid) -> Grid:
-    """The product entry by entry."""
+    """Returns the product entry by entry."""
     return [[x * y for x, y in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
 
 
 def plus(left: Grid, right: Grid) -> Grid:
-    """The sum."""
+    """Returns the sum."""
     return [[x + y for x, y in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
 
 
 def minus(left: Grid, right: Grid) -> Grid:
-    """The difference."""
+    """Returns the difference."""
     return [[x - y for x, y in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
 
 
 def scale(coupling: Grid, grid: Grid) -> Grid:
-    """Every entry times the one entry of `coupling`."""
+    """Returns every entry times the one entry of `coupling`."""
     return [[coupling[0][0] * x for x in row] for row in grid]
 
 
 def squared(grid: Grid) -> Grid:
-    """Every entry squared."""
+    """Returns every entry squared."""
     return times(grid, grid)
 
 
 def residual(poses: Grid, weights: Grid, means: Grid) -> Grid:
-    """e = PW − μ."""
+    """Returns e = PW − μ."""
     return minus(product(poses, weights), means)
 
 
 def flat(grid: Grid) -> list[Array]:
-    """The entries, row by row."""
+    """Returns the entries, row by row."""
     return list(itertools.chain(*grid))
 
 
 def grid(entries: Sequence[Array], columns: int) -> Grid:
-    """The inverse of `flat`."""
+    """Inverts `flat`."""
     return [list(entries[at : at + columns]) for at in range(0, len(entries), columns)]

@@ -43,7 +43,7 @@ _UNROLLED = 4  # groups of 8 parents whose code is written out one after another
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
-    """The derivative of `scalar` by `wrt`."""
+    """Returns the derivative of `scalar` by `wrt`."""
     if (scalar, wrt) not in TERMS:
         return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
 
@@ -54,7 +54,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
 
 
 def sums(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array]:
-    """Σ_i c_ij v_ij and Σ_i c_ij."""
+    """Returns Σ_i c_ij v_ij and Σ_i c_ij."""
 
     def terms(c: Grid, p: Grid, k: Grid) -> Iterable[tuple[str, Grid]]:
         yield "q", scale(c, product(p, k))
@@ -65,7 +65,7 @@ def sums(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def gradients(operands: Operands, *, wrt: str) -> Operands:
-    """The derivatives of E + Q by the operands in `wrt`; without q, those of Q.
+    """Returns the derivatives of E + Q by the operands in `wrt`; without q, those of Q.
 
     E + Q = Σ_ij c_ij (<v_ij, q_j> + <w_j, e_ij²>), with e = v − μ: the votes get
     c (q + 2 w e), and all else follows from e.
@@ -108,7 +108,7 @@ def _one_pass(
     results: str,
     terms: Callable[..., Iterable[tuple[str, Grid]]],
 ) -> Operands:
-    """The results: sums of `terms`, which are made of the operands' entries, over all children."""
+    """Sums `terms`, which are made of the operands' entries, over all children."""
     plan = _Plan(operands, results)
 
     def body(child: _Child) -> None:
@@ -126,7 +126,7 @@ def _one_pass(
 
 
 def attend(poses: Array, weights: Array, parents: Array) -> Array:
-    """The sums of one iteration of routing by agreement."""
+    """Returns the sums of one iteration of routing by agreement."""
 
     def terms(coupling: Grid, votes: Grid, _: Callable[[str], Grid]) -> Iterable[tuple[str, Grid]]:
         yield "q", scale(coupling, votes)
@@ -138,7 +138,7 @@ def attend(poses: Array, weights: Array, parents: Array) -> Array:
 def attend_backward(
     poses: Array, weights: Array, parents: Array, cotangent: Array
 ) -> dict[str, Array]:
-    """The cotangents of poses, weights and parents, for that of the sums.
+    """Returns the cotangents of poses, weights and parents, for that of the sums.
 
     With g the cotangent of the sums, t_ij = r_ij (<v_ij, g_j> − Σ_j r_ij <v_ij, g_j>) is that of
     the logits, q_j gets Σ_i t_ij v_ij, and all else follows from that of the votes,
@@ -163,7 +163,7 @@ def _two_passes(
     results: str,
     terms: Callable[..., Iterable[tuple[str, Grid]]],
 ) -> Operands:
-    """The results: sums of `terms` over all children, after the softmax over all parents.
+    """Sums `terms` over all children, after the softmax over all parents.
 
     `terms` are made of r, of t where there is a cotangent w, of the votes and of what is read.
     """
@@ -213,7 +213,7 @@ class _Plan(mosaic.Plan):
         return self.sizes.children
 
     def layout(self, letter: str) -> Layout:
-        """How an operand lies.
+        """Returns how an operand lies.
 
         c and p, the large ones, are not padded: lanes beyond N are cleared when they are read.
         """
@@ -316,7 +316,7 @@ class _Plan(mosaic.Plan):
         lax.fori_loop(0, groups, step, None)
 
     def softmax(self, logits: Array) -> Array:
-        """softmax over the parents [J', 128]; padding of the last sublanes gets nothing."""
+        """Normalises over the parents [J', 128]; padding of the last sublanes gets nothing."""
         if self.parents != self.sizes.parents:
             parent = lax.broadcasted_iota(jnp.int32, logits.shape, 0)
             logits = jnp.where(parent < self.sizes.parents, logits, -jnp.inf)
@@ -330,7 +330,7 @@ class _Plan(mosaic.Plan):
         return self.parents, LANES
 
     def tiles(self, letter: str) -> tuple[int, ...]:
-        """The shape of a small matrix for each parent, or each sublane, at 128 positions."""
+        """Returns the shape of a small matrix for each parent, or each sublane, at 128 places."""
         rows, columns = matrix_shape(letter, self.sizes)
         return rows * columns, _SUBLANES if letter in POSES else self.parents, LANES
 
@@ -381,7 +381,7 @@ class _Child(NamedTuple):
                 out[0, 0, :, number : number + 1] = total
 
     def grid(self, letter: str, rows: Any, at: Any) -> Grid:
-        """The entries of an operand for 8 parents at 128 positions, each [8, 128]."""
+        """Returns the entries of an operand for 8 parents at 128 positions, each [8, 128]."""
         height, columns = matrix_shape(letter, self.plan.sizes)
         numbers = range(height * columns)
         ref = self.operands[letter]
@@ -413,7 +413,7 @@ class _Child(NamedTuple):
                     out[number, rows, at] += term
 
     def _clear(self, entry: Array, at: Any) -> Array:
-        """`entry` with zeros beyond the last position, where memory holds anything.
+        """Sets `entry` to zero beyond the last position, where memory holds anything.
 
         Other values there spoil only the sums over positions, which weights need.
         """
@@ -425,5 +425,5 @@ class _Child(NamedTuple):
         return jnp.where(position < plan.sizes.positions, entry, 0)
 
     def votes(self, rows: Any, at: Any) -> Grid:
-        """P_i W_ij."""
+        """Returns P_i W_ij."""
         return product(self.grid("p", rows, at), self.grid("k", rows, at))

@@ -24,7 +24,7 @@ _TILE = LANES  # rows and columns of a matrix unit
 
 
 def attend(poses: Array, weights: Array, parents: Array) -> Array:
-    """The sums of one iteration of routing by agreement."""
+    """Returns the sums of one iteration of routing by agreement."""
     plan = _Plan({"p": poses, "k": weights, "q": parents}, "q")
 
     def body(p: Any, k: Any, q: Any, sums: Any, coupling: Any) -> None:
@@ -49,7 +49,7 @@ def attend(poses: Array, weights: Array, parents: Array) -> Array:
 def attend_backward(
     poses: Array, weights: Array, parents: Array, cotangent: Array
 ) -> dict[str, Array]:
-    """The cotangents of poses, weights and parents for that of the sums: tpu.attend_backward."""
+    """Returns the cotangents of poses, weights and parents (see tpu.attend_backward)."""
     plan = _Plan({"p": poses, "k": weights, "q": parents, "w": cotangent}, "pkq")
 
     def body(p: Any, k: Any, q: Any, g: Any, *refs: Any) -> None:
@@ -88,20 +88,20 @@ def attend_backward(
 
 
 def _agreement(p: Any, k: Any, q: Any, j: Any, at: Any) -> Array:
-    """u_i · (W_ij q_j), [children, positions]."""
+    """Returns u_i · (W_ij q_j), [children, positions]."""
     parent = q[j, :, at]  # [Y, positions]
     terms = (p[x, :, at] * _dot(k[j, :, x, :], parent, 0, 0) for x in range(p.shape[0]))
     return sum(terms, start=jnp.zeros((_TILE, _TILE), jnp.float32))
 
 
 def _combined(p: Any, k: Any, coupling: Array, j: Any, at: Any) -> Array:
-    """Σ_i c_ij u_i W_ij, [Y, positions]."""
+    """Returns Σ_i c_ij u_i W_ij, [Y, positions]."""
     terms = (_dot(k[j, :, x, :], coupling * p[x, :, at], 1, 0) for x in range(p.shape[0]))
     return sum(terms, start=jnp.zeros((k.shape[1], _TILE), jnp.float32))
 
 
 def _dot(left: Array, right: Array, left_axis: int, right_axis: int) -> Array:
-    """The product of two matrices, contracted over one axis of each."""
+    """Returns the product of two matrices, contracted over one axis of each."""
     axes = (((left_axis,), (right_axis,)), ((), ()))
     return lax.dot_general(left, right, axes, preferred_element_type=jnp.float32)
 
@@ -114,7 +114,7 @@ class _Plan(mosaic.Plan):
         return pl.cdiv(self.sizes.children, _TILE)
 
     def layout(self, letter: str) -> Layout:
-        """How an operand lies: I' and N' are the next multiples of 128."""
+        """Returns how an operand lies: I' and N' are the next multiples of 128."""
         _, children, parents, _, columns, width = self.sizes
         positions, length = self.sizes.positions, self.length
         all_children, all_positions = self.steps * _TILE, self.num_blocks * length
@@ -157,11 +157,11 @@ class _Plan(mosaic.Plan):
         lax.fori_loop(0, self.sizes.parents, lambda j, _: body(j), None)
 
     def sum_over_parents(self, value: Callable[[Any], Array]) -> Array:
-        """The sum of the values of all parents."""
+        """Returns the sum of the values of all parents."""
         return self._fold(jnp.add, value)
 
     def softmax(self, logits: Any) -> None:
-        """softmax over the parents of [J, 128, 128], in place."""
+        """Normalises over the parents of [J, 128, 128], in place."""
         once = not forms.interpret_mode()
         largest = self._fold(jnp.maximum, lambda j: logits[j])
 
@@ -177,5 +177,5 @@ class _Plan(mosaic.Plan):
         self.each_parent(divide)
 
     def _fold(self, f: Callable[[Array, Array], Array], value: Callable[[Any], Array]) -> Array:
-        """`f` between the values of all parents."""
+        """Applies `f` between the values of all parents."""
         return lax.fori_loop(1, self.sizes.parents, lambda j, x: f(x, value(j)), value(0))
