@@ -3,6 +3,7 @@
   python experiments/benchmark.py routing --rows b c --repeats 7 --output=routing.json
   python experiments/benchmark.py routing --explain
   python experiments/benchmark.py routing --device   # on a GPU or TPU: are its kernels right?
+  python experiments/benchmark.py pytorch            # beside PyTorch, which you install
   python experiments/benchmark.py models --names sabour2017_capsnet choi2019_mnist
   python experiments/benchmark.py train --names sabour2017_mnist --devices 1 2 4 --repeats 5
   python experiments/benchmark.py data --step
@@ -43,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
         help="measure nothing: say which arithmetic votes get on a CPU, a TPU and an NVIDIA GPU",
     )
 
+    pytorch = subjects.add_parser("pytorch", help="procedures against PyTorch (pip install torch)")
+
     models = subjects.add_parser("models", help="a training step of every network")
     models.add_argument("--names", nargs="+", metavar="NAME", help="default: all")
     models.add_argument("--batch_size", type=int, default=8, help="images in a batch; default: 8")
@@ -70,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _cli.add(data, "--data_dir")
 
-    for subject in (routing, models, train, data):
+    for subject in (routing, pytorch, models, train, data):
         subject.add_argument(
             "--repeats", type=int, default=3, help="calls to take the median of; default: 3"
         )

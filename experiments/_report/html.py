@@ -63,9 +63,9 @@ def contents(titles: dict[str, str]) -> Html:
     return tag("nav", tag("ul", *links), aria_label="Contents")
 
 
-def counted(number: int, one: str, several: str = "") -> str:
+def counted(number: int, singular: str, plural: str = "") -> str:
     """Writes a count, such as "1 image" or "1,200 images"."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def percent(share: float) -> str:
