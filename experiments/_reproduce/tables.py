@@ -1,5 +1,6 @@
 """What the page of a name says, as blocks, and these as Markdown."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -141,15 +142,15 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     claim, result = verdict.claim, verdict.difference
     if result is None:
         return verdict.reason
-    digits = experiment.column(claim.metric).digits
     name = [
         f"“{side}”" if isinstance(side, str) else f"{side:g}"
         for side in (claim.more, verdict.against)
     ]
     mean = result.mean - claim.slack
+    low, high = result.low - claim.slack, result.high - claim.slack
+    digits = _digits((high - low) / 2, experiment.column(claim.metric).digits)
     seeds = " and ".join(map(str, verdict.runs))
     where = f"{abs(mean):.{digits}f} {'above' if mean > 0 else 'below'}"
-    low, high = result.low - claim.slack, result.high - claim.slack
     interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
     if (paper := printed_difference(experiment, claim, verdict.against)) is not None:
@@ -253,8 +254,14 @@ def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str
 
 def _number(value: Estimate, digits: int) -> str:
     """Returns the mean ± standard deviation."""
+    digits = _digits(value.std, digits)
     deviation = "" if value.std is None else f" ± {value.std:.{digits}f}"
     return f"{value.mean:.{digits}f}{deviation}"
+
+
+def _digits(error: float | None, most: int) -> int:
+    """Returns as many digits after the point as show two figures of the error, if there is one."""
+    return max(0, min(most, 1 - math.floor(math.log10(error)))) if error else most
 
 
 def _about_runs(comparison: Comparison) -> Iterator[str]:
