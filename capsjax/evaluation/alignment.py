@@ -32,7 +32,7 @@ class Alignment(NamedTuple):
 
 
 def align(differences: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"]) -> Alignment:
-    """The direction nearest to k vectors and the alignment ratio (Choi et al. 2019, eq. 12 to 15).
+    """Finds the direction nearest to k vectors and their alignment (Choi et al. 2019, eq. 12–15).
 
     ṽ is the first right-singular vector of the stacked vectors, without centring. Random vectors
     are a reference: five standard normal ones give .462 ± .269 in R^32 and .498 ± .277 in R^16
@@ -58,7 +58,7 @@ def align(differences: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k 
 def direction_cosines(
     positive: Float[Array | np.ndarray, "*batch d"], negative: Float[Array | np.ndarray, "*batch d"]
 ) -> Float[Array, "*batch"]:
-    """The cosine between ṽ of positive and of negative transformations (figure 4).
+    """Returns the cosine between ṽ of positive and of negative transformations (figure 4).
 
     −1 where a pose moves back along the line on which it moved forth, 1 where both go the same
     way, 0 where they are at right angles.

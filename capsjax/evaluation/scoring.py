@@ -53,7 +53,7 @@ def evaluation_data(
     data_dir: str | os.PathLike[str] | None = None,
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
 ) -> EvaluationData:
-    """The split of a data set, unchanged, or the evaluation set of a generated task.
+    """Returns the split of a data set, unchanged, or the evaluation set of a generated task.
 
     Images of a "folder:PATH" are made to fit the network, as its training images were.
 
@@ -81,7 +81,7 @@ def evaluation_data(
 
 
 def fitting(config: ml_collections.ConfigDict, name: str = "folder:") -> Fitting:
-    """The conversion that fits images of the data set `name` to the network of `config`.
+    """Returns the conversion that fits images of the data set `name` to the network of `config`.
 
     Proportions are kept as in training; by padding if it was not trained on a folder.
     """
@@ -99,7 +99,7 @@ def score(
     devices: Sequence[jax.Device],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Float[np.ndarray, "n classes"]:
-    """The class scores of every example, in order; each batch is divided over `devices`.
+    """Returns the class scores of every example, in order; each batch is divided over `devices`.
 
     `batch_size`, `devices` and `progress` are as for `capsjax.evaluation.batches.in_batches`.
     """
@@ -112,7 +112,7 @@ def score(
 def lower_score(
     model: nnx.Module, examples: EvaluationSet, *, batch_size: int, devices: Sequence[jax.Device]
 ) -> jax.stages.Lowered:
-    """The program of `score`, lowered; see `capsjax.evaluation.batches.lower`."""
+    """Returns the program of `score`, lowered; see `capsjax.evaluation.batches.lower`."""
     function, arrays = on_examples(_scores, examples)
     return lower(function, model, arrays, batch_size=batch_size, devices=devices)
 
@@ -124,7 +124,7 @@ def _scores(model: Any, batch: Example) -> Float[Array, "n classes"]:
 def on_examples(
     answer: Callable[[Any, Example], PyTree], examples: EvaluationSet
 ) -> tuple[Callable[..., PyTree], tuple[Any, ...]]:
-    """What makes `in_batches` call `answer(model, batch)` for all `examples`: function and arrays.
+    """Returns function and arrays with which `in_batches` calls `answer(model, batch)`.
 
     The arrays are the number, source images and labels of each example. The function is without the
     images, so that none is kept with its program.
@@ -166,7 +166,7 @@ class _Gathered:
 
 
 def gives_logits(model: nnx.Module, image_shape: Sequence[int]) -> bool:
-    """Whether the scores of a network are logits rather than lengths; nothing is computed."""
+    """Tells whether a network's scores are logits rather than lengths; computes nothing."""
     return outline(model, np.empty((1, *image_shape), np.float32)).score_kind is ScoreKind.LOGITS
 
 

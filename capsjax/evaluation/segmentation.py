@@ -32,12 +32,12 @@ class Segmented(NamedTuple):
 
 
 def has_masks(model: nnx.Module, image_shape: tuple[int, ...]) -> bool:
-    """Whether a network captures "masks"; nothing is computed."""
+    """Tells whether a network captures "masks"; computes nothing."""
     return "masks" in outline(model, np.empty((1, *image_shape), np.float32)).features
 
 
 def segment(model: nnx.Module, examples: EvaluationSet, *, batch_size: int = 64) -> Segmented:
-    """What `model` makes of all `examples`."""
+    """Returns what `model` makes of all `examples`."""
     function, arrays = on_examples(_segmented, examples)
     return in_batches(function, model, arrays, batch_size=batch_size)
 
@@ -55,7 +55,7 @@ def _segmented(model: Any, batch: Example) -> Segmented:
 def foreground_ari(
     masks: Float[Array | np.ndarray, "n slots h w"], objects: Int[Array | np.ndarray, "n h w"]
 ) -> Float[np.ndarray, "n"]:
-    """The adjusted Rand index of each image: 1 if pixels of an object, and only they, share a slot.
+    """Returns the adjusted Rand index of each image: 1 if exactly an object's pixels share a slot.
 
     Pixels of no object do not count. A pixel belongs to the slot with the largest share.
     """

@@ -102,7 +102,7 @@ def _attend(
     mask: Float[Array, "*batch 1 N"] | None,
     epsilon: float,
 ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch J N"]]:
-    """Weighted means of inputs by slots whose queries are `pulled` back to inputs; the coupling."""
+    """Weighs inputs by slots whose queries are `pulled` back to inputs; returns coupling too."""
     return _forward(x, pulled, mask, epsilon)[0]
 
 

@@ -20,7 +20,7 @@ _MOST_INSIDE = 6  # lines that are named inside a panel; more are named above it
 
 @options_first
 def beside(comparison: Comparison, *panels: Panel) -> Figure:
-    """Several panels in a row, or one."""
+    """Draws several panels in a row, or one."""
     figure, every = _figure(len(panels))
     for axes, panel in zip(every, panels, strict=True):
         panel(axes, comparison)
@@ -31,7 +31,7 @@ def beside(comparison: Comparison, *panels: Panel) -> Figure:
 def lines(
     axes: Axes, comparison: Comparison, metric: str, xlabel: str, ylabel: str, *, log: bool = False
 ) -> None:
-    """`metric` against each row's x, a line for each `Row.line`; the paper's dashed."""
+    """Draws `metric` against each row's x, a line for each `Row.line`; the paper's dashed."""
     in_paper, by_name = False, by_line(comparison.experiment, comparison.scale)
     for number, (line, variants) in enumerate(by_name.items()):
         points = [(x, comparison.cells[metric][name]) for name, x in variants.items()]
@@ -58,7 +58,7 @@ def lines(
 def bars(
     axes: Axes, comparison: Comparison, metric: str, groups: Sequence[str], ylabel: str
 ) -> None:
-    """`metric` as bars: a group for each x (its place in `groups`), in it one for each line."""
+    """Draws `metric` as bars: a group for each x (its place in `groups`), a bar for each line."""
     lines = by_line(comparison.experiment, comparison.scale)
     width = 0.8 / len(lines)
     for number, (line, rows) in enumerate(lines.items()):
@@ -74,7 +74,7 @@ def bars(
 
 @options_first
 def curves_by_line(comparison: Comparison, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
-    """A panel of `curves` for each line."""
+    """Draws a panel of `curves` for each line."""
     lines = by_line(comparison.experiment, comparison.scale)
     return beside(*(curves(x, y, xlabel, ylabel, line) for line in lines))(comparison)
 
@@ -115,7 +115,7 @@ def curves(
 
 @options_first
 def times(axes: Axes, comparison: Comparison, name: str, xlabel: str, ylabel: str) -> None:
-    """A measured time against each row's x."""
+    """Draws a measured time against each row's x."""
     for line, variants in by_line(comparison.experiment, comparison.scale).items():
         seconds = {
             x: [r["times"][name] for r in comparison.records[variant] if name in r["times"]]
@@ -163,7 +163,7 @@ def trace(
 
 @options_first
 def histogram(axes: Axes, comparison: Comparison, counts: str, edges: str) -> None:
-    """A histogram of the series `counts` for each row."""
+    """Draws a histogram of the series `counts` for each row."""
     for variant, records in comparison.records.items():
         curves = [r["series"] for r in records if counts in r["series"]]
         if curves:
@@ -269,7 +269,7 @@ def _arrays(comparison: Comparison) -> list[tuple[str, np.ndarray]]:
 
 
 def _sheet(array: np.ndarray, gap: int = 1) -> np.ndarray:
-    """[d, k, h, w, c] as one picture."""
+    """Joins [d, k, h, w, c] into one picture."""
     framed = np.pad(array[..., 0], [(0, 0), (0, 0), (0, gap), (0, gap)], constant_values=96)
     return np.concatenate([np.concatenate(list(row), axis=1) for row in framed], axis=0)
 

@@ -63,7 +63,7 @@ Measure = Callable[[FinishedRun], Measured]
 
 @options_first
 def accuracy(run: FinishedRun, **sets: str) -> Measured:
-    """Per cent right on evaluation sets, and the curves of training and validation accuracy.
+    """Measures per cent right on evaluation sets, and curves of training and validation.
 
     Args:
       **sets: by the metric's name, an evaluation set of the run's task; "train" is its training
@@ -78,7 +78,7 @@ def accuracy(run: FinishedRun, **sets: str) -> Measured:
 
 
 def percent_right(run: FinishedRun, chosen: str) -> float:
-    """The share of right answers by the task's own rule, in per cent."""
+    """Returns the share of right answers by the task's own rule, in per cent."""
     data = scoring.evaluation_data(run.checkpoint.config, None, chosen, run.data_dir)
     model, devices = run.checkpoint.model, jax.local_devices()
     scores = scoring.score(model, data.examples, batch_size=128 * len(devices), devices=devices)
@@ -88,12 +88,12 @@ def percent_right(run: FinishedRun, chosen: str) -> float:
 
 
 def error(run: FinishedRun) -> Measured:
-    """Per cent wrong on the test images, as `accuracy`."""
+    """Returns per cent wrong on the test images, as `accuracy`."""
     return Measured({"error": 100 - percent_right(run, "test")}, learning_curve(run))
 
 
 def test_curve(run: FinishedRun) -> Measured:
-    """Per cent right on the test images after each epoch.
+    """Returns per cent right on the test images after each epoch.
 
     The run must hold images out and keep its checkpoints (`checkpoints.keep`).
     """
@@ -112,7 +112,7 @@ def by_network(measures: Mapping[str, Measure]) -> Measure:
 
 
 def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
-    """Training and, where images were held out, validation accuracy, in per cent, by step."""
+    """Returns training and, with held-out images, validation accuracy, in per cent, by step."""
     training = [record for record in run.history.records if record["split"] == "train"]
     if not training:  # a control
         return {}
@@ -134,13 +134,13 @@ def all_of(run: FinishedRun, *measures: Measure) -> Measured:
 
 
 def first_images(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
-    """The first test images of the run's task, and their classes."""
+    """Returns the first test images of the run's task, and their classes."""
     images, targets = _first_examples(run)
     return images, targets.argmax(-1).astype(np.int32)
 
 
 def _first_examples(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
-    """The first test images, and a 1 for each class that is in them."""
+    """Returns the first test images, and a 1 for each class that is in them."""
     data = scoring.evaluation_data(run.checkpoint.config, None, "test", run.data_dir)
     rendered = tasks.render(data.examples, np.arange(min(run.images, len(data.examples))))
     return rendered.images, rendered.labels
@@ -168,7 +168,7 @@ def routing(run: FinishedRun) -> Measured:
 
 
 def compactness(run: FinishedRun) -> Measured:
-    """Semantic compactness by factor of variation (Gu et al. 2021, table 5), averaged both ways."""
+    """Measures semantic compactness by factor (Gu et al. 2021, table 5), averaged both ways."""
     images, labels = first_images(run)
     metrics = {}
     for factor, amounts in AMOUNTS.items():
@@ -180,7 +180,7 @@ def compactness(run: FinishedRun) -> Measured:
 
 
 def alignment(run: FinishedRun) -> Measured:
-    """Alignment ratios, of all images and by digit, and cosines between opposite directions.
+    """Returns alignment ratios, of all images and by digit, and cosines of opposite directions.
 
     Choi et al. 2019, table 3 and figure 4.
     """
@@ -342,7 +342,7 @@ def feature_space(run: FinishedRun) -> Measured:
 
 @options_first
 def entropy_trace(run: FinishedRun, layer: str) -> Measured:
-    """Mean entropy of the coupling of `layer` after each epoch of the run (Lin et al. 2018).
+    """Returns the mean entropy of `layer`'s coupling after each epoch (Lin et al. 2018).
 
     The run must hold images out and keep its checkpoints (`checkpoints.keep`).
     """
@@ -361,7 +361,7 @@ def entropy_trace(run: FinishedRun, layer: str) -> Measured:
 
 
 def grid_distances(run: FinishedRun) -> Measured:
-    """Chamfer distance of the middle layer's embedding to the grid of shifts (Lin et al. 2018).
+    """Returns Chamfer distances of the middle layer's embedding to the shifts (Lin et al. 2018).
 
     It takes as many ordered pairs of classes as `FinishedRun.images` allows, 81 images each: k
     fixed and k + 1 moving, then k + 2, and so on.

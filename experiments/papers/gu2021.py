@@ -82,7 +82,7 @@ def _smoke(*only: str) -> dict[str, Scale]:
 
 
 def _columns(quoted: Mapping[str, tuple[float, float]] = {}) -> tuple[Column, ...]:
-    """MNIST and affNIST; `quoted` has both, from the papers of other networks."""
+    """Lists MNIST and affNIST; `quoted` has both, from the papers of other networks."""
     mnist, affnist = ({name: pair[i] for name, pair in quoted.items()} for i in (0, 1))
     return (
         Column("affnist", ACCURACIES, "affNIST (generated)", best=100, quoted=affnist),
@@ -99,7 +99,7 @@ def _row(
     changes: dict | None = None,
     **where: object,
 ) -> Row:
-    """A network of the config gu2021_affnist, with the paper's accuracies."""
+    """Returns a network of the config gu2021_affnist, with the paper's accuracies."""
     both = {"mnist, not moved": mnist, "affnist": affnist}
     printed = {metric: value for metric, value in both.items() if value is not None}
     return Row(name, f"gu2021_affnist:gu2021_{network}", changes or {}, printed, **where)  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ TABLE_1 = Experiment(
 
 
 def _changed(name: str, mnist: tuple, affnist: tuple, train: float, **changes: object) -> Row:
-    """A row of table 2: Aff-CapsNet with one option changed."""
+    """Returns a row of table 2: Aff-CapsNet with one option changed."""
     row = _row(name, "aff_capsnet", Estimate(*mnist, RUNS), Estimate(*affnist, RUNS))
     return replace(row, changes=_options(changes), printed={**row.printed, "train": train})
 
@@ -285,7 +285,7 @@ TABLE_3 = Experiment(
 
 
 def _overlapping(name: str, accuracy: tuple, train: float, **changes: object) -> Row:
-    """A row of table 4: CapsNet with one option changed."""
+    """Returns a row of table 4: CapsNet with one option changed."""
     printed = {"accuracy": Estimate(*accuracy, RUNS), "train": train}
     return Row(name, "gu2021_multimnist", _options(changes), printed)
 
@@ -370,7 +370,7 @@ def _untrained(row: Row) -> Row:
 
 
 def _semantic(name: str, network: str, *compactness: float) -> Row:
-    """A row of table 5, whose printed numbers are of the size of variances averaged first."""
+    """Makes a row of table 5, whose printed numbers are those of variances averaged first."""
     printed = {
         f"{factor}{how}": value
         for factor, value in zip(FACTORS, compactness, strict=True)
@@ -478,7 +478,7 @@ BY_DATA = {
 
 
 def _data_size(name: str, n: int) -> Row:
-    """50 epochs, or as many as there are images of each first digit."""
+    """Trains 50 epochs, or as many as there are images of each first digit."""
     network, printed, wide = BY_DATA[name]
     return Row(
         f"{name}, ×{n}",
