@@ -1,4 +1,5 @@
 import json
+import sys
 from dataclasses import replace
 
 import benchmark
@@ -165,3 +166,9 @@ def test_what_is_wrong_is_said_before_anything_is_measured(fails):
     assert "multiple of the number of devices, 3" in fails(benchmark, "train", "--devices=3")
     assert "--devices must be at least 1" in fails(benchmark, "train", "--devices=0")
     assert "--repeats must be at least 1" in fails(benchmark, "routing", "--repeats=0")
+
+
+def test_pytorch_is_asked_for(fails, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "_benchmark.pytorch", raising=False)
+    assert "PyTorch is not installed: pip install torch" in fails(benchmark, "pytorch")
