@@ -9,9 +9,9 @@ from capsjax.evaluation.alignment import TRANSFORMATIONS
 
 FINDING = (
     "its main evidence for equivariance, poses that move along a line under transformations, is "
-    "what an untrained network and raw pixels show as well. After training, the cosines of "
-    "opposite shifts peak at +1, as the paper says, but not at −1. Accuracies are not settled: "
-    "networks were trained for two epochs."
+    "what raw pixels show as well, and untrained networks almost as much. After training, the "
+    "cosines of opposite shifts peak at +1, as the paper says, but not at −1. Accuracies are not "
+    "settled: networks were trained for two epochs."
 )
 
 ENSEMBLE = 7
