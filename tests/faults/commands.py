@@ -84,7 +84,7 @@ def _main(script, arguments, *streams):
 
 def quick(npz):
     """The option for a network that is trained in seconds."""
-    return f"--config=tests/faults/quick.py:{npz}"
+    return f"--config=tests/quick.py:{npz}"
 
 
 def fill(disk, kibibytes):

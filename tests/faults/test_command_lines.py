@@ -12,7 +12,7 @@ from tests.runs.several_hosts import free_port
 
 pytestmark = pytest.mark.slow
 
-# Others: tests/training/test_config.py and test_overrides.py, tests/runs/test_loop.py.
+# Others: tests/training/test_config.py and test_overrides.py, tests/runs/test_mistakes.py.
 VALUES = [
     ("optimizer.b2=1.0", "optimizer.b2 must be in [0, 1), got 1.0"),
     ("optimizer.b1=nan", "optimizer.b1 must be a number, got 'nan'"),
@@ -32,7 +32,7 @@ VALUES = [
         "seeds must lie in [0, 4294967295], got 4294967295 to 4294967296",
     ),
 ]
-QUICK = "train.py --config=tests/faults/quick.py:{npz} --workdir="
+QUICK = "train.py --config=tests/quick.py:{npz} --workdir="
 TINY = "train.py --config=tests/tiny.py:{npz} --workdir={tmp}/run --config.model.decoder_features="
 CLUSTER = QUICK + "{tmp}/run --num_processes=2 --process_id=0 --coordinator_address=127.0.0.1:"
 

@@ -1,16 +1,15 @@
 """Runs that begin with what another network learned."""
 
-import os
 import re
 import shutil
-import signal
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
 from capsjax.models import paths
-from capsjax.runs import checkpoints, loop, process, seeds
+from capsjax.runs import checkpoints, loop, seeds
 from capsjax.training.state import split
 from tests.tiny import assert_same, quick_config
 
@@ -27,22 +26,6 @@ def quick_run(tmp_path_factory, npz):
 def variables(model):
     _, params, rest = split(model)
     return {k: np.asarray(v) for k, v in (paths.by_path(params) | paths.by_path(rest)).items()}
-
-
-def interrupt_in_the_second_epoch(train, monkeypatch):
-    """At its first dispatch; what `train` trains has seven steps an epoch."""
-    update = loop.Display.update
-
-    def update_and_terminate(self, step, *args):
-        update(self, step, *args)
-        if step == 9:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "DISPATCH_SECONDS", 0.0)  # dispatches of one step
-        patch.setattr(loop.Display, "update", update_and_terminate)
-        with pytest.raises(process.Interrupted):
-            train()
 
 
 def test_all_of_a_network_of_the_same_kind(quick, tmp_path, quick_run, capsys):
@@ -72,15 +55,17 @@ def test_several_seeds_begin_with_it(quick, tmp_path, quick_run):
     assert_same(results[1], loop.train(quick, tmp_path / "alone", devices=ONE))
 
 
-def test_resuming_does_not_read_it(quick, tmp_path, quick_run, monkeypatch):
+def test_resuming_does_not_read_it(quick, tmp_path, quick_run, monkeypatch, interrupt):
     donor, run = tmp_path / "donor", tmp_path / "run"
     shutil.copytree(quick_run[0], donor)
     quick.init_from = str(donor)
     quick.init_layers = ("convs",)
     whole = loop.train(quick, tmp_path / "whole", devices=ONE)
-    interrupt_in_the_second_epoch(lambda: loop.train(quick, run, devices=ONE), monkeypatch)
+    monkeypatch.setattr(loop, "DISPATCH_SECONDS", 0.0)  # dispatches of one step, seven an epoch
+    train = partial(loop.train, quick, run, devices=ONE)
+    interrupt(train, 9)
     shutil.rmtree(donor)
-    assert_same(loop.train(quick, run, devices=ONE), whole)
+    assert_same(train(), whole)
 
 
 def test_fresh_class_layer_for_other_classes(quick, tmp_path, quick_run, npz, capsys):
@@ -99,31 +84,3 @@ def test_fresh_class_layer_for_other_classes(quick, tmp_path, quick_run, npz, ca
     assert "convs/0/kernel" in taken
     assert "classes/kernel (16×10 there, 16×4 here)" in fresh
     assert "convs" not in fresh
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"init_from": "nowhere"}, r"init_from: nowhere does not exist"),
-        ({"frozen_layers": ("con",)}, r"frozen_layers: no parameters in 'con': did you mean 'c"),
-        ({"init_layers": ("conv",)}, "init_from is empty"),
-        ({"init_from": "RUN", "init_layers": ("cnov",)}, "init_layers: no .* mean 'conv'"),
-        ({"frozen_layers": "conv"}, "must be a tuple, got 'conv'"),
-    ],
-)
-def test_bad_values(config, tmp_path, tiny_run, changes, message):
-    for key, value in changes.items():
-        with config.ignore_type():
-            config[key] = str(tiny_run) if value == "RUN" else value
-    with pytest.raises(ValueError, match=message):
-        loop.train(config, tmp_path / "run", devices=ONE)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_network_that_does_not_fit(config, tmp_path, tiny_run):
-    config.init_from = str(tiny_run)
-    config.model.width = 1 / 16
-    config.init_layers = ("conv",)
-    with pytest.raises(ValueError, match="not all of it fits: conv/"):
-        loop.train(config, tmp_path / "run", devices=ONE)
-    assert not (tmp_path / "run").exists()

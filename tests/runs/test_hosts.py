@@ -82,17 +82,11 @@ def test_sigterm_to_one_stops_both_and_one_process_goes_on(run, alone, npz, tmp_
 
 
 @pytest.mark.slow
-def test_two_hosts_go_on_where_one_process_stopped(run, alone, npz, tmp_path, monkeypatch):
+def test_two_hosts_go_on_where_one_process_stopped(run, alone, npz, tmp_path, interrupt):
     config = tiny_config(npz)
     config.training.epochs = EPOCHS
-
-    def interrupt(*_):
-        signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(loop.Display, "epoch", interrupt)
-    with pytest.raises(loop.Interrupted) as stop:
-        loop.train(config, tmp_path / "run", devices=FOUR)
-    assert "saved at step 7" in str(stop.value)
+    said = interrupt(lambda: loop.train(config, tmp_path / "run", devices=FOUR), epochs=1)
+    assert "saved at step 7" in said
     assert end(run()) == [0, 0]
     assert "resuming at step 7" in (tmp_path / "host0").read_text()
     assert_same_numbers(records(tmp_path / "run"), alone.history.records)

@@ -1,7 +1,7 @@
 """A run in an object store."""
 
 import json
-import signal
+from functools import partial
 
 import chex
 import jax
@@ -12,7 +12,7 @@ from orbax.checkpoint._src.path import gcs_utils
 
 import capsjax
 from capsjax import _files
-from capsjax.runs import checkpoints, display, loop, process
+from capsjax.runs import checkpoints, display, loop
 from capsjax.training import state
 from tests.runs.bucket import BucketFileSystem, bucket
 from tests.tiny import tiny_config
@@ -28,18 +28,11 @@ def address(monkeypatch):
         yield f"{address}/runs/a"
 
 
-def test_a_run_in_a_bucket_is_the_same_run(address, npz, tiny_run, monkeypatch):
+def test_a_run_in_a_bucket_is_the_same_run(address, npz, tiny_run, interrupt):
     config = tiny_config(npz)
-
-    def interrupt(*_):
-        signal.raise_signal(signal.SIGTERM)
-
-    show = loop.Display.epoch
-    monkeypatch.setattr(loop.Display, "epoch", interrupt)
-    with pytest.raises(process.Interrupted):
-        loop.train(config, address, devices=ONE)
-    monkeypatch.setattr(loop.Display, "epoch", show)
-    result = loop.train(config, address, devices=ONE)
+    train = partial(loop.train, config, address, devices=ONE)
+    interrupt(train, epochs=1)
+    result = train()
 
     local = checkpoints.read(tiny_run, "latest")
     stored = checkpoints.read(address, "latest")
