@@ -5,6 +5,9 @@ import shlex
 
 import pytest
 
+from tests.experiments.conftest import ROOT
+
+TRAIN = f"train --config={ROOT}/configs/digits.py --workdir=run --config."
 # Of the command line: the script ends with status 2, as argparse does.
 USAGE = [
     ("predict --checkpoint={run}", "error: nothing to do"),
@@ -35,6 +38,17 @@ USAGE = [
     ),
     ("reproduce gu2021/table2 --use cifar-10=digits", "did you mean 'cifar10'"),
     ("reproduce gu2021/table2 --use cifar10", "--use takes NAME=OTHER, got cifar10"),
+    (
+        f"{TRAIN}training.epoch=3",
+        "error: the config has no option 'training.epoch': did you mean 'training.epochs'?",
+    ),
+    (f"{TRAIN}model.widht=3", "no option 'model.widht': did you mean 'model.width'?"),
+    (f"{TRAIN}optimizer.name=sgd --config.optimizer.b1=1", "no option 'optimizer.b1'"),
+    (f"{TRAIN}seed=1 --profile=3", "must be START:STOP, two numbers of steps, got '3'"),
+    (f"{TRAIN}seed=1 surplus", "unrecognized arguments: surplus"),
+    (f"{TRAIN}data.name=mnits", "mnist"),
+    (f"{TRAIN}training.batch_size=0", "training.batch_size must be positive, got 0"),
+    (f"{TRAIN}optimizer.learning_rate=1e300", "2\nerror: optimizer.learning_rate must"),
 ]
 # Of what is there: status 1.
 OTHERS = [
@@ -71,5 +85,6 @@ def test_mistakes_are_one_message(fails, tiny_run, tmp_path, monkeypatch, status
     script, *words = shlex.split(command.format(run=tiny_run))
     said = fails(importlib.import_module(script), *words)
     assert message in said
+    assert "\\" not in said
     assert said.startswith("2\n") == (status == 2)
     assert not list(tmp_path.iterdir())

@@ -65,44 +65,6 @@ def test_plain_lines_where_there_is_no_terminal(script, tmp_path):
     assert time.monotonic() - started < 300
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--config.training.epoch=3"],
-            "error: the config has no option 'training.epoch': did you mean 'training.epochs'?",
-        ),
-        (["--config.model.widht=3"], "no option 'model.widht': did you mean 'model.width'?"),
-        (["--config.optimizer.name=sgd", "--config.optimizer.b1=1"], "no option 'optimizer.b1'"),
-        (["--profile=3"], "must be START:STOP, two numbers of steps, got '3'"),
-        (["surplus"], "unrecognized arguments: surplus"),
-    ],
-)
-def test_a_wrong_command_line_ends_with_2(tmp_path, capsys, arguments, message):
-    argv = ["--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *arguments]
-    with pytest.raises(SystemExit) as stop:
-        _cli.run(train.parser(), train.main, argv)
-    assert stop.value.code == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert "\\" not in error
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        ("--config.data.name=mnits", "mnist"),
-        ("--config.training.batch_size=0", "training.batch_size must be positive, got 0"),
-        ("--config.optimizer.learning_rate=1e300", "2\nerror: optimizer.learning_rate must"),
-    ],
-)
-def test_values_that_do_not_fit_are_one_message(fails, tmp_path, argument, message):
-    arguments = "--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", argument
-    assert message in fails(train, *arguments)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 def test_a_fixed_point_is_trained(script, tmp_path):
     arguments = ["--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY]
