@@ -21,17 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import _cli
-from _compile import compilers
+from _compile import catalogue, compilers
 
 if TYPE_CHECKING:
     from _compile.crosscompile import Compiled
 
 CPU_SECONDS_OF_EACH = 300
 PROGRAMS = ("training", "validation", "evaluation")
-ROUTINGS = (
-    *("uniform", "dynamic", "em", "inverted_attention", "attention", "dynamic_large"),
-    *("slots_7", "slots_7_plain", "slots_11", "slots_11_plain"),
-)
 GROUPS = ("routing", "networks", "scaling")
 
 
@@ -63,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--routing",
-        choices=ROUTINGS,
+        choices=(*catalogue.PROCEDURES, *catalogue.SLOTS),
         help="not a run but a procedure at its size in experiments/benchmark.py routing, on one "
         "device",
     )
@@ -210,7 +206,7 @@ def run(args: argparse.Namespace) -> None:
 
 def run_list(args: argparse.Namespace) -> None:
     """Compiles the list, or what is left of it, and writes what it is shown in."""
-    from _compile import catalogue, pages
+    from _compile import pages
 
     from capsjax._names import nearest
 
