@@ -1,5 +1,6 @@
 """What the documentation is built with: links, notebooks, formulas, and the site in a browser."""
 
+import doctest
 import importlib.util
 import inspect
 import json
@@ -43,6 +44,15 @@ def test_links():
             if not target.exists() or not (known or anchor in anchors(target.read_text())):
                 broken.append(f"{page.relative_to(ROOT)}: {link}")
     assert not broken
+
+
+@pytest.mark.parametrize("page", ["routing", pytest.param("analysis", marks=pytest.mark.slow)])
+def test_examples(page):
+    """They give what the page prints."""
+    file = str(ROOT / f"docs/{page}.md")
+    failed, tried = doctest.testfile(file, module_relative=False, encoding="utf-8")
+    assert tried > 20
+    assert failed == 0
 
 
 def test_notebooks():
