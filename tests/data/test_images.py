@@ -30,15 +30,6 @@ def test_modes(tmp_path, mode, channels):
     assert np.all(image == 255)
 
 
-def test_orientation_noted_by_a_camera_is_applied(tmp_path):
-    image = Image.fromarray(random_images(1)[0, ..., 0])
-    exif = Image.Exif()
-    exif[0x0112] = 6  # shown turned a quarter clockwise
-    image.save(tmp_path / "x.png", exif=exif)
-    turned = np.rot90(np.asarray(image), -1)[..., None]
-    np.testing.assert_array_equal(read_image(tmp_path / "x.png"), turned)
-
-
 def test_unfit_files_are_named(tmp_path):
     path = tmp_path / "x.png"
     with pytest.raises(FileNotFoundError, match=r"x\.png"):
