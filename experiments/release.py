@@ -12,7 +12,7 @@ import argparse
 import json
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import _cli
 
@@ -153,6 +153,8 @@ def card(
     config = checkpoint.config
     height, width, channels = config.task.input_shape
     low, high = summary.interval
+    # Without what follows from the data: shape and names.
+    recipe = {key: value for key, value in config.to_dict().items() if key != "task"}
     return CARD.format(
         title=file.stem,
         model=f"`{config.model.name}`",
@@ -174,7 +176,7 @@ def card(
         commit=commit(),
         licence=_cell(licence),
         file=file.name,
-        recipe=json.dumps(_recipe(config.to_dict()), indent=2, ensure_ascii=False),
+        recipe=json.dumps(recipe, indent=2, ensure_ascii=False),
         **{name: versions()[name] for name in ("capsjax", "jax", "flax")},
     )
 
@@ -182,11 +184,6 @@ def card(
 def _cell(text: str) -> str:
     """Returns plain text for a cell of a table in Markdown."""
     return " ".join(escape(text, quote=False).replace("|", "\\|").split())
-
-
-def _recipe(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns the config without what follows from the data: shape and names."""
-    return {key: value for key, value in config.items() if key != "task"}
 
 
 if __name__ == "__main__":
