@@ -8,6 +8,7 @@ from flax import nnx
 
 from capsjax import models
 from capsjax.models.model import Inputs
+from tests.models.building import outline
 
 MEAN, STD = (0.5, 0.25, 0.4), (0.2, 0.1, 0.3)
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 9, 9, 3), np.uint8)
@@ -46,9 +47,8 @@ def test_normalization_by_what_is_not_a_number():
     ],
 )
 def test_networks_that_normalise(name):
-    create = partial(models.create, name, (32, 32, 3), 10, width=1 / 32)
-    plain = nnx.eval_shape(lambda: create(rngs=nnx.Rngs(0)))
-    model = nnx.eval_shape(lambda: create(rngs=nnx.Rngs(0), mean=MEAN, std=STD))
+    plain = outline(name, width=1 / 32)
+    model = outline(name, width=1 / 32, mean=MEAN, std=STD)
     assert model.inputs == Inputs((32, 32, 3), MEAN, STD)
     # Constants: nothing to be trained or saved.
     trees = [jax.tree.structure(nnx.to_pure_dict(nnx.state(m))) for m in (plain, model)]

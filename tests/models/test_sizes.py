@@ -1,20 +1,14 @@
 """Numbers of parameters: published, following from published text, or of sizes chosen here."""
 
 import pytest
-from flax import nnx
 
-from capsjax import models
 from capsjax.training.state import num_parameters, split
+from tests.models.building import outline
 
 
 def count(name, input_shape=None, num_classes=None, **overrides):
     """Number of parameters of the network `name`, without the memory for them."""
-    published = models.lookup(name)
-    shape, classes = input_shape or published.input_shape, num_classes or published.num_classes
-    model = nnx.eval_shape(
-        lambda: models.create(name, shape, classes, rngs=nnx.Rngs(0), **overrides)
-    )
-    return num_parameters(split(model)[1])
+    return num_parameters(split(outline(name, input_shape, num_classes, **overrides))[1])
 
 
 CAPSNET = 8_215_568

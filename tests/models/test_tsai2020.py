@@ -1,13 +1,12 @@
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
 from capsjax import models
 from capsjax.models import ScoreKind
-from tests.models.building import build
+from tests.models.building import build, traced
 
 TINY = {"features": 8, "channels": 2}
 
@@ -25,13 +24,8 @@ def test_the_tables_shapes():
     """The right columns of tables 9 and 11."""
 
     def shapes(name):
-        network = models.lookup(name)
-        model = nnx.eval_shape(
-            lambda: models.create(name, network.input_shape, 100, rngs=nnx.Rngs(0))
-        )
-        images = jnp.zeros((1, *network.input_shape))
-        output = nnx.eval_shape(lambda model, x: model(x, capture=True), model, images)
-        return {name: x.shape[1:] for name, x in output.features.items()}
+        features = traced(name, num_classes=100).features
+        return {name: x.shape[1:] for name, x in features.items()}
 
     assert shapes("tsai2020_cifar100_simple") == {
         "backbone": (16, 16, 128),
@@ -50,13 +44,9 @@ def test_the_tables_shapes():
 
 
 def test_dynamic_routing_on_the_resnet_has_table_4s_capsules():
-    model = nnx.eval_shape(
-        lambda: models.create("tsai2020_dynamic_cifar10_resnet", (32, 32, 3), 10, rngs=nnx.Rngs(0))
-    )
-    images = jnp.zeros((1, 32, 32, 3))
-    output = nnx.eval_shape(lambda model, x: model(x, capture=True), model, images)
-    assert output.features["backbone"].shape == (1, 16, 16, 256)
-    assert output.features["primary"].shape == (1, 8, 8, 32, 8)
+    features = traced("tsai2020_dynamic_cifar10_resnet").features
+    assert features["backbone"].shape == (1, 16, 16, 256)
+    assert features["primary"].shape == (1, 8, 8, 32, 8)
 
 
 @pytest.mark.parametrize("overrides", [{}, {"activations": True}])
