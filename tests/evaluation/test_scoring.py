@@ -54,19 +54,9 @@ def test_without_a_test_split_the_validation_split_is_evaluated(checkpoint, tmp_
     check_fits(checkpoint.config, data)  # made to fit
 
 
-def test_other_image_sizes_are_refused(checkpoint):
-    with pytest.raises(ValueError, match="images of 28×28×1, this network takes 8×8×1"):
-        check_fits(checkpoint.config, evaluation_data(checkpoint.config, "digits", "test"))
-
-
 def test_other_classes_are_refused_even_if_as_many(checkpoint, data):
     letters = data._replace(class_names=tuple("ABCDEFGHIJ"))
     with pytest.raises(
         ValueError, match=r"the classes A, B, C, D, E, … \(10\), this network knows"
     ):
         check_fits(checkpoint.config, letters)
-
-
-def test_a_batch_that_the_devices_cannot_share(checkpoint, data):
-    with pytest.raises(ValueError, match="multiple of the number of devices, 4"):
-        score(checkpoint.model, data.examples, batch_size=10, devices=jax.devices()[:4])
