@@ -46,7 +46,6 @@ USAGE = [
     (f"{TRAIN}optimizer.name=sgd --config.optimizer.b1=1", "no option 'optimizer.b1'"),
     (f"{TRAIN}seed=1 --profile=3", "must be START:STOP, two numbers of steps, got '3'"),
     (f"{TRAIN}seed=1 surplus", "unrecognized arguments: surplus"),
-    (f"{TRAIN}data.name=mnits", "mnist"),
     (f"{TRAIN}training.batch_size=0", "training.batch_size must be positive, got 0"),
     (f"{TRAIN}optimizer.learning_rate=1e300", "2\nerror: optimizer.learning_rate must"),
 ]
@@ -70,6 +69,7 @@ OTHERS = [
         "data digits --out=x.png --set=validation --option=validation_fraction=0",
         "the set 'validation' is empty",
     ),
+    (f"{TRAIN}data.name=mnits", "unknown dataset 'mnits'"),
     ("report none", "does not exist"),
     ("report {run} --split=tset", "no split 'tset'"),
     ("report {run} --output=/dev/null/x.html", "error: /dev/null: "),
