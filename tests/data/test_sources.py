@@ -23,12 +23,6 @@ def test_names_can_be_listed():
     assert {"digits", "mnist"} <= set(capsjax.data.names())
 
 
-def test_import_is_light():
-    heavy = ("tensorflow_datasets", "tensorflow", "sklearn", "PIL", "matplotlib")
-    script = f"import sys, capsjax.data; print([m for m in {heavy} if m in sys.modules])"
-    assert run(script).strip() == "[]"
-
-
 def test_user_data_and_digits_need_no_tfds(tmp_path):
     for i, image in enumerate(random_images(4)):
         write_image(tmp_path / "set" / "ab"[i % 2] / f"{i}.png", image)
