@@ -1,16 +1,17 @@
-"""A batch in blocks, one block at a time, forward and backward."""
+"""A batch in parts, forward and backward: in blocks, one after another, or over devices."""
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import PyTree
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array, PyTree
 
 from capsjax.routing._checks import check_count
 from capsjax.routing.kernels import adapter
-from capsjax.routing.kernels.blocks import from_blocks, to_blocks
 
 Out = TypeVar("Out")
 
@@ -45,9 +46,19 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
     if block_size >= each:
         return f(batch)
     g = jax.checkpoint(f)
-    whole = each // block_size * block_size
-    by_device = jax.tree.map(lambda x: adapter.split(jnp.asarray(x), 0, parts), batch)
-    blocks = jax.tree.map(lambda x: to_blocks(x[:, :whole], block_size), by_device)
+    count = each // block_size
+    whole = count * block_size
+    by_device = jax.tree.map(lambda x: jnp.reshape(x, (parts, each, *x.shape[1:])), batch)
+
+    def to_blocks(x: Array) -> Array:
+        """[parts, each, …] as [count, parts · block_size, …], without what is left over."""
+        x = x[:, :whole].reshape(parts, count, block_size, *x.shape[2:]).swapaxes(0, 1)
+        return x.reshape(count, parts * block_size, *x.shape[3:])
+
+    def from_blocks(y: Array) -> Array:
+        """The inverse, [parts, whole, …]."""
+        y = y.reshape(count, parts, block_size, *y.shape[2:]).swapaxes(0, 1)
+        return y.reshape(parts, whole, *y.shape[3:])
 
     def checked(block: PyTree) -> Out:
         out, length = g(block), _common_length(block)
@@ -59,11 +70,58 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
                 )
         return out
 
-    done = [jax.tree.map(lambda y: from_blocks(y, parts), lax.map(checked, blocks))]
-    if whole < each:
-        last = checked(jax.tree.map(lambda x: adapter.join(x[:, whole:], 0), by_device))
-        done.append(jax.tree.map(lambda y: adapter.split(y, 0, parts), last))
-    return jax.tree.map(lambda *ys: adapter.join(jnp.concatenate(ys, axis=1), 0), *done)
+    done = [jax.tree.map(from_blocks, lax.map(checked, jax.tree.map(to_blocks, by_device)))]
+    if left := each - whole:
+        rest = jax.tree.map(lambda x: x[:, whole:].reshape(parts * left, *x.shape[2:]), by_device)
+        last = checked(rest)
+        done.append(jax.tree.map(lambda y: y.reshape(parts, left, *y.shape[1:]), last))
+    return jax.tree.map(
+        lambda *ys: jnp.concatenate(ys, axis=1).reshape(size, *ys[0].shape[2:]), *done
+    )
+
+
+def over_devices(
+    f: Callable[..., Out], axis_names: str | tuple[str, ...], *, mesh: Mesh | None = None
+) -> Callable[..., Out]:
+    """Divides the batch of `f(whole, *batch)` over a mesh: each device computes its own part.
+
+    A `jax.shard_map` of `f` over the whole mesh, in which routing has its kernels. It is for `jit`
+    on a mesh of automatic axes, where XLA divides a program after it is traced and cannot divide a
+    kernel. On explicit axes, which `jax.make_mesh` gives, nothing is needed.
+
+    Args:
+      f: a function, such as a procedure or a layer, that treats examples apart. Its first argument
+        is whole on every device, such as kernels or a module (gradients are summed over devices);
+        the leading axes of all others, and of its results, are one batch.
+      axis_names: the axes of the mesh that divide the batch. The others hold copies.
+      mesh: None: that of `jax.set_mesh`.
+
+    Returns:
+      A function with the arguments and results of `f`.
+
+    Raises:
+      ValueError: (when called) a name that the mesh does not have, or a batch that the devices do
+        not divide.
+    """
+    names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+
+    def mapped(whole: PyTree, *batch: PyTree) -> Out:
+        devices = jax.sharding.get_abstract_mesh() if mesh is None else mesh
+        if not names or not set(names) <= set(devices.axis_names):
+            raise ValueError(
+                f"axis_names must be axes of the mesh, which are {devices.axis_names}, got "
+                f"{axis_names!r}; give the mesh, or set it with jax.set_mesh."
+            )
+        size, parts = _common_length(batch), math.prod(devices.shape[name] for name in names)
+        if size % parts:
+            raise ValueError(
+                f"the batch must be a multiple of the {parts} devices along {names}, got {size}."
+            )
+        spec = PartitionSpec(names)
+        in_specs = (PartitionSpec(), *[spec] * len(batch))
+        return jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=spec)(whole, *batch)
+
+    return mapped
 
 
 def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:

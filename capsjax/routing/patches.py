@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import type_of_sums
 from capsjax.routing._checks import check_count, check_floating
-from capsjax.routing.kernels import adapter
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.votes import LinearVotes, rebuild
 
@@ -227,7 +226,10 @@ def softmax_over_windows(
     num_cells = rows.padded * columns.padded
     window_sums = jax.nn.logsumexp(logits, axis=-1)
     batch = logits.shape[:-4]
-    folded = adapter.reshape_after(window_sums, len(batch), (positions * taps, channels))
+    # In two steps, each of which merges or splits axes: on a mesh of explicit axes JAX then knows
+    # how the result is divided.
+    unfolded = (*logits.shape[:-2], taps, channels)
+    folded = window_sums.reshape(unfolded).reshape(*batch, positions * taps, channels)
     # A log-sum-exp over the windows of each cell, scattered to the cells and gathered back.
     folded = jnp.moveaxis(folded, -2, 0)
     zeros = jnp.broadcast_to(jnp.zeros_like(folded[:1]), (num_cells, *folded.shape[1:]))
@@ -236,7 +238,7 @@ def softmax_over_windows(
     total = zeros.at[cells].add(scaled)
     log_total = jnp.log(total[cells]) + largest[cells]
     log_total = jnp.moveaxis(log_total, 0, -2)
-    return logits - adapter.reshape_after(log_total, len(batch), (*logits.shape[-4:-1], 1))
+    return logits - log_total.reshape(unfolded).reshape(logits.shape[:-1])[..., None]
 
 
 class _Windows(NamedTuple):

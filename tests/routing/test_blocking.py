@@ -1,13 +1,25 @@
-"""Blocks and the choice of their size."""
+"""A batch in blocks, the choice of their size, and a batch over devices."""
+
+import contextlib
+from functools import partial
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from flax import nnx
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from capsjax.routing import LinearVotes, blocked_vmap, choose_block_size, dynamic_routing, in_blocks
+from capsjax.layers import DenseCapsules
+from capsjax.routing import (
+    LinearVotes,
+    blocked_vmap,
+    choose_block_size,
+    dynamic_routing,
+    in_blocks,
+    over_devices,
+)
 
 
 def test_memory_is_that_of_a_block_forward_and_backward():
@@ -53,6 +65,57 @@ def test_blocks_on_explicit_axes(block_size):
     expected = jax.grad(whole, (0, 1))
     for ours, theirs in zip(gradients, expected(weights, batch), strict=True):
         np.testing.assert_allclose(jax.device_get(ours), theirs, rtol=1e-4, atol=1e-5)
+
+
+def automatic_mesh():
+    return jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+
+
+@pytest.mark.parametrize("axes", ["data", ("data", "model")], ids=str)
+def test_over_devices_of_automatic_axes(axes):
+    poses = jax.random.normal(jax.random.key(0), (8, 6, 2, 2))
+    kernel = jax.random.normal(jax.random.key(1), (6, 2, 4, 2))
+
+    def loss(kernel, poses, wrap=lambda f: f):
+        def route(kernel, batch):
+            return dynamic_routing(LinearVotes(batch["poses"], kernel))
+
+        return jnp.sum(jnp.sin(wrap(route)(kernel, {"poses": poses}).poses))
+
+    expected = jax.value_and_grad(loss, (0, 1))(kernel, poses)
+    mesh = automatic_mesh()
+    for outer, given in ((contextlib.nullcontext(), mesh), (jax.set_mesh(mesh), None)):
+        with outer:
+            divided = jax.device_put(poses, NamedSharding(mesh, PartitionSpec(axes)))
+            wrapped = partial(loss, wrap=lambda f, given=given: over_devices(f, axes, mesh=given))
+            f = jax.jit(jax.value_and_grad(wrapped, (0, 1)))
+            copies = jax.device_put(kernel, NamedSharding(mesh, PartitionSpec()))
+            assert "manual_computation" in f.lower(copies, divided).as_text()
+            found = jax.device_get(f(copies, divided))
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
+
+
+def test_a_layer_over_devices():
+    layer = DenseCapsules(6, 2, 4, 8, rngs=nnx.Rngs(0))
+    poses = jax.random.normal(jax.random.key(0), (8, 6, 2))
+    mesh = automatic_mesh()
+    copies = jax.device_put(nnx.state(layer), NamedSharding(mesh, PartitionSpec()))
+    wrapped = over_devices(lambda layer, poses: layer(poses), "data", mesh=mesh)
+    found = jax.jit(wrapped)(nnx.merge(nnx.graphdef(layer), copies), poses)
+    expected = layer(poses)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
+
+
+def test_over_devices_refuses_unknown_axes_and_uneven_batches():
+    x, mesh = jnp.ones((6, 3)), automatic_mesh()
+    with pytest.raises(ValueError, match=r"axes of the mesh, .*'data', 'model'.* got 'batch'"):
+        over_devices(jnp.add, "batch", mesh=mesh)(1.0, x)
+    with pytest.raises(ValueError, match=r"which are \(\), got 'data'; give the mesh, or set it"):
+        over_devices(jnp.add, "data")(1.0, x)
+    with pytest.raises(ValueError, match=r"a multiple of the 4 devices along \('data',\), got 6"):
+        over_devices(jnp.add, "data", mesh=mesh)(1.0, x)
+    with pytest.raises(ValueError, match="must share one leading axis"):
+        over_devices(jnp.where, "data", mesh=mesh)(True, x, jnp.ones(8))
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5, 8])

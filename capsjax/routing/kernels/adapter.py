@@ -7,15 +7,18 @@ platform. A primitive can. `tests/routing/kernels/test_rules.py` tries each rule
 """
 
 import functools
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 from jax import lax
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
 
 PLATFORMS = ("cpu", "tpu", "cuda")
 _CHOICES: dict[Primitive, Callable[..., Any]] = {}  # of every primitive that `define` made
@@ -46,6 +49,7 @@ def define(
     *,
     abstract: Callable[..., Any],
     choose: Callable[..., Choice],
+    own_axes: Callable[..., Sequence[int]] | None = None,
     multiple_results: bool = False,
 ) -> Primitive:
     """Defines a primitive.
@@ -56,6 +60,8 @@ def define(
       choose: from a Target, the types of the arguments, and the parameters, to a function of the
         arguments that computes the result, and whether it is a kernel. Kernels run on one device,
         see types without the axes of a mesh, and are traced with 32-bit types.
+      own_axes: from the parameters to the trailing axes of each argument that are not batch axes.
+        None: there are none. On a mesh of explicit axes see `on_each_device`.
       multiple_results: whether results come as a list.
     """
     primitive = Primitive(name)
@@ -65,6 +71,15 @@ def define(
 
     def rule_for(platform: str) -> Callable[..., Any]:
         def rule(ctx: Any, *args: Any, **params: Any) -> Any:
+            if any(aval.sharding.mesh.explicit_axes for aval in ctx.avals_in):
+                specs = [aval.sharding.spec for aval in ctx.avals_out]
+                whole = partial(
+                    on_each_device,
+                    partial(primitive.bind, **params),
+                    own_axes=own_axes(**params) if own_axes else [0] * len(args),
+                    out_specs=specs if multiple_results else specs[0],
+                )
+                return mlir.lower_fun(lambda *xs: whole(xs), multiple_results)(ctx, *args)
             module = ctx.module_context
             target = Target(
                 platform,
@@ -113,7 +128,7 @@ def portable(
 @functools.cache
 def eager_program(primitive: Primitive, **params: Any) -> Callable[..., Any]:
     """Returns what a call outside `jax.jit` runs: kept, so that only the first one compiles."""
-    return jax.jit(functools.partial(primitive.bind, **params))
+    return jax.jit(partial(primitive.bind, **params))
 
 
 def _capability(backend: Any) -> tuple[int, ...] | None:
@@ -208,27 +223,59 @@ def kernel_result(shape: tuple[int, ...], like: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, like.dtype, manual_axis_type=manual)
 
 
-def mesh_sharding(like: Any, *spec: Any) -> Any:
-    """Returns the sharding over the axes of `like`'s mesh that `spec` names for each axis.
+def on_each_device(
+    function: Callable[..., Any], arrays: Sequence[Any], *, own_axes: Sequence[int], out_specs: Any
+) -> Any:
+    """Computes `function(*arrays)` on a mesh of explicit axes, by parts of the batch.
 
-    Without a `spec`, which a sum over divided axes has, the array is replicated. None where types
-    do not say how arrays are divided.
+    Where batch axes alone are divided, this is a `jax.shard_map` over the whole mesh, in which
+    there can be kernels. Where other axes are, XLA divides the computation.
+
+    Args:
+      function: of arrays, such as a primitive with its parameters.
+      arrays: batch axes first, divided in some of them.
+      own_axes: how many axes of each array come after its batch axes.
+      out_specs: of all results, or of each in a list. One without batch axes is a sum over them.
     """
-    mesh = jax.typeof(like).sharding.mesh
-    if mesh.empty or not mesh.explicit_axes:
-        return None
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+    types = [jax.typeof(x) for x in arrays]
+    mesh = next(t.sharding.mesh for t in types if t.sharding.mesh.explicit_axes)
+    batch = batch_spec(types, own_axes)
+    names = _names(batch)
+    in_specs = tuple(
+        PartitionSpec(*batch[: t.ndim - own]) for t, own in zip(types, own_axes, strict=True)
+    )
+
+    def part(*xs: Any) -> Any:
+        def total(spec: Any, results: Any) -> Any:
+            over = tuple(names - _names(spec))
+            return lax.psum(results, over) if over else results
+
+        return jax.tree.map(total, out_specs, function(*alike(xs)))
+
+    with jax.sharding.use_abstract_mesh(mesh):
+        # Weights that are divided over axes of the batch too are gathered.
+        if any(_names(_spec(t)) - names for t in types):
+            return jax.sharding.auto_axes(function, out_sharding=out_specs)(*arrays)
+        mapped = jax.shard_map(
+            part,
+            mesh=mesh,
+            in_specs=in_specs,
+            out_specs=out_specs,
+            axis_names=set(mesh.explicit_axes),
+        )
+        return mapped(*map(jax.sharding.reshard, arrays, in_specs))
 
 
-def reshard(x: Any, others: Sequence[Any], *spec: Any) -> Any:
-    """Divides the first axes of `x` by `spec` over the mesh of `others`, if they are not.
+def batch_spec(types: Sequence[Any], own_axes: Sequence[int]) -> list[Any]:
+    """Returns the axes of a mesh that divide each batch axis in one of the arrays, or None."""
+    specs = [_spec(t)[: t.ndim - own] for t, own in zip(types, own_axes, strict=True)]
+    return [next(filter(None, axes), None) for axes in itertools.zip_longest(*specs)]
 
-    Its own mesh may be empty: a constant has none.
-    """
-    if _spec(x)[: len(spec)] == spec:
-        return x
-    shardings = [mesh_sharding(other, *spec) for other in others]
-    return jax.sharding.reshard(x, next(sharding for sharding in shardings if sharding is not None))
+
+def with_sharding(x: Any, aval: Any) -> Any:
+    """Divides `x` over the axes of a mesh as `aval` is divided."""
+    same = aval.sharding.mesh.empty or jax.typeof(x).sharding == aval.sharding
+    return x if same else jax.sharding.reshard(x, aval.sharding)
 
 
 def parts(x: Any) -> int:
@@ -236,40 +283,26 @@ def parts(x: Any) -> int:
 
     1 if the axis is not divided, or if types do not say.
     """
-    names = _spec(x)[0]
-    each = (names,) if isinstance(names, str) else names or ()
-    return math.prod(jax.typeof(x).sharding.mesh.shape[name] for name in each)
+    t = jax.typeof(x)
+    return math.prod(t.sharding.mesh.shape[name] for name in _names(_spec(t)[:1]))
 
 
-def split(x: Any, axis: int, parts: int) -> Any:
-    """Splits `axis` [N] of `x` into [parts, N / parts]; if N is divided over devices, by device."""
-    spec = _spec(x)
-    shape = (*x.shape[:axis], parts, x.shape[axis] // parts, *x.shape[axis + 1 :])
-    sharding = mesh_sharding(x, *spec[: axis + 1], None, *spec[axis + 1 :])
-    return lax.reshape(x, shape, out_sharding=sharding)
+def _spec(aval: Any) -> tuple[Any, ...]:
+    """Returns, for each axis of an array, the axes of the mesh that divide it, or None."""
+    spec = tuple(aval.sharding.spec)
+    return spec + (None,) * (aval.ndim - len(spec))
 
 
-def join(x: Any, axis: int) -> Any:
-    """Inverts `split`: joins `axis` and the next one."""
-    spec = _spec(x)
-    shape = (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :])
-    sharding = mesh_sharding(x, *spec[: axis + 1], *spec[axis + 2 :])
-    return lax.reshape(x, shape, out_sharding=sharding)
+def _names(spec: Iterable[Any]) -> set[str]:
+    """Returns the axes of a mesh in a spec."""
+    return {name for axes in spec if axes for name in ((axes,) if isinstance(axes, str) else axes)}
 
 
-def reshape_after(x: Any, axis: int, shape: tuple[Any, ...]) -> Any:
-    """Returns `x` with other axes from `axis` on, none of which is divided over devices."""
-    sharding = mesh_sharding(x, *_spec(x)[:axis])
-    return lax.reshape(x, (*x.shape[:axis], *shape), out_sharding=sharding)
+def typed(avals: Sequence[Any], shape: tuple[Any, ...], spec: Sequence[Any]) -> Any:
+    """Returns the type of `avals` with another shape, divided over their mesh by `spec`.
 
-
-def _spec(x: Any) -> tuple[Any, ...]:
-    """Returns, for each axis of `x`, the axes of the mesh that divide it by its type, or None."""
-    spec = tuple(jax.typeof(x).sharding.spec)
-    return spec + (None,) * (x.ndim - len(spec))
-
-
-def typed(like: Any, shape: tuple[Any, ...], spec: Sequence[Any]) -> Any:
-    """Returns the type `like` with another shape, divided over the axes of a mesh by `spec`."""
-    sharding = like.sharding.update(spec=jax.sharding.PartitionSpec(*spec))
-    return like.update(shape=shape, sharding=sharding)
+    A constant's mesh may be empty.
+    """
+    shardings = [aval.sharding for aval in avals]
+    sharding = next((s for s in shardings if not s.mesh.empty), shardings[0])
+    return avals[0].update(shape=shape, sharding=sharding.update(spec=PartitionSpec(*spec)))

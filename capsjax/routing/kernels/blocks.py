@@ -41,19 +41,18 @@ def sum_or_map(f: Callable[[Operands], Array], operands: Operands, wrt: str, mos
     Args:
       f: takes operands whose leading axis is a block and returns one such array, or where `wrt`
         are weights the part of their derivative that the block adds.
-      operands: arrays [N, …]. Where their types say that N is divided over devices, each device
-        goes through its own part.
+      operands: arrays [N, …].
       wrt: the letter of the result.
-      most: how many positions a block has on a device at most; the last one is filled with zeros.
+      most: how many positions a block has at most; the last one is filled with zeros.
     """
     positions = next(iter(operands.values())).shape[0]
-    parts = max(map(adapter.parts, operands.values()))
-    length = even_length(positions // parts, most)
-    blocks = jax.tree.map(lambda x: _split(x, parts, length), operands)
+    length = even_length(positions, most)
+    blocks = jax.tree.map(lambda x: _split(x, length), operands)
     if wrt in WEIGHTS:
         zero = adapter.zeros(jax.eval_shape(f, jax.tree.map(_first, blocks)), blocks)
         return lax.scan(lambda total, block: (total + f(block), None), zero, blocks)[0]
-    return _join(lax.map(f, blocks), parts, positions // parts)
+    out = lax.map(f, blocks)
+    return out.reshape(out.shape[0] * length, *out.shape[2:])[:positions]
 
 
 def _first(blocks: Array) -> Array | jax.ShapeDtypeStruct:
@@ -63,25 +62,8 @@ def _first(blocks: Array) -> Array | jax.ShapeDtypeStruct:
     return blocks[0]
 
 
-def _split(x: Array, parts: int, length: int) -> Array:
-    """Cuts [N, …] into [blocks, parts · length, …]; each part of N is padded with zeros."""
-    x = adapter.split(x, 0, parts)
-    padding = -x.shape[1] % length
-    return to_blocks(jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2)), length)
-
-
-def _join(x: Array, parts: int, each: int) -> Array:
-    """Inverts `_split`, for parts of `each` positions."""
-    return adapter.join(from_blocks(x, parts)[:, :each], 0)
-
-
-def to_blocks(x: Array, length: int) -> Array:
-    """[parts, count · length, …] as [count, parts · length, …], for a loop over blocks."""
-    parts, each, *rest = x.shape
-    return adapter.join(x.reshape(parts, each // length, length, *rest).swapaxes(0, 1), 1)
-
-
-def from_blocks(x: Array, parts: int) -> Array:
-    """Inverts `to_blocks`."""
-    x = adapter.split(x, 1, parts).swapaxes(0, 1)
-    return x.reshape(parts, x.shape[1] * x.shape[2], *x.shape[3:])
+def _split(x: Array, length: int) -> Array:
+    """Cuts [N, …] into [blocks, length, …], padded with zeros."""
+    count = -(-x.shape[0] // length)
+    padding = count * length - x.shape[0]
+    return jnp.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1)).reshape(count, length, *x.shape[1:])

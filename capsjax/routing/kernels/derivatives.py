@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter, forms
@@ -48,21 +49,8 @@ def distance(poses: Array, weights: Array, means: Array, precision: Array) -> Ar
 def differentiate(scalar: str, wrt: str, operands: Operands) -> Array:
     """Returns the derivative of `scalar` by its operand `wrt`, given all others."""
     letters = operands_of(scalar, wrt)
-    ordered = same_sharding(letters, [operands[letter] for letter in letters])
+    ordered = adapter.alike([operands[letter] for letter in letters])
     return derivative_p.bind(*ordered, scalar=scalar, wrt=wrt)
-
-
-def same_sharding(letters: Sequence[str], arrays: Sequence[Array]) -> list[Array]:
-    """Divides the operands over the same devices: what is whole is cut as others are.
-
-    A cotangent has the type of its operand, and all of a result's operands contribute to its type.
-    """
-    arrays = adapter.alike(arrays)
-    spec = _batch_spec(letters, [jax.typeof(x) for x in arrays])
-    return [
-        x if letter in WEIGHTS else adapter.reshard(x, arrays, *spec)
-        for letter, x in zip(letters, arrays, strict=True)
-    ]
 
 
 def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
@@ -71,19 +59,14 @@ def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
     extents = dict(zip("ijaxy", sizes[1:], strict=True))
     shape = tuple(extents[axis] for axis in AXES[result])
     if result in WEIGHTS:
-        return adapter.typed(avals[0], shape, [None] * len(shape))
-    spec = [*_batch_spec(letters, avals), *(None for _ in shape)]
-    return adapter.typed(avals[0], sizes.batch + shape, spec)
+        return adapter.typed(avals, shape, [None] * len(shape))
+    spec = adapter.batch_spec(avals, own_axes(letters))
+    return adapter.typed(avals, sizes.batch + shape, [*spec, *(None for _ in shape)])
 
 
-def _batch_spec(letters: Sequence[str], avals: Sequence[Any]) -> list[Any]:
-    """Returns the axes of a mesh that divide each batch axis in one of the operands, or None."""
-    axes: list[Any] = [None] * len(sizes_of(letters, avals).batch)
-    for letter, aval in zip(letters, avals, strict=True):
-        if letter not in WEIGHTS:
-            spec = aval.sharding.spec[: len(axes)]
-            axes = [a or b for a, b in zip(axes, spec, strict=True)]
-    return axes
+def own_axes(letters: Sequence[str]) -> list[int]:
+    """Counts the axes of each operand that are not batch axes."""
+    return [len(AXES[letter]) for letter in letters]
 
 
 def _abstract(*avals: Any, scalar: str, wrt: str) -> Any:
@@ -162,7 +145,7 @@ def _transpose(cotangent: Any, *primals: Any, scalar: str, wrt: str) -> list[Any
     if adapter.is_zero(cotangent):
         return [None] * len(letters)
     known = dict(zip(letters, primals, strict=True)) | {wrt: cotangent}
-    result = differentiate(scalar, unknown, known)
+    result = adapter.with_sharding(differentiate(scalar, unknown, known), known[unknown].aval)
     return [result if letter == unknown else None for letter in letters]
 
 
@@ -188,7 +171,7 @@ def batch_rule(primitive: Any, letters: Callable[..., tuple[Sequence[str], str]]
         else:
             size = next(x.shape[axis] for _, x, axis in by_letter if axis is not None)
             moved = [_with_batch_axis(*each, size) for each in by_letter]
-            out = apply(*same_sharding(operands, moved))
+            out = apply(*moved)
         return out, [0] * len(out) if primitive.multiple_results else 0
 
     return rule
@@ -201,16 +184,28 @@ def _with_batch_axis(letter: str, x: Array, axis: int | None, size: int) -> Arra
 
 
 def _one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
-    """Maps `f` over the axes that are not None, in a loop."""
-    mapped = {
-        number: jnp.moveaxis(args[number], axis, 0)
-        for number, axis in enumerate(axes)
-        if axis is not None
-    }
-    return lax.map(lambda xs: f(*(xs.get(n, x) for n, x in enumerate(args))), mapped)
+    """Maps `f` over the axes that are not None, in a loop: on each device over its own part."""
+    moved = [
+        x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True)
+    ]
+
+    def loop(*args: Array) -> Any:
+        mapped = {n: x for n, x in enumerate(args) if axes[n] is not None}
+        return lax.map(lambda xs: f(*(xs.get(n, x) for n, x in enumerate(args))), mapped)
+
+    own = [x.ndim - (axis is not None) for x, axis in zip(args, axes, strict=True)]
+    (names,) = adapter.batch_spec([jax.typeof(x) for x in moved], own)
+    if names is None:
+        return loop(*moved)
+    return adapter.on_each_device(loop, moved, own_axes=own, out_specs=PartitionSpec(names))
 
 
-derivative_p = adapter.define("capsjax_vote_derivative", abstract=_abstract, choose=_choose)
+derivative_p = adapter.define(
+    "capsjax_vote_derivative",
+    abstract=_abstract,
+    choose=_choose,
+    own_axes=lambda scalar, wrt: own_axes(operands_of(scalar, wrt)),
+)
 adapter.set_rules(
     derivative_p,
     jvp=_jvp,

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks
-from capsjax.routing.kernels.adapter import mesh_sharding
 from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, operands_of, sizes_of
 
 # The bytes of a block's largest array, [b, I, J, A, X or Y].
@@ -47,7 +46,7 @@ def _linear(wrt: str, *, c=None, p=None, k=None, q=None) -> Array:
     weighted = jnp.einsum("nij,niax->nijax", c, p)
     if wrt == "q":
         return jnp.einsum("nijax,ixjy->njay", weighted, k)
-    return jnp.einsum("nijax,njay->ixjy", weighted, q, out_sharding=mesh_sharding(q))
+    return jnp.einsum("nijax,njay->ixjy", weighted, q)
 
 
 def _quadratic(wrt: str, *, p, k, m, c=None, w=None) -> Array:
@@ -69,7 +68,7 @@ def _bilinear(wrt: str, *, p, k, m, c=None, w=None, P=None, K=None) -> Array:
     residual *= c[..., None, None] * w[:, None]
     if wrt == "P":
         return jnp.einsum("nijay,ixjy->niax", residual, K)
-    return jnp.einsum("nijay,niax->ixjy", residual, P, out_sharding=mesh_sharding(P))
+    return jnp.einsum("nijay,niax->ixjy", residual, P)
 
 
 def _residual(p: Array, k: Array, m: Array) -> Array:

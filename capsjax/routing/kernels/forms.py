@@ -8,8 +8,9 @@
 | any      | everything else                                    | products: einsum, in blocks    |
 
 Kernels take float32, which bfloat16 operands have become before they come here, and run on one
-device: under `jax.pmap` and `jax.shard_map` each device runs its own, but a program that XLA
-divides over devices by itself (jit of sharded arrays) gets products, which XLA can divide.
+device: under `jax.pmap`, `jax.shard_map` and `jit` on a mesh of explicit axes that divide the batch
+each device runs its own, but a program that XLA divides over devices by itself (other meshes) gets
+products, which XLA can divide.
 `jax.export` for cuda gets products too, since Triton kernels have no portable form. So do GPUs
 before Ampere (T4, V100), GPUs that a program is lowered for without a word on which they are, and
 a JAX without Pallas through Triton, which 0.11 deprecated.

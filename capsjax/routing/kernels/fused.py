@@ -14,7 +14,7 @@ import jax
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter, forms
-from capsjax.routing.kernels.derivatives import abstract, batch_rule, same_sharding
+from capsjax.routing.kernels.derivatives import abstract, batch_rule, own_axes
 from capsjax.routing.kernels.terms import Operands, sizes_of
 
 Results = list[Array]
@@ -61,7 +61,11 @@ class Fused:
 
         def define(part: str, choose: Callable[..., Any]) -> Any:
             return adapter.define(
-                name + part, abstract=self._types, choose=choose, multiple_results=True
+                name + part,
+                abstract=self._types,
+                choose=choose,
+                own_axes=self._own_axes,
+                multiple_results=True,
             )
 
         self._operation = define("", self._choose)
@@ -85,7 +89,7 @@ class Fused:
 
     def __call__(self, *operands: Array) -> Results:
         """Computes the results."""
-        return self._operation.bind(*same_sharding(self.operands, operands))
+        return self._operation.bind(*adapter.alike(operands))
 
     # Tangent and cotangent by derivatives of E and Q.
 
@@ -150,6 +154,9 @@ class Fused:
         letters = self.results if outputs is None else outputs
         return [abstract(self.operands, avals[: len(self.operands)], letter) for letter in letters]
 
+    def _own_axes(self, given: str | None = None, **_: Any) -> list[int]:
+        return own_axes(self.operands if given is None else self.known + given)
+
     # Rules of differentiation.
 
     def _jvp(self, primals: Sequence[Array], tangents: Sequence[Any]) -> Any:
@@ -178,8 +185,9 @@ class Fused:
             known, linear = args[: len(self.known)], args[len(self.known) :]
             unknown = [a for a, x in zip(inputs, linear, strict=True) if adapter.is_unknown(x)]
             operands = adapter.alike([*known, *rates.values()])
-            values = other.bind(*operands, inputs="".join(rates), outputs="".join(unknown))
-            by_letter = dict(zip(unknown, values, strict=True))
-            return [None] * len(known) + [by_letter.get(letter) for letter in inputs]
+            values = other.bind(*operands, given="".join(rates), asked="".join(unknown))
+            avals = [x.aval for x in linear if adapter.is_unknown(x)]
+            by_letter = dict(zip(unknown, map(adapter.with_sharding, values, avals), strict=True))
+            return [None] * len(known) + [by_letter.get(letter) for letter in given]
 
         return rule

@@ -1,8 +1,12 @@
 """Every kernel compiled for a TPU and a GPU: what it stores, what it takes, and that it fits."""
 
+import re
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from capsjax.routing import (
     LinearVotes,
@@ -11,6 +15,7 @@ from capsjax.routing import (
     dynamic_routing,
     em_routing,
     inverted_attention_routing,
+    over_devices,
     uniform_routing,
 )
 from capsjax.routing.kernels.derivatives import differentiate
@@ -78,6 +83,44 @@ def test_a_procedure_stores_no_votes(compiled_for, target, gradient, row):
     else:
         assert compiled.tpu_kernels
         assert compiled.cycles < cycles
+
+
+@pytest.mark.parametrize("row", [CONVOLUTIONAL, DENSE], ids=["windows", "vectors"])
+def test_a_mesh_gets_the_kernels_of_shard_map(compiled_for, row):
+    """On explicit axes without a word, on automatic ones by `over_devices`."""
+    from _compile import targets
+    from _compile.crosscompile import compile_lowered
+
+    f, (poses, kernel), *_ = row
+    target = targets.find("v5e:2x4")
+    whole, divided = PartitionSpec(), PartitionSpec("data")
+
+    def over(mesh):
+        return lambda x, k: over_devices(lambda k, x: f(x, k), "data", mesh=mesh)(k, x)
+
+    def by_shard_map(mesh):
+        specs = {"in_specs": (divided, divided, whole), "out_specs": (divided, (divided, whole))}
+        return jax.shard_map(with_gradient(f), mesh=mesh, **specs)
+
+    def compiled(kind, of_mesh):
+        mesh = Mesh(np.array(targets.devices(target)), ("data",), axis_types=(kind,))
+        shapes = (jax.eval_shape(f, poses, kernel), poses, kernel)
+        arguments = [
+            jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, spec))
+            for x, spec in zip(shapes, (divided, divided, whole), strict=True)
+        ]
+        return compile_lowered(target, lambda: jax.jit(of_mesh(mesh)).lower(*arguments))
+
+    mapped = compiled(AxisType.Auto, by_shard_map)
+    assert mapped.tpu_kernels
+    for kind, of_mesh in (
+        (AxisType.Explicit, lambda _: with_gradient(f)),
+        (AxisType.Auto, lambda mesh: with_gradient(over(mesh))),
+    ):
+        found = compiled(kind, of_mesh)
+        assert len(found.tpu_kernels) == len(mapped.tpu_kernels)
+        assert found.cycles < 1.05 * mapped.cycles
+        assert len(re.findall(r" all-reduce(?:-start)?\(", found.text)) == 1  # of ∂W
 
 
 @each_target

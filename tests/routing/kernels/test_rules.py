@@ -15,8 +15,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from capsjax.routing import LinearVotes, dynamic_routing, inverted_attention_routing
+from capsjax.routing.kernels import agreement, cpu, distance, einsum, interpreted, moments
 from capsjax.routing.kernels import attend as ours
-from capsjax.routing.kernels import cpu, distance, einsum, interpreted, moments
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
 from tests.routing.kernels import problems
@@ -235,9 +235,71 @@ def test_explicit_axes(sizes):
         k, *rest = arguments
         rest = [jax.device_put(x, divided) for x in rest]
         assert jax.typeof(jax.jit(ours)(rest[0], k, rest[1])[0]).sharding.spec[0] == "data"
-        # XLA divides this program, and so it has no kernels even where they are asked for.
-        with interpreted("tpu"):
-            found = jax.jit(jax.grad(loss_of_kernel))(k, *rest)
+        for platform in ("tpu", "cuda"):
+            with interpreted(platform):
+                found = jax.jit(jax.grad(loss_of_kernel))(k, *rest)
+            assert_same(jax.device_get(found), expected, 1e-4)
+
+
+def each_example(f):
+    return lambda k, p, q: jax.vmap(partial(f, k))(p, q)
+
+
+TRANSFORMED = {
+    "results": lambda k, p, q: ours(p, k, q),
+    "gradients": jax.grad(loss_of_kernel, (0, 1, 2)),
+    "vmap": each_example(lambda k, p, q: ours(p, k, q)),
+    "vmap of gradients": each_example(jax.grad(loss_of_kernel, (0, 1, 2))),
+    "vmap of gradients of one derivative": each_example(
+        jax.grad(lambda k, p, q: jnp.sum(jnp.sin(agreement(p, k, q))))
+    ),
+    "second derivatives": lambda *xs: jax.jvp(jax.grad(loss_of_kernel, (0, 1, 2)), xs, xs),
+    "gradient of vmap of gradients": jax.grad(
+        lambda k, p, q: jnp.sum(each_example(jax.grad(loss_of_kernel))(k, p, q) ** 2)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "axes"), [*((name, "data") for name in TRANSFORMED), ("results", ("data", "model"))]
+)
+def test_transformations_on_explicit_axes(name, axes):
+    k, p, q = in_float32("kpq", SIZES._replace(batch=(16,)))
+    f = jax.jit(TRANSFORMED[name])
+    expected = f(k, p, q)
+    mesh = jax.make_mesh((4, 2), ("data", "model"))
+    with jax.set_mesh(mesh):
+        divided = NamedSharding(mesh, PartitionSpec(axes))
+        # What is whole beside divided operands is divided alike.
+        found = f(k, jax.device_put(p, divided), jax.device_put(q, divided))
+        if name == "results":
+            mixed = f(k, jax.device_put(p, divided), q)
+            assert_same(jax.device_get(mixed), expected, 1e-4)
+            text = f.lower(k, jax.device_put(p, divided), q).as_text()
+            assert "manual_computation" in text  # of Shardy: `jax.shard_map`
+    assert_same(jax.device_get(found), expected, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("k_spec", "p_spec", "q_spec"),
+    [
+        (("model",), ("data", "model"), ("data",)),
+        ((None, None, "model"), ("data",), ("data", "model")),
+        (("data",), ("data",), ("data",)),
+    ],
+    ids=["children", "parents", "weights"],
+)
+def test_explicit_axes_that_divide_more_than_the_batch(k_spec, p_spec, q_spec):
+    arguments = in_float32("kpq", SIZES._replace(children=4))
+    f = jax.jit(jax.value_and_grad(loss_of_kernel, (0, 1, 2)))
+    expected = f(*arguments)
+    mesh = jax.make_mesh((4, 2), ("data", "model"))
+    with jax.set_mesh(mesh):
+        specs = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in (k_spec, p_spec, q_spec)]
+        found = f(*map(jax.device_put, arguments, specs))
+        # Each gradient is divided as its operand.
+        for x, sharding in zip(found[1], specs, strict=True):
+            assert x.sharding.is_equivalent_to(sharding, x.ndim)
     assert_same(jax.device_get(found), expected, 1e-4)
 
 
