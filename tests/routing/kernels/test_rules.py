@@ -15,7 +15,15 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from capsjax.routing import LinearVotes, dynamic_routing, inverted_attention_routing
-from capsjax.routing.kernels import agreement, cpu, distance, einsum, interpreted, moments
+from capsjax.routing.kernels import (
+    agreement,
+    cpu,
+    distance,
+    einsum,
+    interpreted,
+    moments,
+    without_kernels,
+)
 from capsjax.routing.kernels import attend as ours
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
@@ -319,8 +327,9 @@ def test_explicit_axes_in_several_blocks(batch, monkeypatch):
         found = both(*arguments)
         assert jax.typeof(found[0][0]).sharding.spec[0] == "data"
         traced = both.trace(*arguments)
-        for platform in ("tpu", "cuda"):
-            assert "while" in traced.lower(lowering_platforms=(platform,)).as_text()
+        with without_kernels():
+            for platform in ("tpu", "cuda"):
+                assert "while" in traced.lower(lowering_platforms=(platform,)).as_text()
     assert_same(jax.device_get(found), expected, 1e-4)
 
 
