@@ -154,8 +154,8 @@ class Fused:
         letters = self.results if outputs is None else outputs
         return [abstract(self.operands, avals[: len(self.operands)], letter) for letter in letters]
 
-    def _own_axes(self, given: str | None = None, **_: Any) -> list[int]:
-        return own_axes(self.operands if given is None else self.known + given)
+    def _own_axes(self, inputs: str | None = None, **_: Any) -> list[int]:
+        return own_axes(self.operands if inputs is None else self.known + inputs)
 
     # Rules of differentiation.
 
@@ -185,9 +185,9 @@ class Fused:
             known, linear = args[: len(self.known)], args[len(self.known) :]
             unknown = [a for a, x in zip(inputs, linear, strict=True) if adapter.is_unknown(x)]
             operands = adapter.alike([*known, *rates.values()])
-            values = other.bind(*operands, given="".join(rates), asked="".join(unknown))
+            values = other.bind(*operands, inputs="".join(rates), outputs="".join(unknown))
             avals = [x.aval for x in linear if adapter.is_unknown(x)]
             by_letter = dict(zip(unknown, map(adapter.with_sharding, values, avals), strict=True))
-            return [None] * len(known) + [by_letter.get(letter) for letter in given]
+            return [None] * len(known) + [by_letter.get(letter) for letter in inputs]
 
         return rule
