@@ -20,7 +20,7 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "tensorflow_datasets": "tensorflow-datasets",
 }
-TRACKERS = {"wandb", "trackio", "mlflow"}  # of a user's own, and said so where they lack
+OPTIONAL = {"wandb", "trackio", "mlflow", "torch"}  # a user installs them, and is told so
 
 
 def required() -> dict[str, set[str]]:
@@ -54,7 +54,7 @@ def imports(node: ast.AST, within: str = "") -> set[tuple[str, str]]:
         names = [node.module]
     for name in names:
         top = name.split(".")[0]
-        if top not in {"capsjax", *sys.stdlib_module_names, *TRACKERS}:
+        if top not in {"capsjax", *sys.stdlib_module_names, *OPTIONAL}:
             found.add((DISTRIBUTIONS.get(top, top), within))
     for child in ast.iter_child_nodes(node):
         found |= imports(child, within)
