@@ -85,13 +85,12 @@ def test_a_procedure_stores_no_votes(compiled_for, target, gradient, row):
         assert compiled.cycles < cycles
 
 
-@pytest.mark.parametrize("row", [CONVOLUTIONAL, DENSE], ids=["windows", "vectors"])
-def test_a_mesh_gets_the_kernels_of_shard_map(compiled_for, row):
+def test_a_mesh_gets_the_kernels_of_shard_map(compiled_for):
     """On explicit axes without a word, on automatic ones by `over_devices`."""
     from _compile import targets
     from _compile.crosscompile import compile_lowered
 
-    f, (poses, kernel), *_ = row
+    f, (poses, kernel), *_ = DENSE
     target = targets.find("v5e:2x4")
     whole, divided = PartitionSpec(), PartitionSpec("data")
 
