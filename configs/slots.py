@@ -18,6 +18,6 @@ def get_config():
     config.schedule = optimizers.schedule_options(
         "exponential", warmup_steps=500, decay_steps=10_000, decay_rate=0.5
     )
-    config.training.epochs = 100  # of 190 steps
+    config.training.epochs = 200  # of 190 steps
     config.training.batch_size = 32
     return config
