@@ -210,6 +210,9 @@ def test_photographs_are_cropped(script):
     }, done.stderr
     # The eight is taken for a nine.
     assert sum(line.startswith(tuple(right)) for line in done.stdout.splitlines()) >= 9
+    mnist = "--checkpoint=releases/mnist_efficient_capsnet.safetensors"
+    done = script("predict.py", mnist, photos, "--top=1", "--crop", "--margin=0.14")
+    assert sum(line.startswith(tuple(right)) for line in done.stdout.splitlines()) == 10
     done = script("predict.py", network, photos, "--top=1")
     assert sum(line.startswith(tuple(right)) for line in done.stdout.splitlines()) < 5
     assert "Try --crop." in done.stdout.splitlines()[-1]
