@@ -6,6 +6,7 @@ primitives are tried one by one in `tests/routing/kernels/test_rules.py`.
 
 import ast
 import itertools
+import warnings
 from pathlib import Path
 
 import jax
@@ -79,19 +80,39 @@ def _layout():
     np.testing.assert_array_equal(same, x)
 
 
-@canary("jax.experimental.pallas", "jax.experimental.pallas.tpu", "jax.experimental.pallas.triton")
-def _pallas():
+def _double(x, **options):
     from jax.experimental import pallas as pl
-    from jax.experimental.pallas import tpu, triton
 
     def double(x, out):
         out[...] = 2 * x[...]
 
+    return pl.pallas_call(double, jax.ShapeDtypeStruct(x.shape, x.dtype), **options)(x)
+
+
+@canary("jax.experimental.pallas", "jax.experimental.pallas.tpu")
+def _pallas():
+    from jax.experimental.pallas import tpu
+
     x = jnp.arange(8.0)
-    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    np.testing.assert_array_equal(pl.pallas_call(double, shape, interpret=True)(x), 2 * x)
+    np.testing.assert_array_equal(_double(x, interpret=True), 2 * x)
     assert tpu.CompilerParams()
-    assert triton.CompilerParams()
+
+
+@canary("jax.experimental.pallas.triton")
+def _triton():
+    """Fails when JAX drops Triton. What could take its place: docs/benchmarks.md."""
+    from jax.experimental.pallas import triton
+    from jax.sharding import AbstractDevice, AbstractMesh
+
+    double = jax.jit(lambda x: _double(x, compiler_params=triton.CompilerParams()))
+    device = AbstractDevice("NVIDIA H100 80GB HBM3", 132, "gpu")  # none is attached
+    with (
+        jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device)),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated")
+        lowered = double.trace(jnp.arange(8.0)).lower(lowering_platforms=("cuda",))
+    assert "triton" in lowered.as_text()
 
 
 @canary("jax.experimental.multihost_utils")
