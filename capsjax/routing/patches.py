@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.functional import type_of_sums
 from capsjax.routing._checks import check_count, check_floating
 from capsjax.routing.kernels.layout import row_major
-from capsjax.routing.votes import LinearVotes, rebuild
+from capsjax.routing.votes import LinearVotes
 
 Padding = Literal["SAME", "VALID"]
 
@@ -92,8 +91,7 @@ def _every(x: Array, stride: int, axis: int) -> list[Array]:
 class WindowVotes(LinearVotes):
     """The votes of the capsules under each position of a k×k window, for convolutional capsules.
 
-    LinearVotes of `pose_patches(grid, window, …)`, which also know the grid: on accelerators their
-    sum, the uniform first iteration, is one ordinary convolution of it.
+    LinearVotes of `pose_patches(grid, window, …)`.
 
     Args:
       grid: matrix poses [..., H, W, C, A, X] (vectors with A = 1).
@@ -105,9 +103,6 @@ class WindowVotes(LinearVotes):
       TypeError: an argument has the wrong type.
       ValueError: `kernel` does not fit the windows, or the windows do not fit the grid.
     """
-
-    grid: Float[Array, "*batch H W C A X"]
-    windows: tuple[int, int, Padding]
 
     def __init__(
         self,
@@ -125,67 +120,6 @@ class WindowVotes(LinearVotes):
                 f"kernel must have an entry for each of the {patches.shape[-3]} children of a "
                 f"window, got shape {kernel.shape}; LinearVotes takes one for all."
             )
-        object.__setattr__(self, "grid", jnp.asarray(grid))
-        object.__setattr__(self, "windows", (window, stride, padding))
-
-    def total(self) -> Float[Array, "*batch J D"]:
-        """Returns Σ_i v_ij: a matrix product on a CPU, elsewhere a convolution."""
-
-        def by_patches(grid: Array, patches: Array, kernel: Array) -> Array:
-            return LinearVotes(patches, kernel).total()
-
-        def by_convolution(grid: Array, patches: Array, kernel: Array) -> Array:
-            return _uniform_convolution(grid, kernel, *self.windows)
-
-        return lax.platform_dependent(
-            self.grid, self.poses, self.kernel, cpu=by_patches, default=by_convolution
-        )
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
-        return (self.grid, self.poses, self.kernel), self.windows
-
-    @classmethod
-    def tree_unflatten(cls, windows: Any, children: tuple[Any, ...]) -> "WindowVotes":
-        grid, poses, kernel = children
-        return rebuild(cls, grid=grid, poses=poses, kernel=kernel, windows=windows)
-
-
-def _uniform_convolution(
-    grid: Float[Array, "*batch H W C A X"],
-    kernel: Float[Array, "I X J Y"],
-    window: int,
-    stride: int,
-    padding: Padding,
-) -> Float[Array, "*batch H_out W_out J D"]:
-    """Computes Σ_i v_ij of every window as one convolution, from C·A·X channels to A·J·Y.
-
-    The rows of a pose are transformed alike and apart, so that all but one in A of its weights are
-    zero. To leave these out would cost more, in moving the rows, than they do.
-    """
-    *batch, height, width, channels, rows, columns = grid.shape
-    parents, size = kernel.shape[2:]
-    pads = [_Windows.of(extent, window, stride, padding).pads for extent in (height, width)]
-    wide, common = type_of_sums(grid, kernel), jnp.result_type(grid, kernel)
-    grid, kernel = grid.astype(common), kernel.astype(common)
-    row = kernel.reshape(*kernel.shape[:2], parents * size)
-    pad = [(0, 0)] * 2
-    weights = jnp.stack(
-        [
-            jnp.pad(row, [*pad, (a * row.shape[-1], (rows - 1 - a) * row.shape[-1])])
-            for a in range(rows)
-        ],
-        axis=1,
-    )
-    sums = lax.conv_general_dilated(
-        grid.reshape(math.prod(batch), height, width, channels * rows * columns),
-        weights.reshape(window, window, channels * rows * columns, rows * parents * size),
-        (stride, stride),
-        pads,
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        preferred_element_type=wide,
-    )
-    sums = sums.reshape(*batch, *sums.shape[1:3], rows, parents, size)
-    return jnp.swapaxes(sums, -3, -2).reshape(*sums.shape[:-3], parents, rows * size)
 
 
 def softmax_over_windows(

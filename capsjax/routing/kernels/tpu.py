@@ -217,22 +217,10 @@ class _Plan(mosaic.Plan):
 
         c and p, the large ones, are not padded: lanes beyond N are cleared when they are read.
         """
-        (_, children, parents, *_), positions = self.sizes, self.sizes.positions
-        padded, length, count = self.parents, self.length, self.num_blocks
+        (batch, children, parents, *_), positions = self.sizes, self.sizes.positions
+        padded, length = self.parents, self.length
         rows, columns = matrix_shape(letter, self.sizes)
         entries = rows * columns
-
-        def split(x: Array) -> Array:
-            x = jnp.pad(
-                x.reshape(positions, parents, entries),
-                [(0, count * length - positions), (0, 0), (0, 0)],
-            )
-            return x.reshape(count, length, parents, entries).transpose(0, 3, 2, 1)
-
-        def join(x: Array) -> Array:
-            x = x[:, :, :parents].transpose(0, 3, 2, 1)
-            matrix = () if letter == "t" else (rows, columns)
-            return x.reshape(count * length, parents, *matrix)[:positions]
 
         match AXES[letter]:
             case "ij":  # [I, J', N]
@@ -248,12 +236,16 @@ class _Plan(mosaic.Plan):
                     (children, entries, positions),
                     (1, entries, length),
                     lambda block, child: (child, 0, block),
-                    arrange=lambda x: row_major(x.reshape(positions, children * entries)).T.reshape(
-                        children, entries, positions
+                    arrange=lambda x: (
+                        row_major(x.reshape(*batch, children * entries))
+                        .reshape(positions, children * entries)
+                        .T.reshape(children, entries, positions)
                     ),
-                    restore=lambda x: row_major(x.reshape(children * entries, positions).T).reshape(
-                        positions, children, rows, columns
-                    ),
+                    restore=lambda x: row_major(
+                        x.reshape(children * entries, positions).T.reshape(
+                            *batch, children * entries
+                        )
+                    ).reshape(positions, children, rows, columns),
                 )
             case "ixjy":  # [I, J', X·Y]
                 return Layout(
@@ -267,13 +259,16 @@ class _Plan(mosaic.Plan):
                         .transpose(0, 2, 1, 3)
                     ),
                 )
-            case _:  # [blocks, A·Y, J', M]
+            case _:  # [A·Y, J', N']
+                matrix = () if letter == "t" else (rows, columns)
                 return Layout(
-                    (count, entries, padded, length),
-                    (None, entries, padded, length),
-                    lambda block, child: (block, 0, 0, 0),
-                    arrange=split,
-                    restore=join,
+                    (entries, padded, self.num_blocks * length),
+                    (entries, padded, length),
+                    lambda block, child: (0, 0, block),
+                    arrange=lambda x: x.reshape(positions, parents, entries).T,
+                    restore=lambda x: x[:, :parents, :positions].T.reshape(
+                        positions, parents, *matrix
+                    ),
                 )
 
     def for_each_child(
