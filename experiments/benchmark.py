@@ -5,10 +5,9 @@
   python experiments/benchmark.py routing --device   # on a GPU or TPU: are its kernels right?
   python experiments/benchmark.py pytorch            # beside PyTorch, which you install
   python experiments/benchmark.py models --names sabour2017_capsnet choi2019_mnist
-  python experiments/benchmark.py train --names sabour2017_mnist --devices 1 2 4 --repeats 5
-  python experiments/benchmark.py data --step
 
-docs/benchmarks.md, docs/models.md and docs/data.md show what they gave.
+docs/benchmarks.md and docs/models.md show what they gave. How fast a network of yours trains,
+experiments/train.py says.
 """
 
 import argparse
@@ -23,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     subjects = parser.add_subparsers(required=True, dest="subject")
 
-    routing = subjects.add_parser("routing", help="procedures against the textbook, and growth")
+    routing = subjects.add_parser("routing", help="procedures against the textbook")
     routing.add_argument(
         "--rows",
         nargs="+",
@@ -31,7 +30,6 @@ def parser() -> argparse.ArgumentParser:
         default=list("abcde"),
         help="the sizes, listed in docs/benchmarks.md; default: all",
     )
-    routing.add_argument("--growth", type=Path, help="also measure growth; plot it to this file")
     routing.add_argument(
         "--device",
         action="store_true",
@@ -53,27 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "--block_size", type=int, metavar="N", help="images routed at a time, to bound memory"
     )
 
-    train = subjects.add_parser("train", help="training: rates, parts of a step, devices")
-    train.add_argument("--names", nargs="+", metavar="NAME", help="default: three papers' networks")
-    train.add_argument("--batch_size", type=int, metavar="N", help="default: the paper's")
-    train.add_argument(
-        "--devices",
-        nargs="+",
-        type=int,
-        default=[1, 2, 4],
-        metavar="N",
-        help="numbers of (virtual) devices; default: 1 2 4",
-    )
-    train.add_argument("--here", choices=["measure", "count"], help=argparse.SUPPRESS)
-
-    data = subjects.add_parser("data", help="how fast training examples are made")
-    data.add_argument("--batch_size", type=int, default=128, help="default: 128")
-    data.add_argument(
-        "--step", action="store_true", help="time CapsNet's step too: minutes on a CPU"
-    )
-    _cli.add(data, "--data_dir")
-
-    for subject in (routing, pytorch, models, train, data):
+    for subject in (routing, pytorch, models):
         subject.add_argument(
             "--repeats", type=int, default=3, help="calls to take the median of; default: 3"
         )

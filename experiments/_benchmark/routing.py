@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import io
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +15,6 @@ from rich.table import Table
 
 from _benchmark import device
 from _benchmark.measure import (
-    Measured,
     machine_rates,
     measure,
     normal,
@@ -34,7 +32,6 @@ from capsjax.routing import (
     choose_block_size,
     dynamic_routing,
     em_routing,
-    fixed_point,
     in_blocks,
     inverted_attention_routing,
     pose_patches,
@@ -281,82 +278,6 @@ def _form(version: str) -> contextlib.AbstractContextManager[None]:
     return without_kernels() if version == "products" else contextlib.nullcontext()
 
 
-def growth(repeats: int) -> list[dict[str, Any]]:
-    """Seconds and temporary memory of the gradient, as one size grows eightfold."""
-    base = {"batch": 8, "children": 64, "parents": 8, "size": 16, "iterations": 1}
-    records = []
-    for axis in base:
-        for factor in (1, 2, 4, 8):
-            sizes = base | {axis: base[axis] * factor}
-            poses = normal(0, sizes["batch"], sizes["children"], 1, 8)
-            kernel = normal(1, sizes["children"], 8, sizes["parents"], sizes["size"]) / 8
-
-            def route(poses: jax.Array, kernel: jax.Array, sizes: dict = sizes) -> jax.Array:
-                votes = LinearVotes(poses, kernel)
-                return dynamic_routing(votes, num_iterations=sizes["iterations"]).poses
-
-            measured = measure(with_gradient(route, 2), poses, kernel, repeats=repeats)
-            records.append(_point("dynamic_routing", axis, sizes[axis], measured))
-    kernel = normal(1, 64, 8, 8, 16) / 8
-    for batch in (8, 16, 32, 64):
-
-        def blocked(poses: jax.Array, kernel: jax.Array) -> jax.Array:
-            return in_blocks(lambda x: dynamic_routing(LinearVotes(x, kernel)).poses, poses, 4)
-
-        measured = measure(
-            with_gradient(blocked, 2), normal(0, batch, 64, 1, 8), kernel, repeats=repeats
-        )
-        records.append(_point("in_blocks of 4", "batch", batch, measured))
-    for cap in (8, 16, 32, 64):
-
-        def converge(poses: jax.Array, kernel: jax.Array, cap: int = cap) -> jax.Array:
-            return fixed_point(
-                inverted_attention_routing,
-                LinearVotes(poses, kernel),
-                normalize=jax.nn.standardize,
-                max_iterations=cap,
-                tolerance=1e-30,  # never reached: the cap is the number of iterations
-            ).routed.poses
-
-        compiled = jax.jit(with_gradient(converge, 2)).lower(normal(0, 8, 64, 1, 8), kernel)
-        memory = compiled.compile().memory_analysis().temp_size_in_bytes / 1e6
-        records.append(
-            _point("fixed_point", "iterations", cap, Measured(math.nan, math.nan, memory, None))
-        )
-    return records
-
-
-def _point(what: str, axis: str, value: int, measured: Measured) -> dict[str, Any]:
-    numbers = {"seconds": measured.seconds, "megabytes": measured.megabytes}
-    return {"what": what, "axis": axis, "value": value} | numbers
-
-
-def plot_growth(records: list[dict[str, Any]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (times, memory) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for what, axis in dict.fromkeys((r["what"], r["axis"]) for r in records):
-        points = [r for r in records if (r["what"], r["axis"]) == (what, axis)]
-        factors = [p["value"] / points[0]["value"] for p in points]
-        label = f"{what}: {axis}"
-        times.loglog(factors, [1e3 * p["seconds"] for p in points], "o-", label=label)
-        memory.loglog(factors, [p["megabytes"] for p in points], "o-", label=label)
-    times.set(ylabel="milliseconds", title="forward + backward")
-    memory.set(ylabel="megabytes", title="temporary memory")
-    for axes in (times, memory):
-        axes.set(
-            xlabel="growth of one size", xticks=[1, 2, 4, 8], xticklabels=["1×", "2×", "4×", "8×"]
-        )
-        axes.xaxis.minorticks_off()
-    figure.legend(*memory.get_legend_handles_labels(), loc="outside right center", frameon=False)
-    picture = io.BytesIO()
-    figure.savefig(picture, format=path.suffix.lower()[1:] or "png")
-    write_atomically(path, picture.getvalue())
-
-
 # Votes that --explain has an answer for: positions, I, J, A, X, Y.
 VOTES: dict[str, Sizes] = {
     "vectors 8 → 16 (CapsNet; row a)": Sizes((128,), 1152, 10, 1, 8, 16),
@@ -386,7 +307,7 @@ def _form_in_words(target: Target, sizes: Sizes) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs the rows of the routing table and, if asked, the growth curves."""
+    """Runs the rows of the routing table."""
     if options.explain:
         console.print(explain())
         console.print("loops: written out, in blocks of positions; products: einsum, in blocks of")
@@ -404,9 +325,6 @@ def run(options: argparse.Namespace) -> None:
     for name in options.rows:
         records.append(compare(name, options.repeats, rates, versions))
         console.print(_table(records[-1:], versions))
-    if options.growth:
-        report["growth"] = growth(options.repeats)
-        plot_growth(report["growth"], options.growth)
     console.print(_table(records, versions, title=about["device"]))
     output = options.output or (Path(device.FILE) if options.device else None)
     if output:

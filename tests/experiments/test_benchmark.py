@@ -6,15 +6,12 @@ import benchmark
 import jax
 import numpy as np
 import pytest
-from _benchmark import data, device, routing, train
-from rich.console import Console
+from _benchmark import device, routing
 
 from capsjax import models
-from capsjax.data import tasks
 from capsjax.routing import dynamic_routing
 from capsjax.routing.kernels import forms, interpreted, tpu
 from capsjax.routing.kernels.terms import TERMS, Sizes
-from capsjax.training import config as configs
 
 TINY = replace(models.CapsNetConfig(), width=1 / 32, kernel_size=3)
 
@@ -98,12 +95,6 @@ def test_what_gets_which_arithmetic():
     assert [cell.partition(":")[0] for cell in cells[3]].count("kernel") == 3
 
 
-def test_examples_are_timed(npz):
-    task = tasks.create("affnist_generated", source=f"npz:{npz}", canvas=14, max_shift=3)
-    for examples in (None, task.evaluation_set("test")):
-        assert 0 < data.batch_seconds(task, examples, 4, repeats=1) < 10
-
-
 @pytest.mark.slow
 def test_a_step_of_a_network_is_measured(tmp_path, capsys):
     models.register("tiny_capsnet", models.CapsNet, TINY)
@@ -115,56 +106,12 @@ def test_a_step_of_a_network_is_measured(tmp_path, capsys):
     assert f"| `tiny_capsnet` | {record['parameters']:,} |" in capsys.readouterr().out
 
 
-@pytest.fixture
-def tiny_network(monkeypatch):
-    def load(_):
-        models.register("tiny_capsnet", models.CapsNet, TINY)
-        return configs.default("tiny_capsnet", "mnist")
-
-    monkeypatch.setattr(train, "load", load)
-    monkeypatch.setitem(train.NETWORKS, "tiny", ("tiny", (128, 8, 8, 1)))
-
-
-@pytest.mark.usefixtures("tiny_network")
-@pytest.mark.parametrize("num_devices", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_training_is_measured_in_parts(num_devices, monkeypatch, capsys):
-    monkeypatch.setattr(train, "DISPATCH_SECONDS", 0.0)
-    record = train.measure("tiny", 4, num_devices, repeats=1)
-    assert all(record[f"{part}_seconds"] > 0 for part in ("input", "host", "save", "compile"))
-    assert record["seconds"] > record["host_seconds"]
-    train._print(Console(soft_wrap=True), [record], [COUNTED], 1e9)
-    assert f"| `tiny` | {num_devices} | 4 |" in capsys.readouterr().out
-
-
-COUNTED = {
-    "name": "tiny",
-    "batch_size": 128,
-    "parameters": 1000,
-    "product_operations": 2.0,
-    "other_operations": 1.0,
-    "collectives": {"all-reduce": {"number": 1, "bytes": 4016}},
-}
-
-
-@pytest.mark.usefixtures("tiny_network")
-def test_devices_exchange_gradients_and_metrics_alone():
-    record = train.count("tiny", 8)
-    metrics = 4  # accuracy, loss and its two parts
-    assert record["collectives"].keys() == {"all-reduce"}
-    exchanged = record["collectives"]["all-reduce"]["bytes"]
-    assert exchanged == 4 * (record["parameters"] + metrics)
-    assert record["product_operations"] > record["other_operations"] > 0
-
-
 def test_what_is_wrong_is_said_before_anything_is_measured(fails):
     assert "unknown model 'foo'" in fails(benchmark, "models", "--names=foo")
     assert "--batch_size must be at least 1, got 0" in fails(benchmark, "models", "--batch_size=0")
     assert "sabour2017_capsnet has no such option" in fails(
         benchmark, "models", "--names=sabour2017_capsnet", "--block_size=4"
     )
-    assert "unknown network 'mnsit'" in fails(benchmark, "train", "--names=mnsit")
-    assert "multiple of the number of devices, 3" in fails(benchmark, "train", "--devices=3")
-    assert "--devices must be at least 1" in fails(benchmark, "train", "--devices=0")
     assert "--repeats must be at least 1" in fails(benchmark, "routing", "--repeats=0")
 
 
