@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers.rngs import params_key
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, attention_routing, pose_patches
 from capsjax.routing._checks import check_counts
@@ -30,9 +29,7 @@ class CapsuleActivation(nnx.Module):
         self.channels = channels
         self.pose_size = pose_size
         init = nnx.initializers.glorot_uniform(batch_axis=0)
-        self.kernel = nnx.Param(
-            init(params_key(rngs), (channels, pose_size, pose_size), jnp.float32)
-        )
+        self.kernel = nnx.Param(init(rngs.params(), (channels, pose_size, pose_size), jnp.float32))
         self.bias = nnx.Param(jnp.zeros((channels, pose_size), jnp.float32))
 
     def __call__(self, poses: Float[Array, "*batch N D"]) -> Float[Array, "*batch N D"]:
@@ -75,13 +72,13 @@ class _AttentionCapsules(nnx.Module):
         attention = init(in_axis=2, out_axis=3, batch_axis=0)
         self.kernel = nnx.Param(
             transforms(
-                params_key(rngs), (in_channels, taps, in_pose, out_channels, out_pose), jnp.float32
+                rngs.params(), (in_channels, taps, in_pose, out_channels, out_pose), jnp.float32
             )
         )
         self.bias = nnx.Param(jnp.zeros((in_channels, out_channels, out_pose), jnp.float32))
         self.attention = nnx.Param(
             attention(
-                params_key(rngs), (out_channels, out_pose, in_channels, in_channels), jnp.float32
+                rngs.params(), (out_channels, out_pose, in_channels, in_channels), jnp.float32
             )
         )
         self.activation = CapsuleActivation(out_channels, out_pose, rngs=rngs)

@@ -6,13 +6,11 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.convolution import conv2d
-from capsjax.layers.rngs import check_rngs
 from capsjax.routing._checks import check_counts
 
 
 def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
     """Makes a batch normalisation whose running statistics decay by 0.9 per step."""
-    check_rngs(rngs)
     return nnx.BatchNorm(features, momentum=0.9, rngs=rngs)
 
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers.rngs import params_key
 from capsjax.layers.transforms import (
     Form,
     as_matrices,
@@ -62,7 +61,7 @@ class DenseCapsules(nnx.Module):
         if shared:
             shape = (1, *shape[1:])
         kernel_init = kernel_init or unit_sums(num_children)
-        self.kernel = nnx.Param(kernel_init(params_key(rngs), shape, jnp.float32))
+        self.kernel = nnx.Param(kernel_init(rngs.params(), shape, jnp.float32))
         self.bias = (
             nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
             if use_bias

@@ -10,7 +10,6 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.layers.bound import bound
-from capsjax.layers.rngs import check_rngs
 from capsjax.routing import choose_block_size, in_blocks, pose_patches
 from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
@@ -88,7 +87,6 @@ def conv2d(
 
     `padding` is "SAME", "VALID" or the number of zeros on each side.
     """
-    check_rngs(rngs)
     check_counts(
         in_features=in_features, out_features=out_features, kernel_size=kernel_size, strides=strides
     )

@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import check_array, mask_poses
 from capsjax.layers.convolution import conv2d
-from capsjax.layers.rngs import check_rngs
 from capsjax.layers.transforms import check_poses
 from capsjax.routing._checks import check_counts
 
@@ -31,7 +30,6 @@ class _Decoder(nnx.Module):
         features: Sequence[int] = (512, 1024),
         rngs: nnx.Rngs,
     ):
-        check_rngs(rngs)
         check_counts(
             num_classes=num_classes, pose_size=pose_size, image_shape=image_shape, features=features
         )

@@ -9,7 +9,6 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.bound import bound
-from capsjax.layers.rngs import params_key
 from capsjax.layers.transforms import check_poses, kernel_shape, linear_votes, unit_votes
 from capsjax.routing import (
     Routed,
@@ -92,7 +91,7 @@ class EMClassCapsules(nnx.Module):
             raise ValueError(f"pose_size must be at least 4 to hold coordinates, got {pose_size}")
         self.in_channels = in_channels
         self.pose_size = pose_size
-        self.kernel = nnx.Param(unit_votes(params_key(rngs), shape, jnp.float32))
+        self.kernel = nnx.Param(unit_votes(rngs.params(), shape, jnp.float32))
         self.routing = EMRouting(
             num_classes, num_iterations=num_iterations, inverse_temperature=inverse_temperature
         )

@@ -8,7 +8,6 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.functional import exponential_squash
-from capsjax.layers.rngs import params_key
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, Votes, self_attention_routing
 from capsjax.routing._checks import check_counts
@@ -62,7 +61,7 @@ class DepthwiseCapsules(nnx.Module):
         sides = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
         # A filter of one channel, as initialisers see it, is [k, k, 1, features].
         init = nnx.initializers.glorot_uniform()
-        self.kernel = nnx.Param(init(params_key(rngs), (*sides, 1, features), jnp.float32))
+        self.kernel = nnx.Param(init(rngs.params(), (*sides, 1, features), jnp.float32))
         self.bias = nnx.Param(jnp.zeros(features, jnp.float32))
 
     def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n C D"]:

@@ -6,7 +6,6 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
-from capsjax.layers.rngs import check_rngs
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, slot_attention
 from capsjax.routing._checks import check_counts
@@ -49,7 +48,6 @@ class SlotAttention(nnx.Module):
         implicit: bool = False,
         rngs: nnx.Rngs,
     ):
-        check_rngs(rngs)
         check_counts(num_slots=num_slots, num_iterations=num_iterations)
         self.in_features, self.num_slots, self.slot_size = in_features, num_slots, slot_size
         self.num_iterations, self.implicit = num_iterations, implicit

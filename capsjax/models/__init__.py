@@ -9,7 +9,6 @@ from typing import Any
 from flax import nnx
 
 from capsjax._names import check_kind, check_options, nearest
-from capsjax.layers.rngs import check_rngs
 from capsjax.models import (
     capsnet,
     choi2019,
@@ -92,7 +91,6 @@ def create(
     Raises:
       ValueError: an unknown name or override (the nearest is named), or a size out of range.
     """
-    check_rngs(rngs)
     network = lookup(name)
     check_options(name, overrides, [field.name for field in fields(network.config)])
     check_kind("input_shape", input_shape, (28, 28, 1))

@@ -200,24 +200,6 @@ def test_lists_are_no_arrays(call):
         call()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda rngs: models.create("lin2018_cnn", (28, 28, 1), 3, rngs=rngs, width=0.1),
-        lambda rngs: layers.PrimaryCapsules(4, 2, 2, kernel_size=3, rngs=rngs),
-        lambda rngs: layers.DenseCapsules(6, 2, 3, 4, rngs=rngs),
-        lambda rngs: layers.ConvCapsules(2, 2, 2, 4, rngs=rngs),
-        lambda rngs: layers.Decoder(3, 4, (8, 8, 1), rngs=rngs),
-        lambda rngs: layers.ConvDecoder(3, 4, (8, 8, 1), features=(2,), rngs=rngs),
-    ],
-)
-@pytest.mark.parametrize("rngs", [0, jax.random.key(0), None])
-def test_rngs_are_nnx_rngs(make, rngs):
-    make(nnx.Rngs(0))
-    with pytest.raises(TypeError, match=r"rngs must be flax\.nnx\.Rngs, got"):
-        make(rngs)
-
-
 def _one_name_per_family():
     """One name of each family of networks; the others differ in their sizes."""
     families = {}
