@@ -1,13 +1,7 @@
 """Image files to arrays of 8 bits, as they are or made to fit: the one place where that is done.
 
-Grey pixels of more than 8 bits are scaled by what the file says and the values show:
-
-  - 16-bit integers are 0 to 65535, or to the MaxSampleValue of a TIFF. If it says none and no pixel
-    reaches 4096, the file probably holds fewer bits, and is refused.
-  - 32-bit integers are 0 to 255 if no pixel exceeds that, else 0 to 65535, as above.
-  - Floats are in [0, 1] if no pixel exceeds 1, else 0 to 255.
-
-Pixels outside these ranges are refused, with the name of the file.
+16 bits become 8. Files that seem to hold fewer bits in 16 (no pixel reaches 4096), integers of 32
+bits and floats, whose range a file does not say, are refused.
 """
 
 import os
@@ -21,8 +15,6 @@ from jaxtyping import UInt8
 
 from capsjax._extras import extra
 from capsjax._options import Options, checked, not_negative, one_of
-
-_MAX_SAMPLE_VALUE = 281  # a tag of TIFF
 
 
 def channels_option() -> Any:
@@ -78,13 +70,7 @@ def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
 
 
 def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool = False) -> Fitted:
-    """Returns `read_image`, made to fit.
-
-    Args:
-      path: of the file.
-      fitting: size and channels of the result.
-      invert: whether to turn it into its negative, before it is padded.
-    """
+    """Returns `read_image`, made to fit; with `invert` its negative, made before it is padded."""
     with extra("data"):
         from PIL import Image, ImageOps
 
@@ -137,7 +123,6 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
     try:
         with Image.open(path) as file:
             sixteen_bits = ";16" in repr(file.tile)
-            stated = getattr(file, "tag_v2", {}).get(_MAX_SAMPLE_VALUE)
             image = ImageOps.exif_transpose(file)
             image.load()
     except FileNotFoundError:
@@ -147,40 +132,19 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
             f"{path}: not an image that PIL can read ({error}); repair or remove the file"
         ) from error
     if image.mode == "F" or image.mode.startswith("I"):
-        return _as_8_bits(image, sixteen_bits, stated[0] if stated else None, path)
+        levels = np.asarray(image)
+        low, high = levels.min(), levels.max()
+        if not sixteen_bits or low < 0 or 0 < high < 4096:
+            raise _unknown_range(path, f"{low} to {high}")
+        return Image.fromarray((levels >> 8).astype(np.uint8)), ["16 bits made 8"]
     # PIL converts 16-bit colours to 8 bits.
     if sixteen_bits and 0 < np.asarray(image)[..., :3].max() < 16:
         raise _unknown_range(path, "4095 at most")
     return image, []
 
 
-def _as_8_bits(
-    image: Any, sixteen_bits: bool, stated: int | None, path: str | os.PathLike[str]
-) -> tuple[Any, list[str]]:
-    """Converts a grey image of more than 8 bits, or of floats, to 8 bits; see the module."""
-    with extra("data"):
-        from PIL import Image
-
-    levels = np.asarray(image)
-    low, high = levels.min(), levels.max()
-    if image.mode == "F":
-        full = 1 if high <= 1 else 255
-        known = low >= 0 and high <= full
-    elif stated:
-        full, known = stated, low >= 0 and high <= stated
-    else:
-        full = 255 if high <= 255 and not sixteen_bits else 65535
-        known = low >= 0 and high <= full and (full == 255 or high == 0 or high >= 4096)
-    if not known:
-        raise _unknown_range(path, f"{low} to {high}")
-    if full == 65535:
-        return Image.fromarray((levels >> 8).astype(np.uint8)), ["16 bits made 8"]
-    scaled = np.round(levels * (255 / full)).astype(np.uint8)
-    return Image.fromarray(scaled), [f"0 to {full} made 0 to 255"]
-
-
 def _unknown_range(path: str | os.PathLike[str], pixels: str) -> ValueError:
     return ValueError(
-        f"{os.fspath(path)}: has pixels of an unknown range ({pixels}); expected 8 bits, all of 16 "
-        "bits, or floats from 0 to 1: convert the file to 8 bits"
+        f"{os.fspath(path)}: has pixels of an unknown range ({pixels}); expected 8 bits or all of "
+        "16: convert the file to 8 bits"
     )

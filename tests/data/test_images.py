@@ -44,38 +44,19 @@ def test_unfit_files_are_named(tmp_path):
 
 
 RAMP = np.linspace(0, 1, 20).reshape(4, 5)
-KNOWN = {
-    "floats in [0, 1]": (np.float32, 1, {}),
-    "floats up to 255": (np.float32, 255, {}),
-    "8 bits in 32": (np.int32, 255, {}),
-    "16 bits in 32": (np.int32, 65535, {}),
-    "16 bits": (np.uint16, 65535, {}),
-    "12 bits, which the file says": (np.uint16, 4095, {"tiffinfo": {281: 4095}}),
-}
-UNKNOWN = {
-    "floats up to 300": (np.float32, 300),
-    "negative floats": (np.float32, -1),
-    "NaN": (np.float32, np.nan),
-    "12 bits in 32": (np.int32, 4095),
-    "more than 16 bits": (np.int32, 10**6),
-    "12 bits in 16": (np.uint16, 4095),
-    "8 bits in 16": (np.uint16, 255),
-}
 
 
-@pytest.mark.parametrize("case", KNOWN)
-def test_deeper_pixels_are_scaled_by_what_file_and_values_say(tmp_path, case):
-    dtype, full, options = KNOWN[case]
-    Image.fromarray((RAMP * full).round(6).astype(dtype)).save(tmp_path / "x.tif", **options)
+def test_16_bits_become_8(tmp_path):
+    Image.fromarray((RAMP * 65535).astype(np.uint16)).save(tmp_path / "x.tif")
     image, steps, _ = read_fitted(tmp_path / "x.tif", AS_IT_IS)
     np.testing.assert_allclose(image[..., 0], 255 * RAMP, atol=1)
-    assert image.max() == 255
-    assert steps == ["16 bits made 8" if full == 65535 else f"0 to {full} made 0 to 255"]
+    assert steps == ["16 bits made 8"]
 
 
-@pytest.mark.parametrize("case", UNKNOWN)
-def test_pixels_of_an_unknown_range_are_refused(tmp_path, case):
-    dtype, full = UNKNOWN[case]
+@pytest.mark.parametrize(
+    ("dtype", "full"), [(np.float32, 1), (np.int32, 65535), (np.uint16, 4095), (np.uint16, 255)]
+)
+def test_pixels_of_an_unknown_range_are_refused(tmp_path, dtype, full):
     Image.fromarray((RAMP * full).astype(dtype)).save(tmp_path / "x.tif")
     with pytest.raises(ValueError, match=r"x\.tif: has pixels of an unknown range .*convert"):
         read_image(tmp_path / "x.tif")
