@@ -121,11 +121,9 @@ CONFIGS = [
     (BASE + "    c.unlock(); del c.data\n    return c\n", "has no section 'data'"),
     (BASE + "    c.unlock(); del c.model.name\n    return c\n", "has no model.name, a string"),
     (BASE + "    c.unlock(); del c.optimizer.name\n    return c\n", "has no optimizer.name"),
-    (BASE + "    c.unlock(); c[3] = 4\n    return c\n", "keys of the config must be strings"),
     (BASE + "    c.training.epochs = 'many'\n    return c\n", "config.py:4: TypeError"),
     (BASE + "    c = c.to_dict(); c['seed'] = 'a'\n    import ml_collections\n"
      "    return ml_collections.ConfigDict(c)\n", "seed must be an integer, got 'a'"),
-    (BASE + "    c.unlock(); c.training.again = c.training\n    return c\n", "holds itself"),
 ]  # fmt: skip
 
 
