@@ -101,10 +101,8 @@ class PreparedDataset:
 def find(name: str, directories: list[Path]) -> PreparedDataset | None:
     """Returns the set in the first directory that holds it, in its newest version there.
 
-    Args:
-      name: NAME, NAME/CONFIG, and either with :VERSION. The configuration can be left out where
-        only one is prepared.
-      directories: where to look.
+    `name` is NAME or NAME/CONFIG, either with :VERSION. The configuration can be left out where
+    only one is prepared.
     """
     match = _NAME.fullmatch(name)
     if match is None:

@@ -48,11 +48,7 @@ class Ensemble(nnx.Module):
 
 
 def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDict]) -> nnx.Module:
-    """Returns the ensemble of `models`, or the model itself where there is only one.
-
-    Args:
-      models: networks, as `capsjax.restore` returns them.
-      configs: theirs, with `task`.
+    """Returns the ensemble of models as `capsjax.restore` returns them; of one, the model itself.
 
     Raises:
       ValueError: they are for different images or classes, or score in different ways.

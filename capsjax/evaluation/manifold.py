@@ -94,10 +94,6 @@ def grid_distance(
 
     0 if the embedding is the grid, turned, mirrored, moved and scaled in any way. The paper does
     not say how it aligns the two, nor which variant of the distance it means: this is ours.
-
-    Args:
-      embedding: one point for each shift.
-      grid: the shifts; None for the paper's 81.
     """
     grid = shift_grid() if grid is None else grid
     return chamfer_distance(fit_to(embedding, grid), grid)

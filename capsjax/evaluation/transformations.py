@@ -83,13 +83,8 @@ def moved_poses(
     If a network's units belong to no class (ConvNet-R), the pose is the group of units in the
     class's place.
 
-    Args:
-      model: a network with class poses.
-      images: of the network's size, floats in [0, 1], or uint8.
-      labels: true classes.
-      factor: see `motions`.
-      amounts: see `motions`.
-      batch_size: images at a time, each moved by one amount after another.
+    `images` are of the network's size, floats in [0, 1], or uint8; `factor` and `amounts` those of
+    `motions`. Of each of `batch_size` images one motion is made at a time.
     """
     every = motions(factor, amounts)
     poses = outline(model, images).poses

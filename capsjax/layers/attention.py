@@ -17,11 +17,7 @@ class CapsuleActivation(nnx.Module):
     """u_n = tanh(s_n A_n + a_n), one map for each channel n (Choi et al. 2019, eq. 4).
 
     The paper writes it as a 1×1 convolution of each capsule channel. Unlike squash it turns the
-    pose; its length is at most √D.
-
-    Args:
-      channels: N.
-      pose_size: D.
+    pose; its length is at most √D. There are N `channels` of poses of D numbers.
     """
 
     def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):

@@ -81,11 +81,6 @@ class ActivatedInvertedAttention(nnx.Module):
     cost_j)). A cost sums over the children and D numbers of each; λ = J / (I·D) keeps it of the
     size of a mean. (With EM's 0.01 the class capsules of the paper's network begin at
     a = 1 to the last bit, where nothing is learned.)
-
-    Args:
-      num_parents: J.
-      pose_size: D.
-      scale: of the agreement; see `inverted_attention_routing`.
     """
 
     def __init__(

@@ -41,8 +41,7 @@ def connect(
 
     Args:
       coordinator_address: "HOST:PORT" of process 0, with a port that is free there.
-      num_processes: of the run.
-      process_id: of this process, from 0.
+      num_processes, process_id: of the run, and of this process, from 0.
       heartbeat_seconds: JAX takes a host that is silent for this long for dead, and ends the
         others with a message that names it.
 
@@ -177,14 +176,9 @@ def check_same(values: Mapping[str, Any]) -> None:
 
 
 def agree(signum: int, count: int) -> tuple[int, int]:
-    """Returns the signal and the number of steps that all hosts agree on.
+    """Returns a signal that any host received (0 for none), and the count of host 0: clocks differ.
 
-    Args:
-      signum: the signal that this host received, 0 for none.
-      count: how many steps this host would do next.
-
-    Returns:
-      A signal that any host received (0 for none), and the count of host 0: clocks differ.
+    The arguments are this host's: the signal that it received and how many steps it would do next.
     """
     if jax.process_count() == 1:
         return signum, count

@@ -16,10 +16,8 @@ class Profiler:
     profiled is not changed: dispatches only end where a profile begins or ends, and their length
     cannot change a result.
 
-    Args:
-      workdir: of the run.
-      trace: (START, STOP): the steps from START up to but not STOP, counted from 0.
-      total: the number of steps of the run.
+    `trace` is (START, STOP): the steps from START up to but not STOP, counted from 0, of the
+    `total` steps of the run.
     """
 
     def __init__(self, workdir: epath.Path, trace: tuple[int, int] | None, total: int):

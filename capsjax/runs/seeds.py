@@ -36,12 +36,7 @@ def train_seeds(
     Each gets its own complete run in `directory`/seed_N, identical to a run of the same config with
     that seed alone; the accuracies of all go to `directory`/seeds.json. A second call resumes.
 
-    Args:
-      config, directory, monitoring: as for `loop.train`.
-      **options: its data_dir, device_budget_mb and devices.
-
-    Raises:
-      ValueError, Diverged, Interrupted: as `loop.train`.
+    Arguments and errors are those of `loop.train`.
     """
     workdir = _files.absolute(directory)
     training = load(config, **options, several_seeds=True)

@@ -111,12 +111,8 @@ def check(text: str) -> None:
 class Tracking:
     """What a run sends to a tracker, in a thread; its problems are warnings.
 
-    A context manager: leaving it waits for what is under way, at most CLOSE_SECONDS.
-
-    Args:
-      text: NAME or NAME:PROJECT, see `check`.
-      directory: of the run; the file tracker.json in it holds the id to resume by.
-      config: of the run.
+    A context manager: leaving it waits for what is under way, at most CLOSE_SECONDS. The file
+    tracker.json in the run's directory holds the id to resume by.
     """
 
     def __init__(self, text: str, directory: epath.Path, config: ml_collections.ConfigDict):

@@ -58,9 +58,7 @@ class LossOptions(Options):
 def make_objective(*, rule: Rule, **options: Any) -> Objective:
     """Returns a loss of the class scores plus `reconstruction_weight` times one of the image.
 
-    Args:
-      rule: from scores to the predicted classes, for the accuracy.
-      **options: those of `LossOptions`.
+    The options are those of `LossOptions`.
 
     Returns:
       A function from a batch's output to the mean loss and to these means: `loss`;
