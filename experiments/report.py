@@ -2,7 +2,7 @@
 
   python experiments/report.py runs/mnist
   python experiments/report.py runs/a runs/b runs/c/seed_*   # compared
-  python experiments/report.py --results=runs/reproduce   # all that reproduce.py computed
+  python experiments/report.py --results=runs/reproduce   # pages of all that reproduce.py computed
   python experiments/report.py --results=docs/results/records --pages=docs/results
   python experiments/report.py runs/demo --poses=docs/poses.png   # for README.md
 
@@ -42,13 +42,13 @@ def parser() -> argparse.ArgumentParser:
         "--results",
         type=Path,
         metavar="DIR",
-        help="--workdir of experiments/reproduce.py: the page of its tables and figures instead",
+        help="--workdir of experiments/reproduce.py: pages and figures of all its names instead",
     )
     parser.add_argument(
         "--pages",
         type=Path,
         metavar="DIR",
-        help="with --results: Markdown pages and figures of all names instead, with index.md",
+        help="with --results: where they are written, with index.md; default: pages in it",
     )
     parser.add_argument(
         "--poses",
@@ -70,8 +70,8 @@ def main(args: argparse.Namespace) -> None:
     """Writes the page asked for."""
     if bool(args.runs) == (args.results is not None):
         raise _cli.UsageError("name a run's directory, or --results=DIR")
-    if args.pages is not None and (args.results is None or args.output is not None):
-        raise _cli.UsageError("--pages goes with --results, and not with --output")
+    if args.pages is not None and args.results is None:
+        raise _cli.UsageError("--pages goes with --results")
     if args.poses is not None and len(args.runs) != 1:
         raise _cli.UsageError("--poses goes with one run's directory")
     if args.runs:
@@ -81,8 +81,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def of_results(args: argparse.Namespace) -> None:
-    """Returns the page of all tables and figures, or their pages."""
-    from _report.reproductions import page
+    """Writes the pages of all tables and figures."""
     from _reproduce import results
     from papers import EXPERIMENTS, PAPERS
 
@@ -91,11 +90,10 @@ def of_results(args: argparse.Namespace) -> None:
         for line in results.of_no_name(store, EXPERIMENTS):
             print(f"Kept apart: {line}")
     names = results.gather_all(stores, EXPERIMENTS)
-    if args.pages is not None:
-        findings = {name: paper.FINDING for name, paper in PAPERS.items()}
-        print(f"{len(results.write_all(names, findings, args.pages))} files in {args.pages}.")
-    else:
-        _write(page(names, versions()), args, args.results)
+    findings = {name: paper.FINDING for name, paper in PAPERS.items()}
+    pages = args.pages or args.results / "pages"
+    files = results.write_all(names, findings, pages)
+    print(f"{len(files)} files in {pages}: begin with index.md.")
 
 
 def of_runs(args: argparse.Namespace) -> None:

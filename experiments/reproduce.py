@@ -8,7 +8,7 @@
 Started again it repeats nothing that is finished and resumes what was interrupted. Started several
 times at once, each process takes runs that no other is at. Results lie in WORKDIR/SCALE: a JSON
 file for each run in results/, the tables and figures in tables/.
-`experiments/report.py --results=WORKDIR` makes one page of all.
+`experiments/report.py --results=WORKDIR` makes pages of all, with an index.
 """
 
 import argparse
