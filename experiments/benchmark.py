@@ -47,9 +47,6 @@ def parser() -> argparse.ArgumentParser:
     models = subjects.add_parser("models", help="a training step of every network")
     models.add_argument("--names", nargs="+", metavar="NAME", help="default: all")
     models.add_argument("--batch_size", type=int, default=8, help="images in a batch; default: 8")
-    models.add_argument(
-        "--block_size", type=int, metavar="N", help="images routed at a time, to bound memory"
-    )
 
     for subject in (routing, pytorch, models):
         subject.add_argument(
@@ -61,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Measures and prints."""
-    for name in ("repeats", "batch_size", "block_size"):
+    for name in ("repeats", "batch_size"):
         if (value := getattr(args, name, None)) is not None and value < 1:
             raise ValueError(f"--{name} must be at least 1, got {value}")
     import_module(f"_benchmark.{args.subject}").run(args)

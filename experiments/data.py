@@ -2,7 +2,7 @@
 
   python experiments/data.py folder:flowers --out=flowers.png   # what is in a folder of yours
   python experiments/data.py multimnist --out=multimnist.png
-  python experiments/data.py affnist_generated --option=max_shear=1 --option=keep_ink=no \\
+  python experiments/data.py affnist_generated --option=max_shear=1 --option=keep_ink=false \\
       --export=affnist.npz --count=10000
 
 NAME is a generated task (mnist_translated, affnist_generated, multimnist, multimnist_a,
@@ -147,29 +147,15 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def options(name: str, texts: list[str]) -> dict[str, Any]:
-    """Returns the KEY=VALUE pairs of the command line, each of the type of the option's default."""
-    from capsjax._names import check_options
+    """Returns the KEY=VALUE pairs of the command line, read and checked as values of a config."""
     from capsjax.data import tasks
+    from capsjax.training.overrides import parse
 
+    pairs = {key: value for key, _, value in (text.partition("=") for text in texts)}
     defaults = tasks.options(name)
-    chosen = {}
-    for text in texts:
-        key, _, value = text.partition("=")
-        check_options(name, [key], defaults)
-        chosen[key] = _parse(key, value, type(defaults[key]))
+    chosen = {key: parse(value, defaults.get(key)) for key, value in pairs.items()}
+    tasks.family(name).of(chosen)
     return chosen
-
-
-def _parse(key: str, text: str, kind: type) -> Any:
-    if kind is bool:
-        words = {"yes": True, "true": True, "no": False, "false": False}
-        if text.lower() not in words:
-            raise ValueError(f"--option={key}: expected yes or no, got {text!r}")
-        return words[text.lower()]
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"--option={key}: expected {kind.__name__}, got {text!r}") from None
 
 
 def sheet(task: "Task", examples: "EvaluationSet") -> "Image.Image":

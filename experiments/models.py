@@ -2,7 +2,6 @@
 
   python experiments/models.py
   python experiments/models.py --input=64x64x3 --classes=5
-  python experiments/models.py --operations
   python experiments/models.py gu2021_capsnet --input=28x28x1
 
 Without --input and --classes each network is shown at its paper's, with the count of parameters
@@ -40,11 +39,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--classes", type=int, metavar="N", help="number of classes; default: the paper's"
     )
-    parser.add_argument(
-        "--operations",
-        action="store_true",
-        help="for all networks: operations and the sizes of what they return too; takes a minute",
-    )
     return parser
 
 
@@ -59,7 +53,7 @@ def _shape(text: str) -> tuple[int, ...]:
 def main(args: argparse.Namespace) -> None:
     """Prints the table."""
     terminal = _cli.table_console()
-    show = partial(tables_of, args.name) if args.name else partial(table_of_all, args.operations)
+    show = partial(tables_of, args.name) if args.name else table_of_all
     for part in show(args.input, args.classes):
         terminal.print(part)
 
@@ -112,7 +106,7 @@ def count(model: "nnx.Module") -> int:
 
 
 def table_of_all(
-    operations: bool, input_shape: tuple[int, int, int] | None, num_classes: int | None
+    input_shape: tuple[int, int, int] | None, num_classes: int | None
 ) -> Iterator[Table | str]:
     """Yields a table of all networks, and a line for each that cannot have this input."""
     from capsjax import models
@@ -120,10 +114,6 @@ def table_of_all(
     table = Table("network", "input")
     for title in ("classes", "parameters", "published"):
         table.add_column(title, justify="right")
-    if operations:
-        table.add_column("operations", justify="right")
-        table.add_column("class poses")
-        table.add_column("reconstruction")
     misfits = []
     for name in models.names():
         published = models.lookup(name)
@@ -136,20 +126,12 @@ def table_of_all(
                 str(classes),
                 f"{count(outline(name, shape, classes)):,}",
                 (as_published and published.parameters) or "–",
-                *(_costs(name, shape, classes) if operations else ()),
             )
         except ValueError as error:
             misfits.append(escape(f"{name}: {error}"))
     if table.row_count:
         yield _cli.whole_names(table)
     yield from misfits
-
-
-def _costs(name: str, shape: tuple[int, int, int], classes: int) -> Iterator[str]:
-    described = describe(name, shape, classes)
-    yield _operations(described.operations)
-    for made in (described.output.poses, described.output.reconstruction):
-        yield "–" if made is None else _times(made.shape[1:])
 
 
 def tables_of(

@@ -52,9 +52,6 @@ def parser() -> argparse.ArgumentParser:
     )
     _cli.add(parser, "--checkpoint", "--which")
     parser.add_argument(
-        "--image", nargs="+", default=[], metavar="IMAGE", help="the same, as an option"
-    )
-    parser.add_argument(
         "--invert", action="store_true", help="turn images into their negatives first"
     )
     parser.add_argument(
@@ -108,8 +105,7 @@ class Prediction(NamedTuple):
 
 def main(args: argparse.Namespace) -> None:
     """Classifies and exports."""
-    patterns = [*args.images, *args.image]
-    if not patterns and not args.export:
+    if not args.images and not args.export:
         raise _cli.UsageError("nothing to do: name images to classify or --export=FILE to write")
     if args.margin is not None and not (args.crop and 0 <= args.margin < 0.5):
         raise _cli.UsageError(f"--margin goes with --crop, and is from 0 to 0.5, got {args.margin}")
@@ -128,9 +124,9 @@ def main(args: argparse.Namespace) -> None:
     checkpoint = checkpoints.read(args.checkpoint, args.which)
     task = checkpoint.config.task
     broken: dict[str, str] = {}
-    if patterns:
+    if args.images:
         like = _training_ink(checkpoint, args) if args.crop else None
-        paths = files(patterns, broken)
+        paths = files(args.images, broken)
         predictions = classify(checkpoint, paths, broken, invert=args.invert, like=like)
         show(terminal, predictions, task.class_names, args.top)
         if args.output:

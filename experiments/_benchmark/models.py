@@ -3,7 +3,6 @@
 import argparse
 import json
 import time
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -31,18 +30,12 @@ from capsjax.training.step import update
 def run(options: argparse.Namespace) -> None:
     """Seconds and memory of one training step of each network."""
     names = options.names or models.names()
-    overrides = {} if options.block_size is None else {"block_size": options.block_size}
     for name in names:  # raises at once, not after the first hour
         models.lookup(name)
-        if unknown := overrides.keys() - models.options(name).keys():
-            raise ValueError(
-                f"--{unknown.pop()}: {name} has no such option; name networks that have it: --names"
-            )
     records = []
-    about = provenance() | overrides
-    about |= {"batch_size": options.batch_size, "repeats": options.repeats}
+    about = provenance() | {"batch_size": options.batch_size, "repeats": options.repeats}
     for name in track(names, description="networks"):
-        records.append(step_of(name, options.batch_size, options.repeats, overrides))
+        records.append(step_of(name, options.batch_size, options.repeats))
         jax.clear_caches()
         if options.output:
             text = json.dumps({"about": about, "networks": records}, indent=2)
@@ -71,13 +64,11 @@ def run(options: argparse.Namespace) -> None:
     console.print("\n".join(_markdown.table(heads, rows)))
 
 
-def step_of(
-    name: str, batch_size: int, repeats: int, overrides: Mapping[str, Any]
-) -> dict[str, Any]:
+def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:
     """Measures one network: parameters, seconds of a step, memory, time to compile."""
     network = models.lookup(name)
     shape, num_classes = network.input_shape, network.num_classes
-    model = models.create(name, shape, num_classes, rngs=nnx.Rngs(0), **overrides)
+    model = models.create(name, shape, num_classes, rngs=nnx.Rngs(0))
     set_training(model)
     optimizer = optax.adam(1e-3)
     graphdef, state = init_state(model, optimizer)

@@ -109,9 +109,6 @@ def test_a_step_of_a_network_is_measured(tmp_path, capsys):
 def test_what_is_wrong_is_said_before_anything_is_measured(fails):
     assert "unknown model 'foo'" in fails(benchmark, "models", "--names=foo")
     assert "--batch_size must be at least 1, got 0" in fails(benchmark, "models", "--batch_size=0")
-    assert "sabour2017_capsnet has no such option" in fails(
-        benchmark, "models", "--names=sabour2017_capsnet", "--block_size=4"
-    )
     assert "--repeats must be at least 1" in fails(benchmark, "routing", "--repeats=0")
 
 

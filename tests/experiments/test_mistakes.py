@@ -12,13 +12,16 @@ TRAIN = f"train --config={ROOT}/configs/digits.py --workdir=run --config."
 USAGE = [
     ("predict --checkpoint={run}", "error: nothing to do"),
     ("predict --checkpoint={run} x.png --output=x.txt", "--output must end in .json, .csv, .html"),
-    ("predict --checkpoint={run} --image=x.png --top=0", "--top: must be a whole number of at"),
-    ("predict --checkpoint={run} --image=x.png --margin=0.1", "--margin goes with --crop"),
+    ("predict --checkpoint={run} x.png --top=0", "--top: must be a whole number of at"),
+    ("predict --checkpoint={run} x.png --margin=0.1", "--margin goes with --crop"),
     ("evaluate --checkpoint={run} --which=newest", "neither best nor latest"),
     ("data multimnist", "nothing to do"),
     ("data multimnist --out=x.png --option=canvs=3", "did you mean 'canvas'"),
-    ("data multimnist --out=x.png --option=canvas=big", "expected int, got 'big'"),
-    ("data affnist_generated --out=x.png --option=keep_ink=1", "expected yes or no"),
+    ("data multimnist --out=x.png --option=canvas=big", "canvas must be an integer, got 'big'"),
+    (
+        "data affnist_generated --out=x.png --option=keep_ink=1",
+        "keep_ink must be True or False, got 1",
+    ),
     ("data digits --export=x.png", "--export must end in .npz"),
     ("models sabour2017_capsnt", "did you mean 'sabour2017_capsnet'"),
     ("models sabour2017_capsnet --input=16x16x1", "smallest is 17×17"),
@@ -52,7 +55,7 @@ USAGE = [
 # Of what is there: status 1.
 OTHERS = [
     ("predict --checkpoint={run} missing.png", "missing.png: no such file"),
-    (f"predict --checkpoint={{run}} --image {__file__}", "not an image"),
+    (f"predict --checkpoint={{run}} {__file__}", "not an image"),
     ("predict --checkpoint=none --export=net", "does not exist"),
     ("predict --checkpoint={run} --export=/dev/null/net", "error: /dev/null: "),
     ("evaluate --checkpoint={run} --dataset=digits", "images of 28×28×1, this network takes 8×8×1"),

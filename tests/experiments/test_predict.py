@@ -31,7 +31,7 @@ def run(*arguments):
 
 
 def test_as_a_user_runs_it(script, finished_run, npz, image):
-    done = script("predict.py", f"--checkpoint={finished_run}", "--image", image, "--top=10")
+    done = script("predict.py", f"--checkpoint={finished_run}", image, "--top=10")
     assert done.returncode == 0, done.stderr
     assert not done.stderr.strip()
     assert f"{image} (as it is)" in done.stdout
@@ -45,7 +45,7 @@ def test_as_a_user_runs_it(script, finished_run, npz, image):
 def test_several_files_and_what_was_done_to_them(finished_run, image, tmp_path, capsys):
     photo = tmp_path / "photo.jpg"
     Image.new("RGB", (40, 20), "white").save(photo)
-    run(f"--checkpoint={finished_run}", "--image", image, photo, "--invert")
+    run(f"--checkpoint={finished_run}", image, photo, "--invert")
     output = capsys.readouterr().out
     assert f"{image} (inverted)" in output
     assert "(made grey, inverted, 40×20 scaled to 8×4, padded to 8×8)" in output
@@ -135,7 +135,7 @@ def test_answers_stand_beside_long_paths(finished_run, image, tmp_path, capsys, 
     paths = [tmp_path / f"{'long' * 20}_{i}.png" for i in range(predict.TABLES + 1)]
     for path in paths:
         shutil.copy(image, path)
-    run(f"--checkpoint={finished_run}", "--image", *paths, "--top=2")
+    run(f"--checkpoint={finished_run}", *paths, "--top=2")
     lines = capsys.readouterr().out.splitlines()
     for path in paths:
         assert any(re.fullmatch(rf"{re.escape(str(path))}: \d 0\.\d+, \d 0\.\d+", x) for x in lines)

@@ -176,7 +176,7 @@ def test_a_network_of_ones_own_works_in_every_script(npz, tmp_path, capsys, monk
     Image.fromarray(load(f"npz:{npz}", "test").images[0, ..., 0]).save(digit)
     for script, arguments in (
         (evaluate, [f"--checkpoint={run}"]),
-        (predict, [f"--checkpoint={run}", f"--image={digit}", f"--export={tmp_path / 'net'}"]),
+        (predict, [f"--checkpoint={run}", str(digit), f"--export={tmp_path / 'net'}"]),
         (report, [str(run)]),
         (script_models, ["mine", "--input=8x8x1"]),
     ):

@@ -89,7 +89,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
 @pytest.mark.slow
 def test_scripts_do_not_wait_for_pipes(tmp_path, tiny_run):
     os.mkfifo(tmp_path / "pipe.png")
-    done = run("predict.py", f"--checkpoint={tiny_run}", f"--image={tmp_path / 'pipe.png'}")
+    done = run("predict.py", f"--checkpoint={tiny_run}", tmp_path / "pipe.png")
     assert done.code == 1
     assert "pipe.png: not an image file but a directory, pipe or device" in done.err
     done = run("data.py", f"npz:{tmp_path / 'pipe.png'}", f"--out={tmp_path / 'sheet.png'}")
