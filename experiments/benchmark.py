@@ -1,7 +1,6 @@
 """Times and memory on this machine.
 
   python experiments/benchmark.py routing --rows b c --repeats 7 --output=routing.json
-  python experiments/benchmark.py routing --explain
   python experiments/benchmark.py routing --device   # on a GPU or TPU: are its kernels right?
   python experiments/benchmark.py pytorch            # beside PyTorch, which you install
   python experiments/benchmark.py models --names sabour2017_capsnet choi2019_mnist
@@ -35,11 +34,6 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="for a GPU or TPU: check every kernel against plain products, time the rows as "
         "textbook, products and kernels, and write device.json (or --output)",
-    )
-    routing.add_argument(
-        "--explain",
-        action="store_true",
-        help="measure nothing: say which arithmetic votes get on a CPU, a TPU and an NVIDIA GPU",
     )
 
     pytorch = subjects.add_parser("pytorch", help="procedures against PyTorch (pip install torch)")

@@ -36,9 +36,7 @@ from capsjax.routing import (
     inverted_attention_routing,
     pose_patches,
 )
-from capsjax.routing.kernels import forms, without_kernels
-from capsjax.routing.kernels.adapter import PLATFORMS, Target
-from capsjax.routing.kernels.terms import Sizes
+from capsjax.routing.kernels import without_kernels
 
 console = Console(width=120)
 
@@ -278,41 +276,8 @@ def _form(version: str) -> contextlib.AbstractContextManager[None]:
     return without_kernels() if version == "products" else contextlib.nullcontext()
 
 
-# Votes that --explain has an answer for: positions, I, J, A, X, Y.
-VOTES: dict[str, Sizes] = {
-    "vectors 8 → 16 (CapsNet; row a)": Sizes((128,), 1152, 10, 1, 8, 16),
-    "vectors 64 → 64 (DiverseMultiMNIST)": Sizes((4608,), 144, 16, 1, 64, 64),
-    "matrices 4×4 (CIFAR-10; rows b, c)": Sizes((1568,), 288, 32, 4, 4, 4),
-    "matrices 6×6 (CIFAR-100)": Sizes((1568,), 288, 32, 6, 6, 6),
-    "matrices 8×8 (DiverseMultiMNIST)": Sizes((4608,), 144, 16, 8, 8, 8),
-    "matrices 16×16": Sizes((128,), 32, 10, 16, 16, 16),
-}
-# A GPU of no particular kind is one that can have kernels.
-TARGETS = [Target(platform, capability=(8, 0)) for platform in PLATFORMS]
-
-
-def explain() -> Table:
-    """Lists the form that votes get on each platform (capsjax/routing/kernels/forms.py)."""
-    table = Table("votes", *PLATFORMS)
-    for name, sizes in VOTES.items():
-        table.add_row(name, *(_form_in_words(target, sizes) for target in TARGETS))
-    return table
-
-
-def _form_in_words(target: Target, sizes: Sizes) -> str:
-    form = forms.choose(target, sizes, jnp.float32)
-    if form.is_kernel or target.platform == "cpu":
-        return form.name
-    return f"{form.name}: {forms.why_no_kernel(target, sizes, jnp.float32)}"
-
-
 def run(options: argparse.Namespace) -> None:
     """Runs the rows of the routing table."""
-    if options.explain:
-        console.print(explain())
-        console.print("loops: written out, in blocks of positions; products: einsum, in blocks of")
-        console.print("positions; kernel: Pallas. CAPSJAX_KERNELS=off turns kernels off.")
-        return
     rates = machine_rates(options.repeats)
     about = provenance() | {"gflops": rates[0] / 1e9, "copy_gigabytes_per_second": rates[1] / 1e9}
     console.print(about)
