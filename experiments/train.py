@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         "--tracker",
         default="",
         metavar="NAME[:PROJECT]",
-        help="send the metrics to wandb, trackio or mlflow too, where installed",
+        help="send the metrics to wandb or trackio too, where installed",
     )
     hosts = parser.add_argument_group("several hosts")
     hosts.add_argument(

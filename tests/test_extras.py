@@ -20,7 +20,7 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "tensorflow_datasets": "tensorflow-datasets",
 }
-OPTIONAL = {"wandb", "trackio", "mlflow", "torch"}  # a user installs them, and is told so
+OPTIONAL = {"wandb", "trackio", "torch"}  # a user installs them, and is told so
 
 
 def required() -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""Metrics of a run at Weights & Biases, trackio or MLflow, beside TensorBoard.
+"""Metrics of a run at Weights & Biases or trackio, beside TensorBoard.
 
 A tracker is a class with three methods, see `Tracker`; one of your own is known after
 `TRACKERS["mine"] = Mine`. All calls come from a thread of their own, so that a tracker that fails
@@ -70,33 +70,7 @@ class Trackio(WandB):
         return self._run.name
 
 
-class MLflow:
-    """MLflow, at MLFLOW_TRACKING_URI."""
-
-    def start(self, project: str, name: str, config: Mapping[str, Any], run_id: str | None) -> str:
-        import mlflow
-
-        self._client = mlflow.MlflowClient()
-        if run_id is not None:
-            self._client.update_run(run_id, status="RUNNING")
-            self._id = run_id
-            return self._id
-        experiment = self._client.get_experiment_by_name(project)
-        number = experiment.experiment_id if experiment else self._client.create_experiment(project)
-        self._id = self._client.create_run(number, run_name=name).info.run_id
-        for key, value in config.items():
-            self._client.log_param(self._id, key, value)
-        return self._id
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        for key, value in values.items():
-            self._client.log_metric(self._id, key, value, step=step)
-
-    def finish(self) -> None:
-        self._client.set_terminated(self._id)
-
-
-_SERVICES: dict[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio, "mlflow": MLflow}
+_SERVICES: dict[str, type[Tracker]] = {"wandb": WandB, "trackio": Trackio}
 TRACKERS = dict(_SERVICES)
 
 
