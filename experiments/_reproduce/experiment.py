@@ -1,7 +1,6 @@
 """What an experiment is: rows, what is measured on them, what the paper claims. Data only."""
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,11 +37,6 @@ class Estimate(NamedTuple):
     mean: float
     std: float | None = None
     runs: int = 1
-
-    @property
-    def error(self) -> float | None:
-        """The standard error of the mean."""
-        return None if self.std is None else self.std / math.sqrt(self.runs)
 
 
 class Floor(NamedTuple):
