@@ -1,7 +1,7 @@
 """Routing procedures: pure functions from votes to parent poses."""
 
 from capsjax.routing.attention import attention_routing
-from capsjax.routing.blocking import blocked_vmap, choose_block_size, in_blocks, over_devices
+from capsjax.routing.blocking import choose_block_size, in_blocks, over_devices
 from capsjax.routing.diagnostics import coupling_entropy
 from capsjax.routing.dynamic import dynamic_routing
 from capsjax.routing.em import em_routing, published_inverse_temperature, softmax_over_parents
@@ -22,7 +22,6 @@ __all__ = [
     "Votes",
     "WindowVotes",
     "attention_routing",
-    "blocked_vmap",
     "choose_block_size",
     "concurrent",
     "coupling_entropy",
