@@ -30,12 +30,6 @@ def stratified_holdout(
     Returns:
       The kept and the held-out indices, each ascending; together they are 0 … n − 1.
     """
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise ValueError(
-            f"labels: expected a vector of integers, got {labels.dtype} of shape {labels.shape}"
-        )
-    if not 0 <= fraction < 1:
-        raise ValueError(f"fraction: expected a number in [0, 1), got {fraction}")
     # Raw PCG64 words are promised never to change between NumPy versions, shuffles are not.
     random = np.random.PCG64(seed).random_raw(labels.size)
     held_out = np.zeros(labels.size, dtype=bool)

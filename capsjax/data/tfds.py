@@ -177,10 +177,6 @@ class _Records:
         if not len(self):
             raise ValueError(f"{self.where}: there are no examples in it")
         self.class_names = tuple(info.features[self.label_key].names or ())
-        names = Path(directory) / f"{self.label_key}.labels.txt"
-        # TFDS skips what it cannot read, and names classes by numbers.
-        if names.exists() and _lines(names) != list(self.class_names):
-            raise ValueError(f"{self.where}: {names} holds no class names; copy it again")
         self.first = self[[0]][0][self._image_key]
 
     def __len__(self) -> int:
@@ -216,11 +212,6 @@ class _Records:
                 f"{self.where}: files are missing or damaged ({error}); copy them or prepare the "
                 "dataset again"
             ) from error
-
-
-def _lines(file: Path) -> list[str]:
-    text = file.read_bytes().decode(errors="replace")
-    return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 def _image_and_label_keys(info: Any, where: str) -> tuple[list[str], str]:

@@ -14,8 +14,6 @@ from capsjax.functional import to_unit
 
 def random_offset(key: PRNGKeyArray, max_shift: int) -> Int[Array, "2"]:
     """Rows and columns, uniform from −max_shift to max_shift."""
-    if max_shift < 0:
-        raise ValueError(f"max_shift: expected 0 or more pixels, got {max_shift}")
     return jax.random.randint(key, (2,), -max_shift, max_shift + 1)
 
 

@@ -44,8 +44,6 @@ def inference_cost(
     Memory is what the compiler planned and always the same. Time is measured `repeats` times, and
     varies on a machine that does other things at once. The paper's `images` are 128.
     """
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, got {repeats}")
     graphdef, state = nnx.split(model)
 
     def scores(state: nnx.State, images: Array) -> Float[Array, "n classes"]:

@@ -23,8 +23,6 @@ def shift_grid(max_shift: int = 4) -> Float[np.ndarray, "n 2"]:
 
     In the order of the task `multimnist`'s evaluation set "shift_grid".
     """
-    if max_shift < 1:
-        raise ValueError(f"max_shift must be at least 1 pixel, got {max_shift}")
     shifts = np.arange(-max_shift, max_shift + 1.0)
     return np.stack(np.meshgrid(shifts, shifts, indexing="ij"), axis=-1).reshape(-1, 2)
 

@@ -40,6 +40,4 @@ SCHEMES = {
 def lower_layers(name: str, num_kept: int) -> tuple[str, ...]:
     """Paths of the lowest `num_kept` of the three layers of a network, for config.init_layers."""
     layers = lookup("network", name, LAYERS)
-    if not 0 <= num_kept <= len(layers):
-        raise ValueError(f"num_kept must be in [0, {len(layers)}], got {num_kept}")
     return tuple(path for layer in layers[:num_kept] for path in layer)

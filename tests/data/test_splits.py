@@ -1,7 +1,6 @@
 import hashlib
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -41,15 +40,3 @@ def test_seeds_differ():
     assert not np.array_equal(
         stratified_holdout(labels, 0.5, 0)[1], stratified_holdout(labels, 0.5, 1)[1]
     )
-
-
-@pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan")])
-def test_fraction_out_of_range(fraction):
-    with pytest.raises(ValueError, match="fraction: expected a number in"):
-        stratified_holdout(np.zeros(3, int), fraction, 0)
-
-
-@pytest.mark.parametrize("labels", [np.zeros((3, 2), int), np.zeros(3)])
-def test_labels_are_no_vector_of_integers(labels):
-    with pytest.raises(ValueError, match="labels: expected a vector of integers"):
-        stratified_holdout(labels, 0.1, 0)

@@ -113,17 +113,6 @@ def test_keys_are_found_by_type(data_dir):
     assert dataset.class_names == ("0", "1", "2", "3")
 
 
-@pytest.mark.parametrize("names", [b"", b"\n", b"\xff\xfe"])
-def test_a_file_of_class_names_without_any(data_dir, names):
-    write_with_features(data_dir, lambda: {"image": image(), "label": label(CLASSES)})
-    (file,) = data_dir.rglob("label.labels.txt")
-    file.write_bytes(names)
-    with pytest.raises(
-        ValueError, match=r"label\.labels\.txt holds no class names|files are missing"
-    ):
-        capsjax.data.load("tiny", "train", data_dir)
-
-
 def test_supervised_keys_decide_between_several_labels(data_dir):
     def features():
         return {"image": image(), "coarse": label(2), "label": label(3)}

@@ -55,8 +55,6 @@ def test_no_shift_is_identity():
 
 
 def test_shift_rejects_bad_arguments():
-    with pytest.raises(ValueError, match="max_shift: expected 0 or more pixels, got -1"):
-        shift(jax.random.key(0), jnp.zeros((3, 3, 1)), -1)
     with pytest.raises(ValueError, match=r"image: expected one image.*\(2, 3, 3, 1\)"):
         shift(jax.random.key(0), jnp.zeros((2, 3, 3, 1)), 1)
 

@@ -1,6 +1,5 @@
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import nnx
 
 from capsjax.evaluation.cost import inference_cost
@@ -35,8 +34,3 @@ def test_known_sizes():
     assert len(cost.seconds) == 3
     assert min(cost.seconds) <= cost.median_seconds <= max(cost.seconds)
     assert min(cost.seconds) > 0
-
-
-def test_bad_repeats():
-    with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
-        inference_cost(Products(1), np.zeros((1, 8, 8, 1)), repeats=0)
