@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> None:
     table = Table("what", "", "PyTorch", "capsjax", "faster", "|Δ|")
     records = []
     for theirs, row in (
-        (dynamic, dynamic_row(CPU_BUDGET, 1152, "", batch=128)),
-        (dynamic, dynamic_row(CPU_BUDGET, 1152, "", batch=16)),
+        (dynamic, dynamic_row(CPU_BUDGET, 1152, batch=128)),
+        (dynamic, dynamic_row(CPU_BUDGET, 1152, batch=16)),
         (inverted_attention, inverted_attention_row(CPU_BUDGET, batch=8)),
     ):
         tensors = [torch.tensor(np.asarray(x)) for x in row.arguments]
