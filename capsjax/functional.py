@@ -1,4 +1,7 @@
-"""Pure functions on poses and images. All act on the trailing axis and know nothing of batches."""
+"""Pure functions on poses and images. All act on the trailing axis and know nothing of batches.
+
+What is not a floating-point array raises TypeError, a shape that does not fit ValueError.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -50,10 +53,6 @@ def safe_norm(
 
     Right for all lengths that the type holds: squares neither overflow nor vanish. Computed in at
     least float32; the result has the type of `x`.
-
-    Raises:
-      TypeError: `x` is not a floating-point array.
-      ValueError: it has no axis.
     """
     _check_vectors("x", x)
     wide = at_least_float32(x)
@@ -67,10 +66,6 @@ def squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]
 
     Keeps the direction of the last axis and maps its length into [0, 1). Value and gradient are
     0 at s = 0. Computed in at least float32; the result has the type of `s`.
-
-    Raises:
-      TypeError: `s` is not a floating-point array.
-      ValueError: it has no axis.
     """
     return _shortened(s, lambda length: length / (1 + jnp.square(length)))
 
@@ -80,10 +75,6 @@ def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array,
 
     Like `squash`, but steeper near 0, where lengths are |s| and not |s|². At s = 0 the value is 0
     and the gradient the identity. Computed in at least float32; the result has the type of `s`.
-
-    Raises:
-      TypeError: `s` is not a floating-point array.
-      ValueError: it has no axis.
     """
 
     def factor(length: Float[Array, "*batch 1"]) -> Float[Array, "*batch 1"]:
@@ -145,11 +136,7 @@ def _check_vectors(name: str, x: Any) -> None:
 def mask_poses(
     poses: Float[Array, "*#batch classes d"], mask: Num[Array, "*#batch classes"]
 ) -> Float[Array, "*_batch classes_d"]:
-    """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees.
-
-    Raises:
-      ValueError: `mask` does not have the axes of `poses` but for the last.
-    """
+    """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees."""
     check_array("poses", poses)
     check_array("mask", mask)
     try:
@@ -192,11 +179,7 @@ def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape
 def normalize(
     images: Shaped[Array | np.ndarray, "*shape c"], mean: Sequence[float], std: Sequence[float]
 ) -> Float[Array, "*shape c"]:
-    """Returns (x − mean) / std by channel, of images in [0, 1]; their floating type is kept.
-
-    Raises:
-      ValueError: there is not one `mean` and one positive `std` per channel.
-    """
+    """Returns (x − mean) / std by channel, of images in [0, 1]; their floating type is kept."""
     check_array("images", images)
     check_normalization(images.shape[-1], mean, std)
     x = to_unit(images)

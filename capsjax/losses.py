@@ -85,11 +85,7 @@ def length_logits(
 def reconstruction_loss(
     reconstruction: Float[Array, "*targets h w c"], image: Float[Array, "*targets h w c"]
 ) -> Float[Array, ""]:
-    """Returns the sum of squared differences of the pixels (Sabour et al. 2017, section 4.1).
-
-    Raises:
-      ValueError: the shapes differ.
-    """
+    """Returns the sum of squared differences of the pixels (Sabour et al. 2017, section 4.1)."""
     reconstruction, image = at_least_float32(reconstruction), at_least_float32(image)
     if reconstruction.shape != image.shape:
         raise ValueError(

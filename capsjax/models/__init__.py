@@ -87,9 +87,6 @@ def create(
       num_classes: number of classes.
       rngs: the source of the parameters, `nnx.Rngs(seed)`.
       **overrides: fields of the model's config, see `options(name)`.
-
-    Raises:
-      ValueError: an unknown name or override (the nearest is named), or a size out of range.
     """
     network = lookup(name)
     check_options(name, overrides, [field.name for field in fields(network.config)])

@@ -1,4 +1,8 @@
-"""Routing procedures: pure functions from votes to parent poses."""
+"""Routing procedures: pure functions from votes to parent poses.
+
+An argument of a wrong type raises TypeError, one of a wrong shape or value ValueError, as soon as a
+program is traced; the message names it and says what was expected.
+"""
 
 from capsjax.routing.attention import attention_routing
 from capsjax.routing.blocking import choose_block_size, in_blocks, over_devices

@@ -31,10 +31,6 @@ def attention_routing(
     Returns:
       Poses [..., D], and coupling [..., N] in place of Routed's [..., J, D] and [..., I, J]: there
       is one parent.
-
-    Raises:
-      TypeError: an argument is not a floating-point array.
-      ValueError: `kernel` is not [D, N, N] for the N and D of `transformed`.
     """
     check_floating("transformed", transformed)
     check_floating("kernel", kernel)

@@ -31,11 +31,6 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
         does not divide. On a mesh of explicit axes that divide the batch it counts the examples on
         each device. None, or n and more: all at once, with nothing recomputed; so too where n is
         left open, in a program exported for batches of any size.
-
-    Raises:
-      TypeError: `block_size` is not a Python int.
-      ValueError: `block_size` < 1, leading axes that differ, or an `f` whose results do not have
-        that axis (seen where there are several blocks).
     """
     size = _common_length(batch)
     if block_size is not None:
@@ -139,10 +134,6 @@ def choose_block_size(
       budget: bytes for a block. The default is for CPUs, where blocks of about 4 MiB were fastest
         (docs/benchmarks.md): they stay in cache. On an accelerator blocks serve to bound memory
         alone: route the whole batch if it fits, or give what the device can spare.
-
-    Raises:
-      TypeError: an argument is not a Python int.
-      ValueError: `bytes_per_example` or `budget` < 1, or `shared_bytes` < 0.
     """
     check_count("bytes_per_example", bytes_per_example)
     check_count("shared_bytes", shared_bytes, least=0)

@@ -16,10 +16,6 @@ def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*bat
 
     Args:
       coupling: what a routing procedure returned; zeros are allowed, count 0 and have gradient 0.
-
-    Raises:
-      TypeError: `coupling` is not a floating-point array.
-      ValueError: it has no axes [I, J].
     """
     check_floating("coupling", coupling)
     if coupling.ndim < 2:

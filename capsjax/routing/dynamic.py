@@ -56,10 +56,6 @@ def dynamic_routing(
 
     Returns:
       Poses [..., J, D] and coupling [..., I, J] of the last iteration.
-
-    Raises:
-      TypeError: an argument has the wrong type or an array is not floating.
-      ValueError: `num_iterations` < 1, η outside (0, 1], or a shape that does not fit.
     """
     votes = as_votes(votes)
     shape = shape_of(votes)

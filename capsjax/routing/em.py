@@ -74,11 +74,6 @@ def em_routing(
 
     Returns:
       Poses μ [..., J, D], the R [..., I, J] of the last M-step (without a_i), activations [..., J].
-
-    Raises:
-      TypeError: an argument has the wrong type or an array is not floating.
-      ValueError: `num_iterations` < 1, `variance_floor` ≤ 0, activations outside [0, 1], or
-        a shape that does not fit.
     """
     votes = as_votes(votes)
     shape = shape_of(votes)

@@ -41,10 +41,6 @@ def inverted_attention_routing(
 
     Returns:
       Poses [..., J, D] and the coupling r [..., I, J].
-
-    Raises:
-      TypeError: `votes` is neither an operator nor a floating-point array, or `poses` is not one.
-      ValueError: `poses` does not broadcast to [..., J, D], or `scale` is not one number.
     """
     votes = as_votes(votes)
     shape = shape_of(votes)

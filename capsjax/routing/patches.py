@@ -40,10 +40,6 @@ def pose_patches(
 
     Returns:
       The patches [..., H_out, W_out, I, *pose].
-
-    Raises:
-      TypeError: `poses` is not a floating-point array, or a number is not an int.
-      ValueError: too few axes, an unknown padding, a window that does not fit.
     """
     check_floating("poses", poses)
     check_count("pose_axes", pose_axes, least=0)
@@ -98,10 +94,6 @@ class WindowVotes(LinearVotes):
       kernel: [k·k·C, X, J, Y].
       window: k.
       stride: as in `pose_patches`, also padding.
-
-    Raises:
-      TypeError: an argument has the wrong type.
-      ValueError: `kernel` does not fit the windows, or the windows do not fit the grid.
     """
 
     def __init__(
@@ -139,9 +131,6 @@ def softmax_over_windows(
       logits: one logit for each position, child of its patch, and parent.
       grid: height and width of the children's grid.
       window: as in `pose_patches`, also stride and padding.
-
-    Raises:
-      ValueError: `logits` does not have the axes that such patches have.
     """
     rows, columns = (_Windows.of(extent, window, stride, padding) for extent in grid)
     positions, taps = rows.number * columns.number, window * window

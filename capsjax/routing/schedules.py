@@ -35,10 +35,6 @@ def sequential(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
 
     Returns:
       The last state of each layer.
-
-    Raises:
-      TypeError: `num_iterations` is not a Python int, or a layer's state changes shape or type.
-      ValueError: `num_iterations` < 1, or no layers.
     """
     _check_stack(layers, num_iterations)
     states = []
@@ -62,10 +58,6 @@ def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
 
     Returns:
       The last state of each layer.
-
-    Raises:
-      TypeError: `num_iterations` is not a Python int, or a layer's state changes shape or type.
-      ValueError: `num_iterations` < 1, or no layers.
     """
     _check_stack(layers, num_iterations)
     states, below = [], inputs

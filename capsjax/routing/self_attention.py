@@ -38,10 +38,6 @@ def self_attention_routing(
 
     Returns:
       Poses [..., J, D] and coupling c [..., I, J], which with a prior need not sum to 1.
-
-    Raises:
-      TypeError: `votes` is neither an operator nor a floating-point array, or `prior` is not one.
-      ValueError: `prior` does not broadcast to [..., I, J].
     """
     votes = as_votes(votes)
     shape = shape_of(votes)

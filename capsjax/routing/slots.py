@@ -55,10 +55,6 @@ def slot_attention(
 
     Returns:
       Poses [..., J, V] and the coupling a [..., N, J].
-
-    Raises:
-      TypeError: an argument has the wrong type or an array is not floating.
-      ValueError: an axis has length zero or does not fit, or mask values are outside [0, 1].
     """
     arrays = {
         "inputs": (inputs, ("N (inputs)", "D (input size)")),

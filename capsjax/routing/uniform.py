@@ -27,10 +27,6 @@ def uniform_routing(
       votes: an operator or an array [..., I, J, D].
       bias: added to the sum, broadcast to [..., J, D].
       activation: applied to the last axis in place of squash.
-
-    Raises:
-      TypeError: `votes` is neither an operator nor a floating-point array, or `bias` is not one.
-      ValueError: `bias` does not broadcast to [..., J, D].
     """
     votes = as_votes(votes)
     shape = shape_of(votes)

@@ -51,11 +51,7 @@ class Votes(Protocol):
 
 
 def as_votes(votes: Any) -> Votes:
-    """Returns `votes` itself if it is an operator, `DenseVotes(votes)` if it is an array.
-
-    Raises:
-      TypeError: if it is neither.
-    """
+    """Returns `votes` itself if it is an operator, `DenseVotes(votes)` if it is an array."""
     if is_array(votes):
         return DenseVotes(votes)
     if isinstance(votes, Votes):
@@ -95,12 +91,7 @@ def attend(
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True, init=False)
 class DenseVotes:
-    """Votes held as one array [..., I, J, D].
-
-    Raises:
-      TypeError: `votes` is not a floating-point array.
-      ValueError: it has fewer than three axes.
-    """
+    """Votes held as one array [..., I, J, D]."""
 
     votes: Float[Array, "*batch I J D"]
 
@@ -170,10 +161,6 @@ class LinearVotes:
       matrix         A = X = Y = √D
       shared         a kernel with a leading axis of 1: all children use the same W_j
       convolutional  batch axes are positions, children the capsules of a k×k patch
-
-    Raises:
-      TypeError: `poses` or `kernel` is not a floating-point array.
-      ValueError: their shapes do not fit each other.
     """
 
     poses: Float[Array, "*batch I A X"]

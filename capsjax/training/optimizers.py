@@ -172,16 +172,12 @@ SCHEDULES: dict[str, type[Constant]] = {
 
 
 def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """Returns the config section of an optimizer.
-
-    Raises:
-      ValueError: an unknown name or option, or a value out of range.
-    """
+    """Returns the config section of an optimizer."""
     return {"name": name} | asdict(lookup("optimizer.name", name, OPTIMIZERS).of(overrides))
 
 
 def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """Returns the config section of a schedule; raises as `optimizer_options`."""
+    """Returns the config section of a schedule."""
     return {"name": name} | asdict(lookup("schedule.name", name, SCHEDULES).of(overrides))
 
 

@@ -86,9 +86,6 @@ def create(
         `capsjax.data.load`.
       **overrides: options of the task, see `options(name)`; they are documented in the task's class
         in this package.
-
-    Raises:
-      ValueError: unknown option (the nearest is named) or a value out of range.
     """
     own = family(name)
     check_options(name, overrides, [field.name for field in fields(own)])
