@@ -116,17 +116,11 @@ def dotted(section: str, name: str) -> str:
 
 
 class Described(NamedTuple):
-    """An option as people read of it.
+    """An option as people read of it."""
 
-    Attributes:
-      default: or the value that a config has.
-      allowed: "" if its default says it all.
-      text: one line, "" if there is none.
-    """
-
-    default: Any
-    allowed: str
-    text: str
+    default: Any  # or the value that a config has
+    allowed: str  # "" if its default says it all
+    text: str  # one line, "" if there is none
 
 
 def describe(options: Any) -> dict[str, Described]:

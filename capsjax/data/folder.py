@@ -22,19 +22,12 @@ Files = list[tuple[Path, int]]  # with their labels
 
 
 class Survey(NamedTuple):
-    """What is in a folder.
+    """What is in a folder."""
 
-    Attributes:
-      counts: images that can be read, by split and class.
-      sizes: how many have each (height, width, channels).
-      broken: messages about the files that have the name of an image and cannot be read.
-      strays: other files, which are ignored.
-    """
-
-    counts: dict[str, dict[str, int]]
-    sizes: Counter[tuple[int, ...]]
-    broken: list[str]
-    strays: list[Path]
+    counts: dict[str, dict[str, int]]  # images that can be read, by split and class
+    sizes: Counter[tuple[int, ...]]  # how many have each (height, width, channels)
+    broken: list[str]  # messages about the files that have the name of an image and cannot be read
+    strays: list[Path]  # other files, which are ignored
 
 
 class Folder:

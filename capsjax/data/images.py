@@ -44,17 +44,11 @@ AS_IT_IS = Fitting()
 
 
 class Fitted(NamedTuple):
-    """An image that was made to fit.
+    """An image that was made to fit."""
 
-    Attributes:
-      pixels: uint8 [h, w, c].
-      steps: in words, what was done to it.
-      edge: the median brightness of its outermost pixels before it was padded, in [0, 1].
-    """
-
-    pixels: UInt8[np.ndarray, "h w c"]
-    steps: Sequence[str]
-    edge: float
+    pixels: UInt8[np.ndarray, "h w c"]  # uint8 [h, w, c]
+    steps: Sequence[str]  # in words, what was done to it
+    edge: float  # the median brightness of its outermost pixels before it was padded, in [0, 1]
 
 
 def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:

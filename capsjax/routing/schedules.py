@@ -153,22 +153,15 @@ def fixed_point(
 
 
 class _Iterated(NamedTuple):
-    """A state after some iterations.
+    """A state after some iterations."""
 
-    Attributes:
-      state: the last one.
-      change: of the step to it, relative to its numbers, the largest.
-      best: the state that the next step changes least, not relative to anything. Where the linear
-        system of the gradient is not solved, because iteration moves away, it is of moderate size.
-      least: that change.
-      num_iterations: how many were run.
-    """
-
-    state: Array
-    change: Array
+    state: Array  # the last one
+    change: Array  # of the step to it, relative to its numbers, the largest
+    # the state that the next step changes least, not relative to anything. Where the linear system
+    # of the gradient is not solved, because iteration moves away, it is of moderate size
     best: Array
-    least: Array
-    num_iterations: Array
+    least: Array  # that change
+    num_iterations: Array  # how many were run
 
 
 def _until_still(

@@ -17,17 +17,11 @@ from capsjax.training import config as configs
 
 
 class About(NamedTuple):
-    """What stands beside the variables of a network.
+    """What stands beside the variables of a network."""
 
-    Attributes:
-      config: of the run, with `task`.
-      history: of its metrics.
-      circumstances: in which it was trained.
-    """
-
-    config: ml_collections.ConfigDict
-    history: History
-    circumstances: Circumstances
+    config: ml_collections.ConfigDict  # of the run, with `task`
+    history: History  # of its metrics
+    circumstances: Circumstances  # in which it was trained
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `parse` takes."""

@@ -24,15 +24,10 @@ FOLDERS = ("checkpoints", "events", "damaged", "profile")
 
 
 class ClaimedDirectory(NamedTuple):
-    """A directory that is a run's.
+    """A directory that is a run's."""
 
-    Attributes:
-      key_version: that the run began with.
-      check: raises OSError if other processes are no longer kept out; with several hosts, all must
-        call it.
-    """
-
-    key_version: int
+    key_version: int  # that the run began with
+    # raises OSError if other processes are no longer kept out; with several hosts, all must call it
     check: Callable[[], None]
 
 

@@ -20,17 +20,14 @@ NUM_IMAGES = 8
 
 
 class Snapshot(NamedTuple):
-    """For TensorBoard: none of it is part of a run's history.
+    """For TensorBoard: none of it is part of a run's history."""
 
-    Attributes:
-      scalars: by tag, the mean over the images of the entropy of each routing layer's coupling, in
-        nats: of each child's over its parents, or, in layers where each parent is divided over its
-        children (attention routing), of each parent's over its children.
-      pictures: by tag; inputs in the first row, below each the reconstructions of its objects.
-        None of a network without a decoder.
-    """
-
+    # by tag, the mean over the images of the entropy of each routing layer's coupling, in nats: of
+    # each child's over its parents, or, in layers where each parent is divided over its children
+    # (attention routing), of each parent's over its children
     scalars: dict[str, float]
+    # by tag; inputs in the first row, below each the reconstructions of its objects. None of a
+    # network without a decoder
     pictures: dict[str, UInt8[np.ndarray, "height width channels"]]
 
 

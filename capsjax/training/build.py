@@ -29,33 +29,19 @@ MAX_STEPS = 2**31 - 1  # they are counted in int32
 
 @dataclass(frozen=True)
 class Training:
-    """What all runs of one config have in common, whatever their seeds.
+    """What all runs of one config have in common, whatever their seeds."""
 
-    Attributes:
-      config: complete, with the input shape and the class names.
-      task: what to train on.
-      batches: how an epoch is divided.
-      devices: of all hosts.
-      optimizer: leaves frozen layers alone.
-      objective: the loss to minimise.
-      graphdef: of the network in training.
-      eval_graphdef: of the network in evaluation.
-      score_kind: of the network.
-      num_parameters: trainable numbers of the network.
-      shapes: of the network's variables, by path.
-    """
-
-    config: ml_collections.ConfigDict
-    task: Task
-    batches: Batches
-    devices: Devices
-    optimizer: optax.GradientTransformation
-    objective: Objective
-    graphdef: nnx.GraphDef
-    eval_graphdef: nnx.GraphDef
-    score_kind: ScoreKind
-    num_parameters: int
-    shapes: Mapping[str, jax.ShapeDtypeStruct]
+    config: ml_collections.ConfigDict  # complete, with the input shape and the class names
+    task: Task  # what to train on
+    batches: Batches  # how an epoch is divided
+    devices: Devices  # of all hosts
+    optimizer: optax.GradientTransformation  # leaves frozen layers alone
+    objective: Objective  # the loss to minimise
+    graphdef: nnx.GraphDef  # of the network in training
+    eval_graphdef: nnx.GraphDef  # of the network in evaluation
+    score_kind: ScoreKind  # of the network
+    num_parameters: int  # trainable numbers of the network
+    shapes: Mapping[str, jax.ShapeDtypeStruct]  # of the network's variables, by path
 
     @property
     def num_steps(self) -> int:

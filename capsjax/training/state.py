@@ -13,19 +13,12 @@ DEVICES = "devices"
 
 
 class TrainState(NamedTuple):
-    """A pytree. The random numbers of a step and its place in the epoch follow from `step`.
+    """A pytree. The random numbers of a step and its place in the epoch follow from `step`."""
 
-    Attributes:
-      step: number of updates done.
-      params: the model's `nnx.Param`s.
-      rest: its other variables (running statistics).
-      opt_state: the optimizer's.
-    """
-
-    step: Int[Array, ""]
-    params: nnx.State
-    rest: nnx.State
-    opt_state: optax.OptState
+    step: Int[Array, ""]  # number of updates done
+    params: nnx.State  # the model's `nnx.Param`s
+    rest: nnx.State  # its other variables (running statistics)
+    opt_state: optax.OptState  # the optimizer's
 
 
 def init_state(

@@ -113,19 +113,14 @@ class Batches(NamedTuple):
 
 
 class DeviceSource(NamedTuple):
-    """The source images as they lie on a device.
+    """The source images as they lie on a device."""
 
-    Attributes:
-      labels: of all source images.
-      images: all of them, flat: from a row of pixels a TPU takes what it wants, from [n, h, w, c]
-        it would first copy all into another layout. Or, where they would not fit, those of each
-        example in this device's share of some consecutive steps.
-      first: the number of the first of those steps.
-    """
-
-    labels: Int[Array, "n"]
+    labels: Int[Array, "n"]  # of all source images
+    # all of them, flat: from a row of pixels a TPU takes what it wants, from [n, h, w, c] it would
+    # first copy all into another layout. Or, where they would not fit, those of each example in
+    # this device's share of some consecutive steps
     images: UInt8[Array, "n pixels"] | UInt8[Array, "steps local k h w c"]
-    first: Int[Array, ""] | Int[np.ndarray, ""]
+    first: Int[Array, ""] | Int[np.ndarray, ""]  # the number of the first of those steps
 
     @classmethod
     def whole(cls, source: Source) -> "DeviceSource":

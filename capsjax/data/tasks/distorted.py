@@ -17,19 +17,12 @@ from capsjax.data.transforms import erase
 
 
 class Distortions(NamedTuple):
-    """What is done to one image.
+    """What is done to one image."""
 
-    Attributes:
-      rotation: in degrees, counter-clockwise.
-      translation: rows down, columns to the right, after the rotation.
-      squeeze: the part by which the image gets narrower, last.
-      corner: the top left pixel of the square that is erased.
-    """
-
-    rotation: Float[Array, ""]
-    translation: Float[Array, "2"]
-    squeeze: Float[Array, ""]
-    corner: Int[Array, "2"]
+    rotation: Float[Array, ""]  # in degrees, counter-clockwise
+    translation: Float[Array, "2"]  # rows down, columns to the right, after the rotation
+    squeeze: Float[Array, ""]  # the part by which the image gets narrower, last
+    corner: Int[Array, "2"]  # the top left pixel of the square that is erased
 
     @property
     def matrix(self) -> Float[Array, "2 2"]:

@@ -22,30 +22,19 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class Placements(NamedTuple):
-    """Two images on one canvas.
+    """Two images on one canvas."""
 
-    Attributes:
-      offsets: rows down and columns to the right, from the middle of the canvas.
-      present: which of them are there.
-    """
-
-    offsets: Int[Array, "2 2"]
-    present: Bool[Array, "2"]
+    offsets: Int[Array, "2 2"]  # rows down and columns to the right, from the middle of the canvas
+    present: Bool[Array, "2"]  # which of them are there
 
 
 @dataclass(frozen=True)
 class _OnCanvas:
-    """How recipes of two objects are rendered.
+    """How recipes of two objects are rendered."""
 
-    Attributes:
-      num_classes: length of the labels.
-      canvas: rows and columns.
-      max_shift: pixels from the middle, either way along each axis.
-    """
-
-    num_classes: int
-    canvas: int
-    max_shift: int
+    num_classes: int  # length of the labels
+    canvas: int  # rows and columns
+    max_shift: int  # pixels from the middle, either way along each axis
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         return self.canvas, self.canvas, source[-1]

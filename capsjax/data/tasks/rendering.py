@@ -12,17 +12,12 @@ _BATCH = 512
 
 
 class Rendered(NamedTuple):
-    """Examples, as bytes.
+    """Examples, as bytes."""
 
-    Attributes:
-      images: rounded to 0 … 255.
-      labels: 1 for every class that is present, else 0.
-      parameters: by name, what the recipe drew; `source` (where there are several, `sources`) are
-        places among the set's source images.
-    """
-
-    images: UInt8[np.ndarray, "n h w c"]
-    labels: Float[np.ndarray, "n classes"]
+    images: UInt8[np.ndarray, "n h w c"]  # rounded to 0 … 255
+    labels: Float[np.ndarray, "n classes"]  # 1 for every class that is present, else 0
+    # by name, what the recipe drew; `source` (where there are several, `sources`) are places among
+    # the set's source images
     parameters: dict[str, np.ndarray]
 
 

@@ -20,28 +20,18 @@ from capsjax.functional import to_unit
 
 
 class Moves(NamedTuple):
-    """How one image is moved.
+    """How one image is moved."""
 
-    Attributes:
-      offset: rows down, columns to the right.
-      flipped: left for right.
-      rotation: in degrees, counter-clockwise.
-    """
-
-    offset: Int[Array, "2"]
-    flipped: Bool[Array, ""]
-    rotation: Float[Array, ""]
+    offset: Int[Array, "2"]  # rows down, columns to the right
+    flipped: Bool[Array, ""]  # left for right
+    rotation: Float[Array, ""]  # in degrees, counter-clockwise
 
 
 @dataclass(frozen=True)
 class OneObject:
-    """What recipes of one object have in common.
+    """What recipes of one object have in common."""
 
-    Attributes:
-      num_classes: length of the labels.
-    """
-
-    num_classes: int
+    num_classes: int  # length of the labels
 
     def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "1"]:
         return index[None]

@@ -25,41 +25,25 @@ Index = Int[Array, ""]
 
 
 class Source(NamedTuple):
-    """Images that examples are made from.
+    """Images that examples are made from."""
 
-    Attributes:
-      images: uint8 [n, h, w, c].
-      labels: the class of each.
-    """
-
-    images: Images
-    labels: Int[np.ndarray, "n"]
+    images: Images  # uint8 [n, h, w, c]
+    labels: Int[np.ndarray, "n"]  # the class of each
 
 
 class Objects(NamedTuple):
-    """The k things in an image, each alone: what a decoder is to reconstruct.
+    """The k things in an image, each alone: what a decoder is to reconstruct."""
 
-    Attributes:
-      images: in [0, 1].
-      labels: one-hot; all zeros where the image has fewer than k objects.
-    """
-
-    images: Float[Array, "k h w c"]
-    labels: Float[Array, "k classes"]
+    images: Float[Array, "k h w c"]  # in [0, 1]
+    labels: Float[Array, "k classes"]  # one-hot; all zeros where the image has fewer than k objects
 
 
 class Example(NamedTuple):
-    """What a network sees (one example, or a batch with a leading axis).
+    """What a network sees (one example, or a batch with a leading axis)."""
 
-    Attributes:
-      image: the network's input.
-      label: 1 for every class that is present, else 0.
-      objects: the image's objects, each alone.
-    """
-
-    image: Float[Array, "h w c"]
-    label: Float[Array, "classes"]
-    objects: Objects
+    image: Float[Array, "h w c"]  # the network's input
+    label: Float[Array, "classes"]  # 1 for every class that is present, else 0
+    objects: Objects  # the image's objects, each alone
 
 
 @runtime_checkable
@@ -101,17 +85,11 @@ def make_example(
 
 @dataclass(frozen=True)
 class NumberedExamples:
-    """Examples by number: example i is a pure function of i, the seed and its source images.
+    """Examples by number: example i is a pure function of i, the seed and its source images."""
 
-    Attributes:
-      recipe: makes the examples.
-      versions: how many consecutive examples are made of one source image.
-      seed: of the recipe's draws.
-    """
-
-    recipe: Recipe
-    versions: int = 1
-    seed: int = 0
+    recipe: Recipe  # makes the examples
+    versions: int = 1  # how many consecutive examples are made of one source image
+    seed: int = 0  # of the recipe's draws
 
     def choose(self, labels: Int[Array, "n"], number: Index) -> Int[Array, "k"]:
         """Returns the places of an example's source images."""
@@ -133,17 +111,11 @@ class NumberedExamples:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationSet:
-    """A fixed list of examples.
+    """A fixed list of examples."""
 
-    Attributes:
-      source: what they are made from.
-      numbered: makes them.
-      size: how many there are.
-    """
-
-    source: Source
-    numbered: NumberedExamples
-    size: int
+    source: Source  # what they are made from
+    numbered: NumberedExamples  # makes them
+    size: int  # how many there are
 
     def __len__(self) -> int:
         return self.size

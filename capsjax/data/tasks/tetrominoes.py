@@ -44,34 +44,21 @@ def pieces() -> Source:
 
 
 class Placed(NamedTuple):
-    """Where each piece lies, and its colour.
+    """Where each piece lies, and its colour."""
 
-    Attributes:
-      corner: row and column of its first square.
-      colour: a row of `COLOURS`.
-      present: False where no room was left for it.
-    """
-
-    corner: Int[Array, "k 2"]
-    colour: Int[Array, "k"]
-    present: Bool[Array, "k"]
+    corner: Int[Array, "k 2"]  # row and column of its first square
+    colour: Int[Array, "k"]  # a row of `COLOURS`
+    present: Bool[Array, "k"]  # False where no room was left for it
 
 
 @dataclass(frozen=True)
 class Scattered:
-    """Pieces on a black board, in any place where they cover no other; see `Recipe`.
+    """Pieces on a black board, in any place where they cover no other; see `Recipe`."""
 
-    Attributes:
-      num_classes: length of the labels.
-      num_objects: pieces in an image; one for which there is no room is left out.
-      board: squares along each side.
-      square: pixels along each side of a square.
-    """
-
-    num_classes: int
-    num_objects: int
-    board: int
-    square: int
+    num_classes: int  # length of the labels
+    num_objects: int  # pieces in an image; one for which there is no room is left out
+    board: int  # squares along each side
+    square: int  # pixels along each side of a square
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         """Returns the shape of the board, in colour; see `Recipe`."""
