@@ -85,15 +85,14 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     first = comparisons[0]
     files = [folder / f"{first.stem}.md"]
-    parts = list(tables.blocks(comparisons))
-    write_atomically(files[0], tables.markdown(first.name, parts))
-    picture = next((part for part in parts if isinstance(part, tables.Picture)), None)
+    write_atomically(files[0], tables.markdown(first.name, tables.blocks(comparisons)))
+    pictured = tables.pictured(comparisons)
     for kind in ("png", "svg"):
         file = files[0].with_suffix(f".{kind}")
-        if picture is None:
+        if pictured is None:
             file.unlink(missing_ok=True)
         else:
-            write_atomically(file, draw(picture.of, kind))
+            write_atomically(file, draw(pictured, kind))
             files.append(file)
     return files
 

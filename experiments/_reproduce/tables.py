@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import _markdown
 
@@ -26,31 +26,13 @@ MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
 NO_RECORDS = "Not run: there are no records, so nothing is decided."
 
 
-class Table(NamedTuple):
-    """A table."""
-
-    title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+def pictured(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """Returns the comparison whose figure is on the page of a name: the largest that was run."""
+    run = [comparison for comparison in comparisons if comparison.was_run]
+    return run[0] if run and run[0].experiment.figure is not None else None
 
 
-class Items(NamedTuple):
-    """A list; folded away if it is not one of the first things that a reader wants."""
-
-    title: str
-    lines: Sequence[str]
-
-
-class Picture(NamedTuple):
-    """The figure of a comparison."""
-
-    of: Comparison
-
-
-Block = str | Table | Items | Picture
-
-
-def blocks(comparisons: Sequence[Comparison]) -> Iterator[Block]:
+def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Writes the page of a name: figure, tables and claims, then how they were made.
 
     `comparisons` has one for each scale, the largest first.
@@ -60,9 +42,9 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[Block]:
     run = [comparison for comparison in comparisons if comparison.was_run]
     if not run:
         yield NO_RECORDS
-    for number, comparison in enumerate(run):
-        if number == 0 and experiment.figure is not None:
-            yield Picture(comparison)
+    if pictured(comparisons):
+        yield f"![{experiment.title}]({run[0].stem}.png)"
+    for comparison in run:
         yield f"**Scale {comparison.scale}**: {experiment.scales[comparison.scale].about}"
         if comparison.scale == "smoke":
             yield MEANINGLESS
@@ -72,16 +54,16 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[Block]:
     if not run:
         yield from claims(comparisons[-1])
     if chosen := notes(experiment):
-        yield Items("Chosen here, or different from the paper", chosen)
+        yield _folded("Chosen here, or different from the paper", chosen)
     for comparison in run:
-        yield Items(f"Runs at scale {comparison.scale}", list(_about_runs(comparison)))
+        yield _folded(f"Runs at scale {comparison.scale}", _about_runs(comparison))
     if left := [
         f"{comparison.scale}: {line}" for comparison in comparisons for line in comparison.left
     ]:
-        yield Items("Kept apart", left)
+        yield _folded("Kept apart", left)
 
 
-def _tables(comparison: Comparison) -> Iterator[Table]:
+def _tables(comparison: Comparison) -> Iterator[str]:
     """Makes one table for neighbouring columns of one title, and one of how networks routed."""
     experiment = comparison.experiment
     for title, group in groupby(experiment.columns, lambda column: column.title):
@@ -98,7 +80,7 @@ def _tables(comparison: Comparison) -> Iterator[Table]:
             rows.append([f"{name} (quoted by the paper)", "–", *(_quoted(q) for q in quoted)])
         if rows:
             heads = [column.head or "ours (the paper's)" for column in columns]
-            yield Table(title, ("", "n", *heads), rows)
+            yield _table(title, ("", "n", *heads), rows)
     routed = {
         name: [
             estimate([r["metrics"][metric] for r in records if metric in r["metrics"]])
@@ -108,7 +90,7 @@ def _tables(comparison: Comparison) -> Iterator[Table]:
     }
     if rows := [[n, *(_beside(e, None, 1) for e in both)] for n, both in routed.items() if both[0]]:
         heads = ("", "entropy, % of equal couplings'", "share of the true class, %")
-        yield Table("How decided the routing is", heads, rows)
+        yield _table("How decided the routing is", heads, rows)
 
 
 def _quoted(value: float | None) -> str:
@@ -126,15 +108,15 @@ def notes(experiment: Experiment) -> list[str]:
     return chosen + [f"different: {text}" for text in experiment.different]
 
 
-def claims(comparison: Comparison) -> Iterator[Table | Items]:
+def claims(comparison: Comparison) -> Iterator[str]:
     """Yields the verdict on each claim in words, and why others have none."""
     experiment = comparison.experiment
     rows = [[v.claim.text, v.verdict, in_words(v, experiment)] for v in comparison.verdicts]
     if rows:
-        yield Table("What the paper says, and what we find", ("claim", "", ""), rows)
+        yield _table("What the paper says, and what we find", ("claim", "", ""), rows)
     if experiment.untested:
         lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
-        yield Items("What it says and no rule here decides", lines)
+        yield _folded("What it says and no rule here decides", lines)
 
 
 def in_words(verdict: Verdict, experiment: Experiment) -> str:
@@ -169,20 +151,9 @@ def printed_difference(experiment: Experiment, claim: Claim, against: str | floa
     return None if more is None or less is None else more.mean - less.mean
 
 
-def markdown(title: str, parts: Iterable[Block]) -> str:
-    """Writes `parts` below a title, with lists folded away."""
-    lines = [f"# {title}", ""]
-    for part in parts:
-        if isinstance(part, str):
-            lines += [part, ""]
-        elif isinstance(part, Items):
-            items = [f"- {line}" for line in part.lines]
-            lines += [f"<details><summary>{part.title}</summary>", "", *items, "", "</details>", ""]
-        elif isinstance(part, Picture):
-            lines += [f"![{part.of.experiment.title}]({part.of.stem}.png)", ""]
-        else:
-            lines += [f"## {part.title}", "", *_table(part), ""] if part.title else _table(part)
-    return "\n".join(lines).rstrip() + "\n"
+def markdown(title: str, parts: Iterable[str]) -> str:
+    """Writes `parts` below a title."""
+    return "\n\n".join([f"# {title}", *parts]) + "\n"
 
 
 def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]) -> str:
@@ -208,11 +179,11 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
         f"between networks that learned, with at least {FEWEST} seeds each and against controls "
         "([the rules](../reproduce.md#what-is-compared-and-how))."
     )
-    parts: list[Block] = [
+    parts = [
         about,
         "\n".join(short),
-        Table("Claims by paper, corrected for their number (Holm)", ("", *VERDICTS), by_paper),
-        Table("Claims by table and figure, each at the 5 % level", heads, every),
+        _table("Claims by paper, corrected for their number (Holm)", ("", *VERDICTS), by_paper),
+        _table("Claims by table and figure, each at the 5 % level", heads, every),
     ]
     return markdown("What we found", parts)
 
@@ -237,13 +208,19 @@ def summary(comparisons: Sequence[Comparison]) -> str:
     return ", ".join(f"{v}: {count[v]}" for v in VERDICTS if count[v]) or "no claims"
 
 
-def _table(table: Table) -> list[str]:
-    def has_words(column: int) -> bool:
-        return any(row[column][:1].isalpha() or "“" in row[column] for row in table.rows)
+def _folded(title: str, lines: Iterable[str]) -> str:
+    """Returns a list that is folded away."""
+    items = "\n".join(f"- {line}" for line in lines)
+    return f"<details><summary>{title}</summary>\n\n{items}\n\n</details>"
 
-    wordy = [column for column in range(1, len(table.heads)) if has_words(column)]
-    lines = _markdown.table(table.heads, table.rows, (0, *wordy))
-    return [line.replace("|  |", "| |") for line in lines]
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def has_words(column: int) -> bool:
+        return any(row[column][:1].isalpha() or "“" in row[column] for row in rows)
+
+    wordy = [column for column in range(1, len(heads)) if has_words(column)]
+    lines = _markdown.table(heads, rows, (0, *wordy))
+    return "\n".join([f"## {title}", "", *(line.replace("|  |", "| |") for line in lines)])
 
 
 def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:

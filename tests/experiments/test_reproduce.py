@@ -306,8 +306,7 @@ def test_the_pages_are_those_of_the_records(tmp_path):
     for name, found in names.items():
         page = ROOT / "docs/results" / f"{found[0].stem}.md"
         assert page.read_text() == tables.markdown(name, tables.blocks(found)), name
-        pictures = any(isinstance(part, tables.Picture) for part in tables.blocks(found))
-        assert page.with_suffix(".png").exists() == pictures
+        assert page.with_suffix(".png").exists() == (tables.pictured(found) is not None)
     findings = {name: paper.FINDING for name, paper in PAPERS.items()}
     assert (ROOT / "docs/results/index.md").read_text() == tables.index(names, findings)
 
