@@ -72,6 +72,8 @@ def main(args: argparse.Namespace) -> None:
         raise _cli.UsageError("name a run's directory, or --results=DIR")
     if args.pages is not None and args.results is None:
         raise _cli.UsageError("--pages goes with --results")
+    if args.output is not None and args.results is not None:
+        raise _cli.UsageError("--output goes with runs; --pages says where pages of results go")
     if args.poses is not None and len(args.runs) != 1:
         raise _cli.UsageError("--poses goes with one run's directory")
     if args.runs:

@@ -29,6 +29,7 @@ USAGE = [
     ("models --input=28x28", "'28x28' is not like 28x28x1"),
     ("report a b --poses=x.png", "--poses goes with one run's directory"),
     ("report somewhere --pages=pages", "--pages goes with --results"),
+    ("report --results=somewhere --output=x.html", "--output goes with runs"),
     ("release --checkpoint={run} --output=a.bin", "must end in .safetensors"),
     ("reproduce", "--list shows"),
     ("reproduce gu2021/tabel2", "did you mean 'gu2021/table2'"),
