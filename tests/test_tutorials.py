@@ -81,7 +81,7 @@ def test_procedure():
 
 
 def test_slots():
-    shown = run_page("slots", "python", {"STEPS = 4000": "STEPS = 2"})
+    shown = run_page("slots", "python", {"STEPS = 1500": "STEPS = 2"})
     assert shown["shares"].shape == (100, 4, 49, 25)
     assert abs(shown["index"]) < 0.9
 
