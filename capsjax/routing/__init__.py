@@ -5,7 +5,7 @@ program is traced; the message names it and says what was expected.
 """
 
 from capsjax.routing.attention import attention_routing
-from capsjax.routing.blocking import choose_block_size, in_blocks, over_devices
+from capsjax.routing.blocking import blocked_vmap, choose_block_size, in_blocks, over_devices
 from capsjax.routing.diagnostics import coupling_entropy
 from capsjax.routing.dynamic import dynamic_routing
 from capsjax.routing.em import em_routing, published_inverse_temperature, softmax_over_parents
@@ -26,6 +26,7 @@ __all__ = [
     "Votes",
     "WindowVotes",
     "attention_routing",
+    "blocked_vmap",
     "choose_block_size",
     "concurrent",
     "coupling_entropy",

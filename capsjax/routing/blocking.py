@@ -24,8 +24,7 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
     gradient of what it closes over, such as kernels, is summed over the block in one contraction.
 
     Args:
-      f: a function of arrays whose leading axes are one batch, that treats examples apart;
-        `jax.vmap` makes one of a function of one example.
+      f: a function of arrays whose leading axes are one batch, that treats examples apart.
       batch: its argument, arrays [n, …].
       block_size: examples in a block, see `choose_block_size`; a last, smaller one takes what it
         does not divide. On a mesh of explicit axes that divide the batch it counts the examples on
@@ -118,6 +117,28 @@ def over_devices(
         return jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=spec)(whole, *batch)
 
     return mapped
+
+
+def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
+    """Does `jax.vmap(f)` with one block of the batch in memory at a time, forward and backward.
+
+    See `in_blocks`, which is the faster where `f` can take a batch itself.
+
+    Args:
+      f: a function of one example. Arguments are mapped over their leading axes; close over what is
+        not mapped, such as kernels: gradients flow to it all the same.
+      block_size: examples in a block, at least 1; see `choose_block_size`.
+
+    Returns:
+      A function with the arguments and results of `f` with one more leading axis.
+
+    Raises:
+      TypeError: `block_size` is not a Python int.
+      ValueError: `block_size` < 1, or (when called) leading axes that differ.
+    """
+    check_count("block_size", block_size)
+    mapped = jax.vmap(f)
+    return lambda *args: in_blocks(lambda block: mapped(*block), args, block_size)
 
 
 def choose_block_size(

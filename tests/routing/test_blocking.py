@@ -12,7 +12,14 @@ from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from capsjax.layers import DenseCapsules
-from capsjax.routing import LinearVotes, choose_block_size, dynamic_routing, in_blocks, over_devices
+from capsjax.routing import (
+    LinearVotes,
+    blocked_vmap,
+    choose_block_size,
+    dynamic_routing,
+    in_blocks,
+    over_devices,
+)
 
 
 def test_memory_is_that_of_a_block_forward_and_backward():
@@ -23,7 +30,7 @@ def test_memory_is_that_of_a_block_forward_and_backward():
             def poses_of(x):
                 return dynamic_routing(LinearVotes(x, kernel)).poses
 
-            return jnp.sum(in_blocks(poses_of, poses, block_size))
+            return jnp.sum(blocked_vmap(poses_of, block_size)(poses))
 
         poses = jnp.zeros((batch, 64, 1, 8))
         compiled = jax.jit(jax.grad(loss, (0, 1))).lower(poses, kernel).compile()
@@ -42,7 +49,7 @@ def test_blocks_on_explicit_axes(block_size):
 
     def loss(weights, batch):
         blocked = in_blocks(lambda x: {"y": jnp.tanh(x @ weights)}, batch, block_size)["y"]
-        mapped = in_blocks(jax.vmap(lambda x: jnp.sin(x @ weights)), batch, block_size)
+        mapped = blocked_vmap(lambda x: jnp.sin(x @ weights), block_size)(batch)
         return jnp.sum(blocked * mapped * jnp.arange(6.0)[:, None])  # in their order
 
     mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
@@ -130,13 +137,12 @@ def test_blocks_change_neither_values_nor_gradients(block_size):
     chex.assert_trees_all_close(run(block_size), run(None), rtol=1e-4, atol=1e-5)
 
 
-def test_pytrees_and_functions_of_one_example():
-    def f(batch):
-        x, y = batch
+def test_several_arguments_and_pytrees():
+    def f(x, y):
         return {"sum": x + y["a"], "product": x * y["a"]}
 
     x, y = jnp.arange(7.0), {"a": jnp.arange(7.0) + 1}
-    out = in_blocks(jax.vmap(f), (x, y), 3)
+    out = blocked_vmap(f, 3)(x, y)
     np.testing.assert_allclose(out["sum"], x + y["a"])
     np.testing.assert_allclose(out["product"], x * y["a"])
 
@@ -149,12 +155,14 @@ def test_choice_of_block():
 
 
 def test_bad_blocks_are_refused():
+    with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
+        blocked_vmap(jnp.sin, 0)
     with pytest.raises(TypeError, match="block_size must be a Python int, got float"):
-        in_blocks(jnp.sin, jnp.ones(3), 2.0)
+        blocked_vmap(jnp.sin, 2.0)
     with pytest.raises(ValueError, match="one leading axis"):
-        in_blocks(sum, (jnp.ones(3), jnp.ones(4)), 2)
+        blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.ones(4))
     with pytest.raises(ValueError, match="one leading axis"):
-        in_blocks(sum, (jnp.ones(3), jnp.float32(1)), 2)
+        blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.float32(1))
     for f in (jnp.sum, lambda x: x.sum(0)):
         with pytest.raises(ValueError, match=r"must return arrays \[n, …\] for a batch of n"):
             in_blocks(f, jnp.ones((5, 3)), 2)

@@ -16,9 +16,9 @@ from capsjax.routing import (
     LinearVotes,
     Routed,
     attention_routing,
+    blocked_vmap,
     dynamic_routing,
     em_routing,
-    in_blocks,
     inverted_attention_routing,
     uniform_routing,
 )
@@ -148,8 +148,7 @@ def test_every_way_of_calling_gives_the_same(procedure):
     whole = jax.jit(procedure)(votes)
     assert_same(jax.vmap(route_one)(votes.poses), whole)
     for block_size in (2, 7):
-        in_parts = jax.jit(lambda x, n=block_size: in_blocks(jax.vmap(route_one), x, n))
-        assert_same(in_parts(votes.poses), whole)
+        assert_same(jax.jit(blocked_vmap(route_one, block_size))(votes.poses), whole)
     if procedure is inverted:
         loop = [route_one(pose) for pose in votes.poses]
         assert_same(jax.tree.map(lambda *x: jnp.stack(x), *loop), whole)
@@ -166,7 +165,7 @@ def test_every_way_of_calling_gives_the_same(procedure):
 
     batched = gradient(None)
     assert_same(gradient(jax.vmap), batched, 1e-4)
-    assert_same(gradient(lambda f: partial(in_blocks, jax.vmap(f), block_size=2)), batched, 1e-4)
+    assert_same(gradient(lambda f: blocked_vmap(f, 2)), batched, 1e-4)
 
 
 @each_procedure
@@ -303,8 +302,7 @@ def test_activations_that_are_whole_on_explicit_axes():
     expected = gradient(lambda f: f, votes.poses)
     assert_same(gradient(lambda f: f, poses), expected, 1e-4)
     with jax.set_mesh(mesh):
-        blocks = partial(in_blocks, block_size=1)
-        assert_same(gradient(lambda f: partial(blocks, jax.vmap(f)), poses), expected, 1e-4)
+        assert_same(gradient(lambda f: blocked_vmap(f, 1), poses), expected, 1e-4)
 
 
 def test_attention_over_output_channels():
