@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from capsjax.functional import at_least_float32, type_of_sums
 from capsjax.routing import kernels
 from capsjax.routing._checks import check_floating, check_sizes, is_array
+from capsjax.routing.kernels import adapter
 from capsjax.routing.kernels.layout import row_major
 
 # Numbers in the weights of `_total_of_whole_poses`, most of which are zeros: 64 MiB.
@@ -240,7 +241,8 @@ class LinearVotes:
         rows, whole = self.poses.shape[-2], jax.typeof(self.kernel).sharding.is_fully_replicated
         if rows > 1 and rows**2 * self.kernel.size <= _MOST_WEIGHTS and whole:
             total = partial(lax.platform_dependent, cpu=_total, default=_total_of_whole_poses)
-        return _flat(total(self.poses, self.kernel))
+        # A sum over devices within a branch would keep XLA from taking the branch apart.
+        return _flat(total(*adapter.alike([self.poses, self.kernel])))
 
     def dense(self) -> Float[Array, "*batch I J D"]:
         """Returns all votes in one array."""
