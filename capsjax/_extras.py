@@ -10,7 +10,7 @@ def install(name: str) -> str:
     clone = Path(__file__).parents[1]
     if (clone / "setup.cfg").exists():
         return f"pip install --editable '{clone}[{name}]'"
-    return f"install capsjax again with its extra [{name}]: pip install '.[{name}]' in a clone"
+    return f"pip install '.[{name}]' in a clone of capsjax"
 
 
 @contextmanager
