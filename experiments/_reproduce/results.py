@@ -78,7 +78,7 @@ def folders(workdir: Path) -> list[Store]:
 
 
 def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
-    """Writes NAME.md, and NAME.png and NAME.svg where it has a figure and was run.
+    """Writes NAME.md, and NAME.png where it has a figure and was run.
 
     Returns the files; a figure of earlier runs is removed if there are none.
     """
@@ -87,14 +87,12 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     files = [folder / f"{first.stem}.md"]
     write_atomically(files[0], tables.markdown(first.name, tables.blocks(comparisons)))
     pictured = tables.pictured(comparisons)
-    for kind in ("png", "svg"):
-        file = files[0].with_suffix(f".{kind}")
-        if pictured is None:
-            file.unlink(missing_ok=True)
-        else:
-            write_atomically(file, draw(pictured, kind))
-            files.append(file)
-    return files
+    picture = files[0].with_suffix(".png")
+    if pictured is None:
+        picture.unlink(missing_ok=True)
+        return files
+    write_atomically(picture, draw(pictured))
+    return [*files, picture]
 
 
 def write_all(
@@ -107,13 +105,11 @@ def write_all(
     return [*files, index]
 
 
-def draw(comparison: Comparison, kind: str) -> bytes:
-    """Draws the figure as a file of the `kind` "png" or "svg"."""
+def draw(comparison: Comparison) -> bytes:
+    """Draws the figure as a PNG."""
     assert comparison.experiment.figure is not None
-    # Equal results are to give equal files: no random ids, no date.
-    metadata = {"Date": None} if kind == "svg" else {}
-    with matplotlib.rc_context({"svg.hashsalt": "capsjax", "font.size": 9}):
+    with matplotlib.rc_context({"font.size": 9}):
         figure = comparison.experiment.figure(comparison)
         picture = io.BytesIO()
-        figure.savefig(picture, format=kind, metadata=metadata)
+        figure.savefig(picture, format="png")
         return picture.getvalue()
