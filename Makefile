@@ -69,14 +69,14 @@ install-latest:
 
 run-latest:
 	$(LATEST)/bin/python -m pytest $(WORKERS) -m 'not slow and not accelerators' $(LATEST_TESTS)
-	$(LATEST)/bin/python -m pytest -n 0 -m accelerators $(LATEST_COMPILED)
+	$(LATEST)/bin/python -m pytest $(WORKERS) -m accelerators $(LATEST_COMPILED)
 
 test-latest: install-latest ## The default suite and the compilations, with the newest versions of everything
 	$(MAKE) run-latest
 
 test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)
 	$(BIN)/python experiments/compile.py --fetch
-	$(BIN)/python -m pytest -n 0 -m accelerators tests
+	$(BIN)/python -m pytest $(WORKERS) -m accelerators tests
 
 compile-accelerators: test-accelerators ## The list behind docs/accelerators.md; resumes if stopped
 	$(BIN)/python experiments/compile.py --list
