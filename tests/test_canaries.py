@@ -56,14 +56,13 @@ def _primitive():
     np.testing.assert_allclose(jax.vmap(jax.grad(sine.bind))(x), jnp.cos(x), rtol=1e-6)
 
 
-@canary("jax.extend.core.ClosedJaxpr", "jax.extend.core.Jaxpr", "jax.extend.core.jaxpr_as_fun")
+@canary("jax.extend.core.ClosedJaxpr", "jax.extend.core.jaxpr_as_fun")
 @canary("jax.extend.core.Literal")
 def _jaxpr():
-    from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+    from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
     closed = jax.make_jaxpr(jax.jit(lambda x: x + 1))(1.0)
     assert isinstance(closed, ClosedJaxpr)
-    assert isinstance(closed.jaxpr, Jaxpr)
     (call,) = closed.jaxpr.eqns
     assert any(isinstance(value, ClosedJaxpr) for value in call.params.values())
     assert jaxpr_as_fun(closed)(1.0) == [2.0]

@@ -157,5 +157,5 @@ def _padded(x: Array, value: Any, *, padding_config: Any) -> Array:
             return [jnp.broadcast_to(value, shape)] if size else []
 
         if before or after:
-            x = jnp.concatenate([*edge(before), x, *edge(after)], axis)
+            x = jnp.concatenate([*edge(int(before)), x, *edge(int(after))], axis)
     return x
