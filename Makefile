@@ -24,8 +24,8 @@ capsjax.evaluation,capsjax.data.accuracy,capsjax.data.images,capsjax.data.splits
 capsjax.data.transforms,capsjax.runs.history,capsjax.training.optimizers,capsjax.training.step
 TYPES := --jaxtyping-packages=$(TYPED),beartype.beartype
 
-.PHONY: help demo test test-all latest-python install-latest run-latest test-latest \
-  test-accelerators compile-accelerators reproduce-smoke docs clean
+.PHONY: help demo test test-all latest-python test-latest test-accelerators compile-accelerators reproduce-smoke \
+  docs clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,20 +59,15 @@ test-all: $(VENV)/installed ## The slow tests too, with programs compiled as use
 latest-python:
 	@test -n "$(LATEST_PYTHON)" && echo "$(LATEST_PYTHON)"
 
-install-latest:
+test-latest: ## The default suite and the compilations, with the newest versions of everything
 	@test -n "$(LATEST_PYTHON)" || \
 	  { echo "no python3.12 or python3.13 here; set LATEST_PYTHON=/path/to/python3.13"; exit 1; }
 	$(LATEST_PYTHON) -m venv $(LATEST)
 	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
 	  --upgrade-strategy eager --editable '.[test]'
-	$(LATEST)/bin/python experiments/compile.py --fetch
-
-run-latest:
 	$(LATEST)/bin/python -m pytest $(WORKERS) -m 'not slow and not accelerators' $(LATEST_TESTS)
+	$(LATEST)/bin/python experiments/compile.py --fetch
 	$(LATEST)/bin/python -m pytest $(WORKERS) -m accelerators $(LATEST_COMPILED)
-
-test-latest: install-latest ## The default suite and the compilations, with the newest versions of everything
-	$(MAKE) run-latest
 
 test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)
 	$(BIN)/python experiments/compile.py --fetch

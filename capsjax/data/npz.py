@@ -57,11 +57,31 @@ class Npz:
         where = f"{self.where}, {prefix}images and {prefix}labels"
         examples = checked(images, labels, class_names, where)
         if has_test_set:
+            self._check_one_size(archive)
             return examples
         chosen = with_test_split(examples.labels)[split]
         if chosen.size == 0:
             raise ValueError(f"{where}: too few for a test split; add test_images and test_labels")
         return Examples(examples.images[chosen], examples.labels[chosen], class_names)
+
+    def _check_one_size(self, archive: NpzFile) -> None:
+        """Raises ValueError if train and test images differ in size: a network has one input."""
+        shapes = [self._shape(archive, key) for key in ("images", "test_images")]
+        # Images without an axis for channels have one channel.
+        sizes = [(*shape[1:], 1) if len(shape) == 3 else shape[1:] for shape in shapes]
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                f"{self.where}: images and test_images have shapes {shapes[0]} and {shapes[1]}, "
+                "expected the same size and number of channels"
+            )
+
+    def _shape(self, archive: NpzFile, key: str) -> tuple[int, ...]:
+        """Reads the shape of an array from its header: the array may be larger than the memory."""
+        formats = np.lib.format
+        readers = {(1, 0): formats.read_array_header_1_0, (2, 0): formats.read_array_header_2_0}
+        assert archive.zip is not None  # it is open
+        with self._reading(repr(key)), archive.zip.open(f"{key}.npy") as file:
+            return readers[formats.read_magic(file)](file)[0]
 
     def _class_names(self, archive: NpzFile) -> tuple[str, ...]:
         """Returns the stored names, or "0" up to the largest label of both sets."""

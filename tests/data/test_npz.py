@@ -54,6 +54,11 @@ def test_classes_are_counted_over_both_sets(tmp_path):
     [
         ({"images": IMAGES}, "no labels among its arrays"),
         ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES}, "no test_labels among"),
+        (
+            {"images": IMAGES, "labels": LABELS, "test_images": IMAGES[:, :3]}
+            | {"test_labels": LABELS},
+            "expected the same size and number of channels",
+        ),
         ({"images": IMAGES / 255, "labels": LABELS}, "images are float64, expected uint8"),
         ({"images": IMAGES, "labels": LABELS + 10**9}, "labels go up to 1000000003; if that is"),
         ({"images": IMAGES, "labels": LABELS / 2}, "labels are float64, expected integers"),

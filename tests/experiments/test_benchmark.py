@@ -81,7 +81,7 @@ def test_a_device_without_kernels_is_said(monkeypatch):
 
 
 def test_every_kernel_has_a_check():
-    """Of votes of every kind, on both platforms."""
+    """Votes of every kind, on both platforms."""
     for platform, others in (("tpu", set()), ("cuda", {"matrices 8×8"})):
         target = forms.Target(platform, capability=(8, 0))
         chosen = {name: forms.choose(target, s, np.float32) for name, s in device.SIZES.items()}

@@ -9,7 +9,7 @@ from tests.models.building import apply, build
 
 @pytest.fixture(scope="module")
 def model():
-    """Of images that patches of 4×4 pixels do not fill."""
+    """Images that patches of 4×4 pixels do not fill."""
     sizes = {"features": 8, "num_layers": 1, "slot_size": 6, "mlp_size": 5, "num_slots": 3}
     return build("slots_tetrominoes", (10, 9, 2), 3, patch=4, **sizes)
 

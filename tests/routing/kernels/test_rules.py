@@ -211,7 +211,7 @@ def loss_of_kernel(k, p, q):
 
 
 def gradient_in_shard_map(mesh, **options):
-    """Of the kernel, which is the same on all devices."""
+    """The gradient of the kernel, which is the same on all devices."""
     data = PartitionSpec("data")
     specs = {"in_specs": (PartitionSpec(), data, data), "out_specs": PartitionSpec()}
     return jax.jit(jax.shard_map(jax.grad(loss_of_kernel), mesh=mesh, **specs, **options))
