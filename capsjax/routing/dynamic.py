@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -13,7 +12,15 @@ from capsjax.functional import squash, type_of_sums
 from capsjax.routing._checks import check_broadcast, check_count, check_scalar
 from capsjax.routing.kernels import softmax
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import Votes, as_votes, attend, for_every_example, shape_of
+from capsjax.routing.votes import (
+    Broadcast,
+    Poses,
+    VotesLike,
+    as_votes,
+    attend,
+    for_every_example,
+    shape_of,
+)
 
 # Sums Σ_i c_ij v_ij [..., J, D] and coupling c [..., I, J].
 _Coupled = tuple[Array, Array]
@@ -23,13 +30,13 @@ _State = tuple[Array, _Coupled | None, Array]
 
 
 def dynamic_routing(
-    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
+    votes: VotesLike,
     *,
     num_iterations: int = 3,
-    logits: Float[Array | np.ndarray, "..."] | None = None,
-    bias: Float[Array | np.ndarray, "..."] | None = None,
+    logits: Broadcast | None = None,
+    bias: Broadcast | None = None,
     update_rate: float | int | Float[Array, ""] = 1.0,
-    activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
+    activation: Callable[[Poses], Poses] = squash,
     stop_gradient: bool = False,
     leaky: bool = False,
 ) -> Routed:

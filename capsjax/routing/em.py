@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
@@ -14,7 +13,17 @@ from capsjax.functional import type_of_sums
 from capsjax.routing._checks import check_broadcast, check_count, check_probabilities
 from capsjax.routing.kernels import LEAST_TOTAL
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import DenseVotes, Votes, as_votes, for_every_example, shape_of
+from capsjax.routing.votes import (
+    Broadcast,
+    Coupling,
+    DenseVotes,
+    Poses,
+    Votes,
+    VotesLike,
+    as_votes,
+    for_every_example,
+    shape_of,
+)
 
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -22,25 +31,23 @@ def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Arra
     return 0.01 * (1 - 0.95 ** (jnp.asarray(iteration, float) + 1))
 
 
-def softmax_over_parents(logits: Float[Array, "*batch I J"]) -> Float[Array, "*batch I J"]:
+def softmax_over_parents(logits: Coupling) -> Coupling:
     """Returns the log-softmax over the last axis: one position's parents share a child."""
     return jax.nn.log_softmax(logits, axis=-1)
 
 
 def em_routing(
-    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
-    activations: Float[Array | np.ndarray, "..."],
-    beta_use: Float[Array | np.ndarray, "..."],
-    beta_activate: Float[Array | np.ndarray, "..."],
+    votes: VotesLike,
+    activations: Broadcast,
+    beta_use: Broadcast,
+    beta_activate: Broadcast,
     *,
     num_iterations: int = 3,
-    coupling: Float[Array | np.ndarray, "..."] | None = None,
+    coupling: Broadcast | None = None,
     inverse_temperature: Callable[[Int[Array, ""] | int], Float[Array, ""]]
     | float = published_inverse_temperature,
     variance_floor: float = 1e-4,
-    normalize: Callable[
-        [Float[Array, "*batch I J"]], Float[Array, "*batch I J"]
-    ] = softmax_over_parents,
+    normalize: Callable[[Coupling], Coupling] = softmax_over_parents,
 ) -> Routed:
     """Routes by EM (Hinton et al. 2018; the EM baseline of Tsai et al. 2020).
 
@@ -131,14 +138,14 @@ def em_routing(
 class _Parents(NamedTuple):
     """μ and σ² of each parent's Gaussian, and λ (β_a − cost), the logit of its activation a."""
 
-    means: Float[Array, "*batch J D"]
-    variances: Float[Array, "*batch J D"]
+    means: Poses
+    variances: Poses
     activation_logits: Float[Array, "*batch J"]
 
 
 def _m_step(
-    sums: Float[Array, "*batch J D"],
-    squares: Float[Array, "*batch J D"],
+    sums: Poses,
+    squares: Poses,
     total: Float[Array, "*batch J"],
     largest: Float[Array, "*#batch #J"],
     inverse_temperature: Float[Array, ""],
@@ -158,9 +165,7 @@ def _m_step(
     return _Parents(means, variances, inverse_temperature * (beta_activate - cost))
 
 
-def _e_step(
-    parents: _Parents, distance: Callable[[Array, Array], Float[Array, "*batch I J"]]
-) -> Float[Array, "*batch I J"]:
+def _e_step(parents: _Parents, distance: Callable[[Array, Array], Coupling]) -> Coupling:
     """Returns log a_j + log p_ij, the E-step before its softmax."""
     log_normal = -0.5 * distance(parents.means, 1 / parents.variances)
     constant = 0.5 * jnp.sum(jnp.log(parents.variances) + math.log(2 * math.pi), axis=-1)

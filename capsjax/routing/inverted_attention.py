@@ -4,21 +4,20 @@ import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
 from capsjax.routing._checks import check_broadcast, check_scalar
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import Votes, as_votes, attend, shape_of
+from capsjax.routing.votes import Broadcast, Poses, VotesLike, as_votes, attend, shape_of
 
 
 def inverted_attention_routing(
-    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
-    poses: Float[Array | np.ndarray, "..."] | None = None,
+    votes: VotesLike,
+    poses: Broadcast | None = None,
     *,
     scale: float | Float[Array, ""] | None = None,
-    normalize: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]],
+    normalize: Callable[[Poses], Poses],
 ) -> Routed:
     """Does one iteration of inverted dot-product attention (Tsai et al. 2020, eq. 2 to 4).
 

@@ -11,13 +11,10 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from capsjax.functional import at_least_float32
 from capsjax.routing._checks import check_count
-from capsjax.routing.attention import attention_routing
-from capsjax.routing.dynamic import dynamic_routing
 from capsjax.routing.em import em_routing
 from capsjax.routing.inverted_attention import inverted_attention_routing
 from capsjax.routing.routed import Routed
-from capsjax.routing.uniform import uniform_routing
-from capsjax.routing.votes import Votes
+from capsjax.routing.votes import VotesLike
 
 # layer(below, previous): one routing iteration of a layer, from the state of the layer below and
 # its own previous state, which is None in the first iteration. A state is any pytree of arrays:
@@ -90,7 +87,7 @@ class FixedPoint(NamedTuple):
 
 def fixed_point(
     procedure: Callable[..., Routed],
-    votes: Votes | Array | np.ndarray,
+    votes: VotesLike,
     *args: Array | np.ndarray,
     tolerance: float = 1e-6,
     max_iterations: int = 300,
@@ -122,8 +119,7 @@ def fixed_point(
       The routing, whether it converged, and after how many iterations.
 
     Raises:
-      TypeError: `procedure` is not one of the library's.
-      ValueError: it has no fixed point, or an argument is out of range.
+      ValueError: `procedure` has no fixed point, or an argument is out of range.
     """
     check_count("max_iterations", max_iterations)
     if not tolerance > 0:
@@ -226,17 +222,10 @@ def _as_iteration(
             lambda coupling: maximize(coupling, 1),
             maximize(None, 2).coupling,
         )
-    if procedure is dynamic_routing:
-        raise ValueError(
-            "dynamic_routing has no fixed point: it adds to its logits in every iteration, without "
-            "bound, so that couplings run to 0 and 1. Use it with a finite num_iterations, or "
-            "fixed_point of inverted_attention_routing or em_routing."
-        )
-    if procedure in (uniform_routing, attention_routing):
-        raise ValueError(f"{procedure.__name__} is a single pass; call it without fixed_point.")
-    raise TypeError(
-        f"procedure must be inverted_attention_routing or em_routing, got {procedure!r}; give "
-        f"their arguments to fixed_point, not to a partial or lambda."
+    raise ValueError(
+        f"procedure must be inverted_attention_routing or em_routing, got {procedure!r}: give "
+        "their arguments to fixed_point, not to a partial. Others are a single pass, or have no "
+        "fixed point: dynamic_routing adds to its logits without bound."
     )
 
 

@@ -4,22 +4,18 @@ import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
 
 from capsjax.functional import exponential_squash
 from capsjax.routing._checks import check_broadcast
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import Votes, as_votes, attend, shape_of
+from capsjax.routing.votes import Broadcast, Poses, VotesLike, as_votes, attend, shape_of
 
 
 def self_attention_routing(
-    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
-    prior: Float[Array | np.ndarray, "..."] | None = None,
+    votes: VotesLike,
+    prior: Broadcast | None = None,
     *,
-    activation: Callable[
-        [Float[Array, "*batch J D"]], Float[Array, "*batch J D"]
-    ] = exponential_squash,
+    activation: Callable[[Poses], Poses] = exponential_squash,
 ) -> Routed:
     """Routes by self-attention (Mazzia et al. 2021, Efficient-CapsNet).
 

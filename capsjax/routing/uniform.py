@@ -3,20 +3,18 @@
 from collections.abc import Callable
 
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
 
 from capsjax.functional import squash
 from capsjax.routing._checks import check_broadcast
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import Votes, as_votes, shape_of
+from capsjax.routing.votes import Broadcast, Poses, VotesLike, as_votes, shape_of
 
 
 def uniform_routing(
-    votes: Votes | Float[Array | np.ndarray, "*batch I J D"],
+    votes: VotesLike,
     *,
-    bias: Float[Array | np.ndarray, "..."] | None = None,
-    activation: Callable[[Float[Array, "*batch J D"]], Float[Array, "*batch J D"]] = squash,
+    bias: Broadcast | None = None,
+    activation: Callable[[Poses], Poses] = squash,
 ) -> Routed:
     """p_j = squash(1/J Σ_i v_ij + bias_j)   (Gu et al. 2021, section 3: CapsNet-NoR).
 

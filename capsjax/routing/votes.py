@@ -23,6 +23,10 @@ from capsjax.routing.kernels.layout import row_major
 # Numbers in the weights of `_total_of_whole_poses`, most of which are zeros: 64 MiB.
 _MOST_WEIGHTS = 2**24
 
+Poses = Float[Array, "*batch J D"]
+Coupling = Float[Array, "*batch I J"]
+# An argument that broadcasts to the shape which its description names.
+Broadcast = Float[Array | np.ndarray, "..."]
 # What JAX passes where arrays are expected: an axis in `in_axes`, None, a shape.
 Placeholder = int | jax.ShapeDtypeStruct | None
 
@@ -34,21 +38,24 @@ class Votes(Protocol):
     A class without these two is asked for `dense()` by EM, and by no other procedure.
     """
 
-    def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
+    def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
         ...
 
-    def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
+    def agreement(self, poses: Poses) -> Coupling:
         """Returns the scalar products <v_ij, p_j>."""
         ...
 
-    def total(self) -> Float[Array, "*batch J D"]:
+    def total(self) -> Poses:
         """Returns Σ_i v_ij."""
         ...
 
     def dense(self) -> Float[Array, "*batch I J D"]:
         """Returns all votes in one array."""
         ...
+
+
+VotesLike = Votes | Float[Array | np.ndarray, "*batch I J D"]
 
 
 def as_votes(votes: Any) -> Votes:
@@ -75,9 +82,7 @@ def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
     return shape
 
 
-def attend(
-    votes: Votes, poses: Float[Array, "*batch J D"]
-) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
+def attend(votes: Votes, poses: Poses) -> tuple[Poses, Coupling]:
     """Returns Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>): one pass, if votes can.
 
     Votes with a method `attend` of their own (see LinearVotes) are asked for both at once.
@@ -108,15 +113,15 @@ class DenseVotes:
                 f"got shape {self.votes.shape}."
             )
 
-    def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
+    def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
         return einsum("...ij,...ijd->...jd", coupling, self.votes)
 
-    def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
+    def agreement(self, poses: Poses) -> Coupling:
         """Returns the scalar products <v_ij, p_j>."""
         return einsum("...ijd,...jd->...ij", self.votes, poses)
 
-    def total(self) -> Float[Array, "*batch J D"]:
+    def total(self) -> Poses:
         """Returns Σ_i v_ij."""
         return jnp.sum(at_least_float32(self.votes), axis=-3)
 
@@ -124,19 +129,15 @@ class DenseVotes:
         """Returns all votes in one array."""
         return self.votes
 
-    def scatter(
-        self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
-    ) -> Float[Array, "*batch J D"]:
+    def scatter(self, coupling: Coupling, means: Poses) -> Poses:
         """Returns Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
         return einsum("...ij,...ijd->...jd", coupling, self._squares(means))
 
-    def distance(
-        self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
-    ) -> Float[Array, "*batch I J"]:
+    def distance(self, means: Poses, precision: Poses) -> Coupling:
         """Returns Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
         return einsum("...ijd,...jd->...ij", self._squares(means), precision)
 
-    def _squares(self, means: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J D"]:
+    def _squares(self, means: Poses) -> Float[Array, "*batch I J D"]:
         return jnp.square(at_least_float32(self.votes) - means[..., None, :, :])
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
@@ -206,14 +207,14 @@ class LinearVotes:
                 f"{self.poses.shape}, got kernel {self.kernel.shape}."
             )
 
-    def combine(self, coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch J D"]:
+    def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
         if self.shared:
             sums = einsum("...ij,...iax->...jax", coupling, self.poses)
             return _flat(einsum("...jax,xjy->...jay", sums, self.kernel[0]))
         return _flat(kernels.combine(*_promote(coupling, self.poses, self.kernel)))
 
-    def agreement(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch I J"]:
+    def agreement(self, poses: Poses) -> Coupling:
         """Returns the scalar products <v_ij, p_j>."""
         rows = self._rows(poses)
         if self.shared:
@@ -221,9 +222,7 @@ class LinearVotes:
             return einsum("...iax,...jax->...ij", self.poses, pulled)
         return kernels.agreement(*_promote(self.poses, self.kernel, rows))
 
-    def attend(
-        self, poses: Float[Array, "*batch J D"]
-    ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch I J"]]:
+    def attend(self, poses: Poses) -> tuple[Poses, Coupling]:
         """Returns Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>)."""
         if self.shared:
             coupling = kernels.softmax(self.agreement(poses))
@@ -232,7 +231,7 @@ class LinearVotes:
         sums, coupling = kernels.attend(*operands)
         return _flat(sums), coupling
 
-    def total(self) -> Float[Array, "*batch J D"]:
+    def total(self) -> Poses:
         """Returns Σ_i v_ij, one matrix product."""
         if self.shared:
             sums = jnp.sum(at_least_float32(self.poses), axis=-3)
@@ -248,23 +247,17 @@ class LinearVotes:
         """Returns all votes in one array."""
         return _flat(jnp.einsum("...iax,ixjy->...ijay", self.poses, self._own_kernel()))
 
-    def scatter(
-        self, coupling: Float[Array, "*batch I J"], means: Float[Array, "*batch J D"]
-    ) -> Float[Array, "*batch J D"]:
+    def scatter(self, coupling: Coupling, means: Poses) -> Poses:
         """Returns Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
         operands = _promote(coupling, self.poses, self._own_kernel(), self._rows(means))
         return _flat(kernels.scatter(*operands))
 
-    def moments(
-        self, coupling: Float[Array, "*batch I J"]
-    ) -> tuple[Float[Array, "*batch J D"], Float[Array, "*batch J D"], Float[Array, "*batch J"]]:
+    def moments(self, coupling: Coupling) -> tuple[Poses, Poses, Float[Array, "*batch J"]]:
         """Returns Σ_i c_ij v_ij, Σ_i c_ij (v_ij − μ_j)² about the mean μ_j, and Σ_i c_ij."""
         sums, squares, total = kernels.moments(*_promote(coupling, self.poses, self._own_kernel()))
         return _flat(sums), _flat(squares), total
 
-    def distance(
-        self, means: Float[Array, "*batch J D"], precision: Float[Array, "*batch J D"]
-    ) -> Float[Array, "*batch I J"]:
+    def distance(self, means: Poses, precision: Poses) -> Coupling:
         """Returns Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
         return kernels.distance(
             *_promote(self.poses, self._own_kernel(), self._rows(means), self._rows(precision))
@@ -279,7 +272,7 @@ class LinearVotes:
         """Returns the kernel with an entry for each child."""
         return jnp.broadcast_to(self.kernel, (self.poses.shape[-3], *self.kernel.shape[1:]))
 
-    def _rows(self, poses: Float[Array, "*batch J D"]) -> Float[Array, "*batch J A Y"]:
+    def _rows(self, poses: Poses) -> Float[Array, "*batch J A Y"]:
         """Returns parent poses as the matrices that votes are."""
         return poses.reshape(*poses.shape[:-1], self.poses.shape[-2], self.kernel.shape[-1])
 
@@ -291,9 +284,7 @@ class LinearVotes:
         return rebuild(cls, poses=children[0], kernel=children[1])
 
 
-def for_every_example(
-    x: Float[Array, "*#batch I J"], sums: Float[Array, "*batch J D"]
-) -> Float[Array, "*batch I J"]:
+def for_every_example(x: Float[Array, "*#batch I J"], sums: Poses) -> Coupling:
     """Returns `x` with the batch axes and the type of `sums`, as a loop over iterations returns it.
 
     On which devices an array is belongs to its type under `jax.shard_map` and on meshes of explicit

@@ -246,16 +246,11 @@ def test_not_converging_is_reported_not_raised():
 
 def test_what_has_no_fixed_point_is_refused():
     votes = jnp.ones((6, 4, 4))
-    with pytest.raises(ValueError, match=r"dynamic_routing has no fixed point: .* without bound"):
-        fixed_point(dynamic_routing, votes)
-    with pytest.raises(ValueError, match="uniform_routing is a single pass"):
-        fixed_point(uniform_routing, votes)
-    with pytest.raises(ValueError, match="attention_routing is a single pass"):
-        fixed_point(attention_routing, votes)
+    for procedure in (dynamic_routing, uniform_routing, attention_routing, lambda votes: votes):
+        with pytest.raises(ValueError, match="procedure must be"):
+            fixed_point(procedure, votes)
     with pytest.raises(ValueError, match="inverse_temperature"):
         fixed_point(em_routing, votes, jnp.ones(6), jnp.zeros(4), jnp.zeros(4))
-    with pytest.raises(TypeError, match="procedure must be"):
-        fixed_point(lambda votes: votes, votes)
     with pytest.raises(ValueError, match="tolerance must be positive"):
         limit(*problem(), tolerance=0)
     with pytest.raises(ValueError, match="max_iterations must be at least 1"):
