@@ -17,10 +17,8 @@ from capsjax.models import (
     efficient_capsnet,
     lin2018,
     pictures,
-    sabour2017_cnn,
     slots,
     tsai2020,
-    tsai2020_cnn,
     tsai2020_dynamic,
     tsai2020_em,
 )
@@ -42,20 +40,12 @@ __all__ = [
     "register",
 ]
 
+_FAMILIES: tuple[Any, ...] = (
+    *(capsnet, convnets, decoder_convnets, lin2018, choi2019),
+    *(tsai2020, tsai2020_dynamic, tsai2020_em, efficient_capsnet, pictures, slots),
+)
 _PUBLISHED: dict[str, Network] = {
-    **capsnet.NETWORKS,
-    **sabour2017_cnn.NETWORKS,
-    **convnets.NETWORKS,
-    **decoder_convnets.NETWORKS,
-    **lin2018.NETWORKS,
-    **choi2019.NETWORKS,
-    **tsai2020.NETWORKS,
-    **tsai2020_dynamic.NETWORKS,
-    **tsai2020_em.NETWORKS,
-    **tsai2020_cnn.NETWORKS,
-    **efficient_capsnet.NETWORKS,
-    **pictures.NETWORKS,
-    **slots.NETWORKS,
+    name: network for family in _FAMILIES for name, network in family.NETWORKS.items()
 }
 _REGISTERED: dict[str, Network] = {}
 _ARGUMENTS = ("name", "input_shape", "num_classes", "rngs")  # of `create`, beside the options

@@ -1,4 +1,4 @@
-"""Convolutional networks to compare CapsNets with (Gu et al. 2021)."""
+"""The convolutional networks that the papers compare their capsules with."""
 
 from dataclasses import dataclass, replace
 
@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from capsjax.layers import conv2d
-from capsjax.models.config import Config, check_lengths, positive, scaled
-from capsjax.models.grids import Window, grids
+from capsjax.layers import ResNetBackbone, batch_norm, conv2d
+from capsjax.models.config import Config, Normalization, not_negative, one_of, positive, scalable
+from capsjax.models.grids import Window, convolutions, grids
 from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
@@ -24,15 +24,13 @@ class ConvNetConfig(Config):
       dense_features: sizes of the dense layers between maps and classes.
     """
 
-    features: tuple[int, ...] = positive((256, 256))
+    features: tuple[int, ...] = scalable((256, 256))
     strides: tuple[int, ...] = positive((1, 2))
     kernel_size: int = positive(9)
     average_pool: bool = True
-    dense_features: tuple[int, ...] = positive(())
+    dense_features: tuple[int, ...] = scalable(())
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_lengths(features=self.features, strides=self.strides)
+    PER_LAYER = ("features", "strides")
 
 
 class ConvNet(Model):
@@ -45,23 +43,16 @@ class ConvNet(Model):
     options = ConvNetConfig()
 
     def build(self, config: ConvNetConfig, rngs: nnx.Rngs) -> None:
-        k = config.kernel_size
-        windows = [Window(k, stride) for stride in config.strides]
+        windows = [Window(config.kernel_size, stride) for stride in config.strides]
         height, width = grids(self.input_shape, windows)[-1]
         self.average_pool = config.average_pool
-        convs, size = [], self.input_shape[-1]
-        for features, stride in zip(config.features, config.strides, strict=True):
-            features = scaled(features, config.width)
-            convs.append(conv2d(size, features, k, strides=stride, rngs=rngs))
-            size = features
-        if not config.average_pool:
-            size *= height * width
+        self.convs = convolutions([self.input_shape[-1], *config.features], windows, rngs=rngs)
+        size = config.features[-1] * (1 if config.average_pool else height * width)
         dense = []
-        for features in config.dense_features:
-            features = scaled(features, config.width)
-            dense.append(nnx.Linear(size, features, rngs=rngs))
-            size = features
-        self.convs, self.dense = nnx.List(convs), nnx.List(dense)
+        for units in config.dense_features:
+            dense.append(nnx.Linear(size, units, rngs=rngs))
+            size = units
+        self.dense = nnx.List(dense)
         self.classes = nnx.Linear(size, self.num_classes, rngs=rngs)
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
@@ -75,8 +66,164 @@ class ConvNet(Model):
         x = lax.collapse(x, 1)
         for i, layer in enumerate(self.dense, 1):
             x = captured[f"dense{i}"] = nnx.relu(layer(x))
-        logits = self.classes(x)
-        return Output(logits, features=captured, score_kind=ScoreKind.LOGITS)
+        return Output(self.classes(x), features=captured, score_kind=ScoreKind.LOGITS)
+
+
+@dataclass(frozen=True)
+class PooledCNNConfig(Config):
+    """Sizes of a CNN with pooling; the defaults are those for MultiMNIST.
+
+    Attributes:
+      features: channels of each convolution (stride 1, padded), each followed by 2×2 max-pooling.
+      kernel_sizes: of each convolution.
+      dense_features: units of the dense layer below the classes.
+    """
+
+    features: tuple[int, ...] = scalable((512, 256))
+    kernel_sizes: tuple[int, ...] = positive((9, 5))
+    dense_features: int = scalable(1024)
+
+    PER_LAYER = ("features", "kernel_sizes")
+
+
+class PooledCNN(Model):
+    """Padded convolutions with ReLU and max-pooling, a dense layer with ReLU, logits.
+
+    Sabour et al. 2017 give 512 kernels of 9×9, 256 of 5×5, 2×2 pooling after each, 1024 units and
+    24.56M parameters. They do not mention padding, but only with it do these sizes have 24,563,978.
+    """
+
+    options = PooledCNNConfig()
+
+    def build(self, config: PooledCNNConfig, rngs: nnx.Rngs) -> None:
+        *_, (height, width) = grids(self.input_shape, [Window(2, 2) for _ in config.features])
+        convs, size = [], self.input_shape[-1]
+        for features, kernel_size in zip(config.features, config.kernel_sizes, strict=True):
+            convs.append(conv2d(size, features, kernel_size, padding="SAME", rngs=rngs))
+            size = features
+        self.convs = nnx.List(convs)
+        self.dense = nnx.Linear(height * width * size, config.dense_features, rngs=rngs)
+        self.classes = nnx.Linear(config.dense_features, self.num_classes, rngs=rngs)
+
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
+        """See `Model`; captures "conv1" …, "dense"."""
+        captured = {}
+        x = images
+        for i, conv in enumerate(self.convs, 1):
+            x = captured[f"conv{i}"] = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
+        x = captured["dense"] = nnx.relu(self.dense(lax.collapse(x, 1)))
+        return Output(self.classes(x), features=captured, score_kind=ScoreKind.LOGITS)
+
+
+@dataclass(frozen=True)
+class BaselineCNNConfig(Normalization):
+    """Sizes of a network of 3×3 convolutions; the defaults are those of table 2.
+
+    Attributes:
+      features: channels of each convolution.
+      strides: of each convolution.
+      paddings: zeros on each side, of each convolution.
+      pool: 2×2 average pooling after all convolutions but the first.
+      head: what follows, below the class scores: "flatten", "average" (a linear layer at each
+        position, then the mean over positions: table 12) or "dense" (a linear layer of all
+        positions: the pooling that is learned).
+      hidden: units of that linear layer.
+    """
+
+    features: int = scalable(1024)
+    strides: tuple[int, ...] = positive((2, 2, 2))
+    paddings: tuple[int, ...] = not_negative((1, 1, 1))
+    pool: bool = True
+    head: str = one_of("flatten", "average", "dense")
+    hidden: int = scalable(640)
+
+    PER_LAYER = ("strides", "paddings")
+
+
+class BaselineCNN(Model):
+    """Convolutions with ReLU, all but the first with batch normalisation, and a head.
+
+    Tsai et al. 2020, tables 2, 3 and 12. 18,919,434 parameters for CIFAR-10.
+    """
+
+    options = BaselineCNNConfig()
+
+    def build(self, config: BaselineCNNConfig, rngs: nnx.Rngs) -> None:
+        windows = [Window(3, *each) for each in zip(config.strides, config.paddings, strict=True)]
+        first, *others = windows
+        pooling = [Window(2, 2)] if config.pool else []
+        all_windows = [first, *(each for window in others for each in (window, *pooling))]
+        height, width = grids(self.input_shape, all_windows)[-1]
+        self.pool = config.pool
+        self.head = config.head
+        features = [config.features for _ in windows]
+        self.convs = convolutions(
+            [self.input_shape[-1], *features],
+            windows,
+            kernel_init=nnx.initializers.he_normal(),
+            rngs=rngs,
+        )
+        self.norms = nnx.List([batch_norm(n, rngs=rngs) for n in features[1:]])
+        size = config.features * (1 if config.head == "average" else height * width)
+        self.dense = nnx.data(None)
+        if config.head != "flatten":
+            self.dense = nnx.Linear(size, config.hidden, rngs=rngs)
+            size = config.hidden
+        self.classifier = nnx.Linear(size, self.num_classes, rngs=rngs)
+
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
+        """See `Model`; captures "conv1" … and, if there is one, "dense"."""
+        x = nnx.relu(self.convs[0](images))
+        captured = {"conv1": x}
+        for i, (conv, norm) in enumerate(zip(self.convs[1:], self.norms, strict=True), start=2):
+            x = captured[f"conv{i}"] = norm(nnx.relu(conv(x)))
+            if self.pool:
+                x = nnx.avg_pool(x, (2, 2), (2, 2))
+        if self.head != "average":
+            x = lax.collapse(x, 1)
+        if self.dense is not None:
+            x = self.dense(x)
+            if self.head == "average":
+                x = jnp.mean(x, axis=(1, 2))
+            captured["dense"] = x
+        return Output(self.classifier(x), features=captured, score_kind=ScoreKind.LOGITS)
+
+
+@dataclass(frozen=True)
+class ResNetConfig(Normalization):
+    """Sizes of a ResNet for small images; the defaults are those of ResNet-18.
+
+    Attributes:
+      features: channels of the four stages; all but the first halve the map.
+      blocks: residual blocks of each stage.
+    """
+
+    features: tuple[int, ...] = scalable((64, 128, 256, 512))
+    blocks: tuple[int, ...] = positive((2, 2, 2, 2))
+
+    PER_LAYER = ("features", "blocks")
+
+
+class ResNet(Model):
+    """A residual network and the mean over positions (He et al. 2016).
+
+    The variant for CIFAR: a 3×3 stem and no pooling before the blocks, so that any image is large
+    enough. 11,173,962 parameters for CIFAR-10.
+    """
+
+    options = ResNetConfig()
+
+    def build(self, config: ResNetConfig, rngs: nnx.Rngs) -> None:
+        strides = [1, *(2 for _ in config.features[1:])]
+        stages = list(zip(config.features, config.blocks, strides, strict=True))
+        self.backbone = ResNetBackbone(self.input_shape[-1], stages, rngs=rngs)
+        self.classifier = nnx.Linear(self.backbone.out_features, self.num_classes, rngs=rngs)
+
+    def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
+        """See `Model`; captures the last feature map, "backbone"."""
+        x = self.backbone(images)
+        scores = self.classifier(jnp.mean(x, axis=(1, 2)))
+        return Output(scores, features={"backbone": x}, score_kind=ScoreKind.LOGITS)
 
 
 _AVG = ConvNetConfig()
@@ -90,9 +237,20 @@ _FC = ConvNetConfig(
 # "Large kernels", with dense layers so narrow that the size is that of CapsNet on 36×36
 # (11,362,064). Their widths are not published; these keep the proportion 328 : 192.
 _FC_LK = replace(_FC, kernel_size=9, dense_features=(182, 107))
+_CIFAR, _MULTIMNIST = (32, 32, 3), (36, 36, 1)
+_BASELINE = BaselineCNNConfig()
+_DIVERSE = BaselineCNNConfig(strides=(2, 2, 1), paddings=(1, 0, 0), pool=False, head="average")
+_DIVERSE_DENSE = replace(_DIVERSE, head="dense")
 
 NETWORKS = {
-    "gu2021_convnet_avg": Network(ConvNet, _AVG, (40, 40, 1), parameters="5.3M"),
-    "gu2021_convnet_fc": Network(ConvNet, _FC, (40, 40, 1), parameters="35.4M"),
-    "gu2021_convnet_fc_lk": Network(ConvNet, _FC_LK, (36, 36, 1)),
+    "sabour2017_cnn_multimnist": Network(PooledCNN, PooledCNNConfig(), _MULTIMNIST, 10, "24.56M"),
+    "gu2021_convnet_avg": Network(ConvNet, _AVG, (40, 40, 1), 10, "5.3M"),
+    "gu2021_convnet_fc": Network(ConvNet, _FC, (40, 40, 1), 10, "35.4M"),
+    "gu2021_convnet_fc_lk": Network(ConvNet, _FC_LK, _MULTIMNIST),
+    "tsai2020_cnn_cifar10": Network(BaselineCNN, _BASELINE, _CIFAR, 10, "18.92M"),
+    "tsai2020_cnn_cifar100": Network(BaselineCNN, _BASELINE, _CIFAR, 100, "19.01M"),
+    "tsai2020_cnn_diverse": Network(BaselineCNN, _DIVERSE, _MULTIMNIST, 10, "19.55M"),
+    "tsai2020_cnn_diverse_dense": Network(BaselineCNN, _DIVERSE_DENSE, _MULTIMNIST, 10, "42.49M"),
+    "tsai2020_resnet18_cifar10": Network(ResNet, ResNetConfig(), _CIFAR, 10, "11.17M"),
+    "tsai2020_resnet18_cifar100": Network(ResNet, ResNetConfig(), _CIFAR, 100, "11.22M"),
 }

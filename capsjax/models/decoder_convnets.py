@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
-from jaxtyping import Array, Float
 
 from capsjax.functional import safe_norm, squash
-from capsjax.layers import conv2d
 from capsjax.models.config import one_of, positive, scaled
-from capsjax.models.grids import Window, grids
+from capsjax.models.grids import Window, convolutions, grids
 from capsjax.models.model import Keys, Mask, Network, Output, Pixels, ScoreKind
 from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
 
@@ -51,21 +49,16 @@ class ReconstructingConvNet(ReconstructingModel):
     options = ReconstructingConvNetConfig()
 
     def build(self, config: ReconstructingConvNetConfig, rngs: nnx.Rngs) -> None:
-        k = config.kernel_size
-        height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
-        features = scaled(config.features, config.width)
-        if config.squash:  # a whole number of poses, at any width
-            features = scaled(config.features // config.squash_pose, config.width)
-            features *= config.squash_pose
-        units = self.num_classes * config.class_units
+        windows = [Window(config.kernel_size), Window(config.kernel_size, 2)]
+        height, width = grids(self.input_shape, windows)[-1]
         self.classifier = config.classifier
         self.squash_pose = config.squash_pose if config.squash else None
-        self.convs = nnx.List(
-            [
-                conv2d(self.input_shape[-1], features, k, rngs=rngs),
-                conv2d(features, features, k, strides=2, rngs=rngs),
-            ]
-        )
+        # A whole number of poses, at any width.
+        pose = self.squash_pose or 1
+        features = scaled(config.features // pose, config.width) * pose
+        units = self.num_classes * config.class_units
+        sizes = [self.input_shape[-1], features, features]
+        self.convs = convolutions(sizes, windows, rngs=rngs)
         self.dense = nnx.Linear(height * width * features, units, rngs=rngs)
         self.linear = nnx.data(None)
         if config.classifier == "linear":
@@ -90,30 +83,25 @@ class ReconstructingConvNet(ReconstructingModel):
         poses = units.reshape(images.shape[0], self.num_classes, size)
         if self.squash_pose is not None:
             poses = squash(poses)
-        scores, kind = self._classify(poses)
+        kind = ScoreKind.LOGITS
+        if self.linear is not None:
+            scores = self.linear(lax.collapse(poses, 1))
+        elif self.classifier == "length":
+            scores, kind = safe_norm(poses), ScoreKind.LENGTHS
+        else:
+            scores = jnp.sum(poses, axis=-1)
         reconstruction = self.reconstruct(poses, scores, mask)
         captured = {"conv1": first, "conv2": second, "classes": poses}
         return Output(scores, poses, reconstruction, features=captured, score_kind=kind)
 
-    def _classify(
-        self, poses: Float[Array, "n classes d"]
-    ) -> tuple[Float[Array, "n classes"], ScoreKind]:
-        if self.linear is not None:
-            return self.linear(lax.collapse(poses, 1)), ScoreKind.LOGITS
-        if self.classifier == "length":
-            return safe_norm(poses), ScoreKind.LENGTHS
-        return jnp.sum(poses, axis=-1), ScoreKind.LOGITS
-
 
 _CR = ReconstructingConvNetConfig()
+_R = replace(_CR, classifier="linear", reconstruction="normal")
+_CR_SF = replace(_CR, classifier="length", squash=True)
 
+# "The same number of parameters as in CapsNet", and the dense layer's bias.
 NETWORKS = {
-    "gu2021_convnet_r": Network(
-        ReconstructingConvNet, replace(_CR, classifier="linear", reconstruction="normal")
-    ),
-    # "the same number of parameters as in CapsNet", and the dense layer's bias
+    "gu2021_convnet_r": Network(ReconstructingConvNet, _R),
     "gu2021_convnet_cr": Network(ReconstructingConvNet, _CR),
-    "gu2021_convnet_cr_sf": Network(
-        ReconstructingConvNet, replace(_CR, classifier="length", squash=True)
-    ),
+    "gu2021_convnet_cr_sf": Network(ReconstructingConvNet, _CR_SF),
 }

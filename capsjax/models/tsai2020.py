@@ -19,7 +19,7 @@ from capsjax.layers import (
     inverted_attention_init,
 )
 from capsjax.layers.inverted_attention import GridPoseNorm
-from capsjax.models.config import Normalization, one_of, positive, scaled
+from capsjax.models.config import Normalization, one_of, positive, scalable, scaled
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
@@ -48,14 +48,14 @@ class InvertedAttentionConfig(Normalization):
     """
 
     backbone: str = one_of("simple", "resnet")
-    features: int = positive(256)
+    features: int = scalable(256)
     primary_kernel: int = positive(1)
     primary_strides: int = positive(1)
-    channels: int = positive(32)
+    channels: int = scalable(32)
     pose_size: int = positive(16)
     form: str = one_of("matrix", "vector")
     conv_strides: tuple[int, ...] = positive((2, 1))
-    hidden_capsules: tuple[int, ...] = positive(())
+    hidden_capsules: tuple[int, ...] = scalable(())
     num_iterations: int = positive(2)
     schedule: str = one_of("concurrent", "sequential", "fixed_point")
     layer_norm: bool = True
@@ -80,47 +80,39 @@ class InvertedAttentionCapsNet(Model):
     options = InvertedAttentionConfig()
 
     def build(self, config: InvertedAttentionConfig, rngs: nnx.Rngs) -> None:
-        pose_size, channels = config.pose_size, scaled(config.channels, config.width)
-        self.backbone = build_backbone(
-            config.backbone, self.input_shape[-1], config.features, config.width, rngs=rngs
-        )
-        features = self.backbone.out_features
-        kernel_size, strides = config.primary_kernel, config.primary_strides
+        self.backbone = build_backbone(config, self.input_shape[-1], rngs=rngs)
+        features, kernel_size = self.backbone.out_features, config.primary_kernel
         self.primary = PrimaryCapsules(
             features,
-            channels,
-            pose_size,
+            config.channels,
+            config.pose_size,
             kernel_size=kernel_size,
-            strides=strides,
+            strides=config.primary_strides,
             use_bias=False,
-            activation=GridPoseNorm(pose_size, rngs=rngs),
+            activation=GridPoseNorm(config.pose_size, rngs=rngs),
             rngs=rngs,
         )
         self.activations = nnx.data(None)
         if config.activations:
-            self.activations = conv2d(features, channels, kernel_size, strides=strides, rngs=rngs)
+            self.activations = conv2d(
+                features, config.channels, kernel_size, strides=config.primary_strides, rngs=rngs
+            )
         self.stack = InvertedAttentionStack(
-            self._layers(config, channels, rngs),
+            self._layers(config, rngs),
             num_iterations=config.num_iterations,
             schedule=config.schedule,  # type: ignore[arg-type]
             dense_votes=config.dense_votes,
             block_size=config.block_size,
         )
-        self.classifier = nnx.Linear(pose_size, 1, rngs=rngs)
+        self.classifier = nnx.Linear(config.pose_size, 1, rngs=rngs)
 
-    def _layers(
-        self, config: InvertedAttentionConfig, channels: int, rngs: nnx.Rngs
-    ) -> dict[str, DenseCapsules]:
+    def _layers(self, config: InvertedAttentionConfig, rngs: nnx.Rngs) -> dict[str, DenseCapsules]:
         """Returns the capsule layers above the primary capsules, by name, from the bottom up."""
-        *_, (height, width) = grids(
-            self.input_shape,
-            [
-                Window(3, 2, padding=1),  # the backbone
-                Window(config.primary_kernel, config.primary_strides),
-                *(Window(3, strides) for strides in config.conv_strides),
-            ],
-        )
-        pose_size, scale = config.pose_size, None if config.scale_agreement else 1.0
+        primary = Window(config.primary_kernel, config.primary_strides)
+        above = [Window(3, strides) for strides in config.conv_strides]
+        height, width = grids(self.input_shape, [BACKBONE, primary, *above])[-1]
+        channels, pose_size = config.channels, config.pose_size
+        scale = None if config.scale_agreement else 1.0
 
         def options(num_parents: int) -> dict[str, Any]:
             routing: nnx.Module
@@ -137,13 +129,11 @@ class InvertedAttentionCapsNet(Model):
         for i, strides in enumerate(config.conv_strides, start=1):
             sizes = channels, pose_size, channels, pose_size
             layers[f"conv_caps{i}"] = ConvCapsules(*sizes, strides=strides, **options(channels))
+        parents = {f"caps{i}": size for i, size in enumerate(config.hidden_capsules, start=1)}
         children = height * width * channels
-        hidden = [scaled(size, config.width) for size in config.hidden_capsules]
-        names = [*(f"caps{i}" for i in range(1, len(hidden) + 1)), "classes"]
-        for name, parents in zip(names, [*hidden, self.num_classes], strict=True):
-            sizes = children, pose_size, parents, pose_size
-            layers[name] = DenseCapsules(*sizes, **options(parents))
-            children = parents
+        for name, size in {**parents, "classes": self.num_classes}.items():
+            layers[name] = DenseCapsules(children, pose_size, size, pose_size, **options(size))
+            children = size
         return layers
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
@@ -165,26 +155,23 @@ class InvertedAttentionCapsNet(Model):
         return Output(scores, top.poses, None, routed, captured, ScoreKind.LOGITS)
 
 
-def build_backbone(
-    kind: str,
-    in_features: int,
-    features: int,
-    width: float,
-    *,
-    resnet_features: int = 128,
-    rngs: nnx.Rngs,
-) -> SimpleBackbone | ResNetBackbone:
-    """Builds the paper's backbone: "simple", with `features`, or "resnet", with `resnet_features`.
+BACKBONE = Window(3, 2, padding=1)  # what either makes of height and width
 
-    Both halve height and width. `width` multiplies all features.
+
+def build_backbone(
+    config: Any, in_features: int, *, resnet_features: int | None = None, rngs: nnx.Rngs
+) -> SimpleBackbone | ResNetBackbone:
+    """Builds the paper's backbone: "simple", with the config's `features`, or "resnet".
+
+    The last stage of the ResNet has `resnet_features`, by default 128 times the config's `width`.
     """
-    if kind == "simple":
-        return SimpleBackbone(in_features, scaled(features, width), rngs=rngs)
-    stages = [(scaled(64, width), 3, 1), (scaled(resnet_features, width), 4, 2)]
+    if config.backbone == "simple":
+        return SimpleBackbone(in_features, config.features, rngs=rngs)
+    last = resnet_features or scaled(128, config.width)
+    stages = [(scaled(64, config.width), 3, 1), (last, 4, 2)]
     return ResNetBackbone(in_features, stages, rngs=rngs)
 
 
-_CIFAR = (32, 32, 3)
 _CIFAR10 = InvertedAttentionConfig()
 _CIFAR100 = replace(_CIFAR10, features=128, pose_size=36, hidden_capsules=(20,))
 _DIVERSE = InvertedAttentionConfig(
@@ -192,10 +179,14 @@ _DIVERSE = InvertedAttentionConfig(
 )
 
 
+_CIFAR10_RESNET = replace(_CIFAR10, backbone="resnet")
+_CIFAR100_RESNET = replace(_CIFAR100, backbone="resnet")
+
+
 def _network(
     config: InvertedAttentionConfig,
-    parameters: str | None,
-    input_shape: tuple[int, int, int] = _CIFAR,
+    parameters: str | None = None,
+    input_shape: tuple[int, int, int] = (32, 32, 3),
     num_classes: int = 10,
 ) -> Network:
     return Network(InvertedAttentionCapsNet, config, input_shape, num_classes, parameters)
@@ -203,19 +194,15 @@ def _network(
 
 NETWORKS = {
     "tsai2020_cifar10_simple": _network(_CIFAR10, "0.56M"),
-    "tsai2020_cifar10_resnet": _network(replace(_CIFAR10, backbone="resnet"), "1.83M"),
+    "tsai2020_cifar10_resnet": _network(_CIFAR10_RESNET, "1.83M"),
     "tsai2020_cifar100_simple": _network(_CIFAR100, "1.46M", num_classes=100),
-    "tsai2020_cifar100_resnet": _network(
-        replace(_CIFAR100, backbone="resnet"), "2.80M", num_classes=100
-    ),
+    "tsai2020_cifar100_resnet": _network(_CIFAR100_RESNET, "2.80M", num_classes=100),
     # Vector poses are in the paper's text, not in its tables.
-    "tsai2020_cifar10_simple_vector": _network(replace(_CIFAR10, form="vector"), None),
-    "tsai2020_cifar10_resnet_vector": _network(
-        replace(_CIFAR10, backbone="resnet", form="vector"), None
-    ),
-    "tsai2020_ablation_a": _network(replace(_CIFAR10, layer_norm=False), None),
-    "tsai2020_ablation_b": _network(replace(_CIFAR10, schedule="sequential"), None),
-    "tsai2020_ablation_c": _network(replace(_CIFAR10, activations=True), None),
+    "tsai2020_cifar10_simple_vector": _network(replace(_CIFAR10, form="vector")),
+    "tsai2020_cifar10_resnet_vector": _network(replace(_CIFAR10_RESNET, form="vector")),
+    "tsai2020_ablation_a": _network(replace(_CIFAR10, layer_norm=False)),
+    "tsai2020_ablation_b": _network(replace(_CIFAR10, schedule="sequential")),
+    "tsai2020_ablation_c": _network(replace(_CIFAR10, activations=True)),
     "tsai2020_diverse_matrix": _network(_DIVERSE, "9.96M", (36, 36, 1)),
     "tsai2020_diverse_vector": _network(replace(_DIVERSE, form="vector"), "42.48M", (36, 36, 1)),
     # The paper gives only its size: four times as many capsules make 41.6M.

@@ -8,11 +8,11 @@ from jaxtyping import Array, Float
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
-from capsjax.models.config import Normalization, not_negative, one_of, positive, scaled
+from capsjax.models.config import Normalization, not_negative, one_of, positive, scalable
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Network, Pixels
 from capsjax.models.reconstruction import CapsuleChain
-from capsjax.models.tsai2020 import build_backbone
+from capsjax.models.tsai2020 import BACKBONE, build_backbone
 from capsjax.routing import dynamic_routing
 
 
@@ -33,10 +33,10 @@ class DynamicCapsNetConfig(Normalization):
     """
 
     backbone: str = one_of("resnet", "simple")
-    features: int = positive(256)
+    features: int = scalable(256)
     primary_kernel: int = positive(9)
     primary_padding: int = not_negative(4)
-    channels: int = positive(32)
+    channels: int = scalable(32)
     primary_pose: int = positive(8)
     num_conv_caps: int = not_negative(0)
     class_pose: int = positive(16)
@@ -56,23 +56,13 @@ class DynamicCapsNet(CapsuleChain):
     map_name = "backbone"
 
     def build(self, config: DynamicCapsNetConfig, rngs: nnx.Rngs) -> None:
-        *_, (height, width) = grids(
-            self.input_shape,
-            [
-                Window(3, 2, padding=1),  # the backbone
-                Window(config.primary_kernel, 2, padding=config.primary_padding),
-                *(Window(3) for _ in range(config.num_conv_caps)),
-            ],
-        )
-        channels, pose_size = scaled(config.channels, config.width), config.primary_pose
+        channels, pose_size = config.channels, config.primary_pose
+        primary = Window(config.primary_kernel, 2, config.primary_padding)
+        above = [Window(3) for _ in range(config.num_conv_caps)]
+        height, width = grids(self.input_shape, [BACKBONE, primary, *above])[-1]
         routing = bound(dynamic_routing, num_iterations=config.num_iterations)
         self.backbone = build_backbone(
-            config.backbone,
-            self.input_shape[-1],
-            config.features,
-            config.width,
-            resnet_features=config.features,
-            rngs=rngs,
+            config, self.input_shape[-1], resnet_features=config.features, rngs=rngs
         )
         self.primary = PrimaryCapsules(
             self.backbone.out_features,
@@ -82,12 +72,8 @@ class DynamicCapsNet(CapsuleChain):
             padding=config.primary_padding,
             rngs=rngs,
         )
-        self.conv_caps = nnx.List(
-            [
-                ConvCapsules(channels, pose_size, channels, pose_size, routing=routing, rngs=rngs)
-                for _ in range(config.num_conv_caps)
-            ]
-        )
+        sizes = channels, pose_size, channels, pose_size
+        self.conv_caps = nnx.List([ConvCapsules(*sizes, routing=routing, rngs=rngs) for _ in above])
         self.classes = DenseCapsules(
             height * width * channels,
             pose_size,
@@ -107,6 +93,7 @@ class DynamicCapsNet(CapsuleChain):
 
 
 _SIMPLE = CapsNetConfig(reconstruction="none")
+_RESNET = DynamicCapsNetConfig()
 _DIVERSE = DynamicCapsNetConfig(
     backbone="simple",
     features=1024,
@@ -117,15 +104,12 @@ _DIVERSE = DynamicCapsNetConfig(
     num_conv_caps=1,
     class_pose=64,
 )
+_CIFAR = (32, 32, 3)
 
 NETWORKS = {
-    "tsai2020_dynamic_cifar10_simple": Network(CapsNet, _SIMPLE, (32, 32, 3), 10, "7.99M"),
-    "tsai2020_dynamic_cifar100_simple": Network(CapsNet, _SIMPLE, (32, 32, 3), 100, "31.59M"),
-    "tsai2020_dynamic_cifar10_resnet": Network(
-        DynamicCapsNet, DynamicCapsNetConfig(), (32, 32, 3), 10, "12.45M"
-    ),
-    "tsai2020_dynamic_cifar100_resnet": Network(
-        DynamicCapsNet, DynamicCapsNetConfig(), (32, 32, 3), 100, "36.04M"
-    ),
+    "tsai2020_dynamic_cifar10_simple": Network(CapsNet, _SIMPLE, _CIFAR, 10, "7.99M"),
+    "tsai2020_dynamic_cifar100_simple": Network(CapsNet, _SIMPLE, _CIFAR, 100, "31.59M"),
+    "tsai2020_dynamic_cifar10_resnet": Network(DynamicCapsNet, _RESNET, _CIFAR, 10, "12.45M"),
+    "tsai2020_dynamic_cifar100_resnet": Network(DynamicCapsNet, _RESNET, _CIFAR, 100, "36.04M"),
     "tsai2020_dynamic_diverse": Network(DynamicCapsNet, _DIVERSE, (36, 36, 1), 10, "42.48M"),
 }

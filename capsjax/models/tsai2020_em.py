@@ -19,10 +19,10 @@ from capsjax.layers import (
     unit_votes,
 )
 from capsjax.layers.bound import bound
-from capsjax.models.config import Normalization, one_of, positive, scaled
+from capsjax.models.config import Normalization, one_of, positive, scalable
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels
-from capsjax.models.tsai2020 import build_backbone
+from capsjax.models.tsai2020 import BACKBONE, build_backbone
 from capsjax.routing import softmax_over_parents, softmax_over_windows
 
 
@@ -43,8 +43,8 @@ class EMCapsNetConfig(Normalization):
     """
 
     backbone: str = one_of("simple", "resnet")
-    features: int = positive(256)
-    channels: int = positive(32)
+    features: int = scalable(256)
+    channels: int = scalable(32)
     pose_size: int = positive(16)
     conv_strides: tuple[int, ...] = positive((2, 1))
     num_iterations: int = positive(2)
@@ -63,24 +63,17 @@ class EMCapsNet(Model):
 
     def build(self, config: EMCapsNetConfig, rngs: nnx.Rngs) -> None:
         simple = config.backbone == "simple"
-        _, *conv_grids = grids(
-            self.input_shape,
-            [
-                Window(4 if simple else 3, 2, padding=1),
-                Window(1),  # the primary capsules
-                *(Window(3, strides) for strides in config.conv_strides),
-            ],
-        )
-        in_features = self.input_shape[-1]
-        channels, pose_size = scaled(config.channels, config.width), config.pose_size
+        channels, pose_size = config.channels, config.pose_size
+        windows = [Window(4, 2, padding=1) if simple else BACKBONE, Window(1)]
+        windows += [Window(3, strides) for strides in config.conv_strides]
+        in_features, features = self.input_shape[-1], config.features
         self.backbone: Callable[[Array], Array]
         if simple:
-            features = scaled(config.features, config.width)
             convolution = ConvNorm(in_features, features, 4, strides=2, padding=1, rngs=rngs)
             self.backbone = nnx.Sequential(convolution, relu)
         else:
-            resnet = build_backbone("resnet", in_features, config.features, config.width, rngs=rngs)
-            features, self.backbone = resnet.out_features, resnet
+            self.backbone = build_backbone(config, in_features, rngs=rngs)
+            features = self.backbone.out_features
         self.primary = PrimaryCapsules(
             features, channels, pose_size, kernel_size=1, strides=1, activation=identity, rngs=rngs
         )
@@ -90,7 +83,8 @@ class EMCapsNet(Model):
             "inverse_temperature": config.inverse_temperature,
         }
         conv_caps = []
-        for grid, strides in zip(conv_grids, config.conv_strides, strict=False):
+        below = grids(self.input_shape, windows)[1:-1]
+        for grid, strides in zip(below, config.conv_strides, strict=True):
             normalize = (
                 softmax_over_parents
                 if config.normalize_over == "position"
