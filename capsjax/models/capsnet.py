@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from flax import nnx
 
 from capsjax.functional import exponential_squash, identity, relu, squash
-from capsjax.layers import DenseCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, one_of, positive
 from capsjax.models.model import Network
@@ -59,16 +58,14 @@ class CapsNet(CapsuleChain):
             else uniform_routing
         )
         of_primary = nnx.Sequential(relu, activation) if config.primary_relu else activation
-        self.classes = DenseCapsules(
+        self.build_classes(
             self.build_primary(config, rngs, activation=of_primary),
-            config.primary_pose,
-            self.num_classes,
-            config.class_pose,
+            config,
+            rngs,
             shared=config.shared_transform,
             routing=bound(routing, activation=activation),
             use_bias=config.routing_bias,
             kernel_init=nnx.initializers.truncated_normal(0.1),  # as in the released code
-            rngs=rngs,
         )
         self.build_decoder(config, config.class_pose, rngs)
 

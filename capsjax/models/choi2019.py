@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import product
 
 import jax
 from flax import nnx
@@ -116,28 +117,20 @@ _MNIST = ARCapsNetConfig()
 _AFFNIST = replace(_MNIST, pose_size=16)
 _CIFAR10 = replace(_MNIST, num_conv_caps=4)
 
-# Table 2: conv-caps layers and pose size, and the parameters it prints. It prints 8.4M for (2, 32),
-# where the sum that gives its other nine numbers is 8,332,928.
-_TABLE_2 = {
-    (0, 16): "7.3M",
-    (0, 32): "12.6M",
-    (1, 16): "3.5M",
-    (1, 32): "7.7M",
-    (2, 16): "3.7M",
-    (2, 32): None,
-    (3, 16): "3.8M",
-    (3, 32): "8.9M",
-    (4, 16): "4.0M",
-}
+_SHAPE = (32, 32, 3)
+
+# Table 2: the parameters that it prints for conv-caps layers from 0 and poses of 16 and 32. It
+# prints 8.4M for (2, 32), where the sum that gives its other nine numbers is 8,332,928.
+_TABLE_2 = ["7.3M", "12.6M", "3.5M", "7.7M", "3.7M", None, "3.8M", "8.9M", "4.0M"]
 
 NETWORKS = {
     "choi2019_mnist": Network(ARCapsNet, _MNIST, parameters="5.31M"),
     "choi2019_affnist": Network(ARCapsNet, _AFFNIST, (40, 40, 1)),
-    "choi2019_cifar10": Network(ARCapsNet, _CIFAR10, (32, 32, 3), parameters="9.6M"),
+    "choi2019_cifar10": Network(ARCapsNet, _CIFAR10, _SHAPE, parameters="9.6M"),
 }
 NETWORKS |= {
     f"choi2019_cifar10_{n}x{d}": Network(
-        ARCapsNet, replace(_MNIST, num_conv_caps=n, pose_size=d), (32, 32, 3), 10, printed
+        ARCapsNet, replace(_MNIST, num_conv_caps=n, pose_size=d), _SHAPE, 10, printed
     )
-    for (n, d), printed in _TABLE_2.items()
+    for (n, d), printed in zip(product(range(5), (16, 32)), _TABLE_2, strict=False)
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers import DenseCapsules, DepthwiseCapsules, SelfAttentionRouting
+from capsjax.layers import DepthwiseCapsules, SelfAttentionRouting
 from capsjax.models.config import not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, convolutions, grids
 from capsjax.models.model import Network, Pixels
@@ -67,15 +67,13 @@ class EfficientCapsNet(CapsuleChain):
         norm = nnx.InstanceNorm if self.leaky else nnx.BatchNorm
         self.norms = nnx.List([norm(n, epsilon=1e-3, rngs=rngs) for n in features])
         self.primary = DepthwiseCapsules(features[-1], pose_size, k or seen, rngs=rngs)
-        self.classes = DenseCapsules(
+        self.build_classes(
             num_capsules,
-            pose_size,
-            self.num_classes,
-            config.class_pose,
+            config,
+            rngs,
             routing=SelfAttentionRouting(num_capsules, self.num_classes),
             # As in the released code, whose fan-in counts the children and the parents too.
             kernel_init=nnx.initializers.he_normal(in_axis=1),
-            rngs=rngs,
         )
         self.build_decoder(config, config.class_pose, rngs)
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers import ConvDecoder, ConvNorm, DenseCapsules, PrimaryCapsules
+from capsjax.layers import ConvDecoder, ConvNorm, PrimaryCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, positive, scalable, scaled
 from capsjax.models.model import Network, Pixels
@@ -65,14 +65,9 @@ class PictureCapsNet(CapsuleChain):
             padding="SAME",
             rngs=rngs,
         )
-        self.classes = DenseCapsules(
-            rows * columns * config.primary_channels,
-            config.primary_pose,
-            self.num_classes,
-            config.class_pose,
-            routing=bound(dynamic_routing, num_iterations=config.num_iterations),
-            rngs=rngs,
-        )
+        routing = bound(dynamic_routing, num_iterations=config.num_iterations)
+        children = rows * columns * config.primary_channels
+        self.build_classes(children, config, rngs, routing=routing)
         self.decoder = ConvDecoder(
             self.num_classes,
             config.class_pose,

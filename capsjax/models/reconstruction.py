@@ -9,7 +9,15 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import safe_norm
-from capsjax.layers import ConvCapsules, ConvDecoder, Decoder, PrimaryCapsules, conv2d, reconstruct
+from capsjax.layers import (
+    ConvCapsules,
+    ConvDecoder,
+    Decoder,
+    DenseCapsules,
+    PrimaryCapsules,
+    conv2d,
+    reconstruct,
+)
 from capsjax.models.config import Config, one_of, positive, scalable
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Keys, Mask, Model, Output, Pixels
@@ -101,6 +109,11 @@ class CapsuleChain(ReconstructingModel):
         sizes = config.features, config.primary_channels, config.primary_pose
         self.primary = PrimaryCapsules(*sizes, kernel_size=k, rngs=rngs, **options)
         return height * width * config.primary_channels
+
+    def build_classes(self, children: int, config: Any, rngs: nnx.Rngs, **options: Any) -> None:
+        """Makes the class capsules above so many primary ones; `options` are of `DenseCapsules`."""
+        sizes = children, config.primary_pose, self.num_classes, config.class_pose
+        self.classes = DenseCapsules(*sizes, rngs=rngs, **options)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
         """Returns what the primary capsules see."""
