@@ -62,11 +62,9 @@ class DenseCapsules(nnx.Module):
             shape = (1, *shape[1:])
         kernel_init = kernel_init or unit_sums(num_children)
         self.kernel = nnx.Param(kernel_init(rngs.params(), shape, jnp.float32))
-        self.bias = (
-            nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
-            if use_bias
-            else nnx.data(None)
-        )
+        self.bias = nnx.data(None)
+        if use_bias:
+            self.bias = nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
 
     def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes | WindowVotes:
         """Returns the votes v_ij of `poses`, not yet computed."""
@@ -124,14 +122,9 @@ class ConvCapsules(DenseCapsules):
     def votes(self, poses: Float[Array, "*batch H W C D"]) -> WindowVotes:
         """Returns the votes v_ij of every window, not yet computed; batch axes [..., H', W']."""
         check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
-        kernel = self.kernel[...]
-        return WindowVotes(
-            as_matrices(poses, kernel),
-            kernel,
-            self.kernel_size,
-            stride=self.strides,
-            padding=self.padding,
-        )
+        kernel, k = self.kernel[...], self.kernel_size
+        grid = as_matrices(poses, kernel)
+        return WindowVotes(grid, kernel, k, stride=self.strides, padding=self.padding)
 
     def child_activations(
         self, activations: Float[Array, "*batch H W C"]
