@@ -1,20 +1,32 @@
-"""Recipes of two overlapping objects per image.
+"""Tasks of two overlapping objects per image, and their recipes.
 
-They need source images that are sorted by label (`by_class`): then the images of a class are a
-range, and a partner of another class is two random numbers away.
+Recipes need source images that are sorted by label: then the images of a class are a range, and a
+partner of another class is two random numbers away.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, UInt8
 
+from capsjax._options import checked, not_negative
+from capsjax.data.accuracy import above, top
 from capsjax.data.lazy_images import select
-from capsjax.data.tasks.task import Example, Index, Objects, Source
+from capsjax.data.tasks.family import OnCanvas, Reader, Splits
+from capsjax.data.tasks.task import (
+    EvaluationSet,
+    Example,
+    Index,
+    NumberedExamples,
+    Objects,
+    Source,
+    Task,
+)
 from capsjax.data.transforms import overlay, pad, random_offset, translate
 from capsjax.functional import to_unit
 
@@ -165,12 +177,6 @@ def domain_pairs(domain: str) -> Pairs:
     return tuple(pair for pair in all_pairs(10) if in_a(*pair) == (domain == "A"))
 
 
-def by_class(source: Source) -> Source:
-    """Sorts the images by label, and leaves those of a label in their order."""
-    order = np.argsort(source.labels, kind="stable")
-    return Source(select(source.images, order), source.labels[order])
-
-
 def class_range(labels: Int[Array, "n"], label: Index) -> tuple[Index, Index]:
     """Returns where the images of a class begin and end among sorted `labels`."""
     return jnp.searchsorted(labels, label), jnp.searchsorted(labels, label, side="right")
@@ -186,3 +192,122 @@ def _partners(
     counts = paired.sum(axis=1)
     partners = np.argsort(~paired, axis=1, kind="stable")[:, : counts.max()]
     return jnp.asarray(partners, jnp.int32), jnp.asarray(counts, jnp.int32)
+
+
+@dataclass(frozen=True)
+class OverlaidDigits(OnCanvas):
+    """What tasks of two overlapping digits have in common."""
+
+    canvas: int = 36
+    max_shift: int = 4
+
+    def pairs(self, num_classes: int) -> Pairs:
+        """Returns the classes that may be seen together."""
+        return all_pairs(num_classes)
+
+    def overlaid(self, splits: Splits) -> Overlaid:
+        num_classes = len(splits.class_names)
+        return Overlaid(num_classes, self.canvas, self.max_shift, self.pairs(num_classes))
+
+    def splits(self, read: Reader) -> Splits:
+        """Sorts the source's images by class, as overlaying needs them: some of every class."""
+        splits = super().splits(read)
+        names = splits.class_names
+        if len(names) < 2:
+            raise ValueError("source: overlaying takes images of two classes, there is 1")
+
+        def by_class(source: Source, part: str) -> Source:
+            missing = np.setdiff1d(np.arange(len(names)), source.labels)
+            if missing.size and len(source.labels):
+                raise ValueError(
+                    f"source: class {names[missing[0]]!r} has no images in the {part} part; "
+                    "overlaying takes some of every class: add images, or change "
+                    "validation_fraction"
+                )
+            order = np.argsort(source.labels, kind="stable")
+            return Source(select(source.images, order), source.labels[order])
+
+        return splits._replace(
+            train=by_class(splits.train, "training"),
+            validation=by_class(splits.validation, "validation"),
+            test=lambda: by_class(splits.test(), "test"),
+        )
+
+
+@dataclass(frozen=True)
+class MultiMNIST(OverlaidDigits):
+    """Two overlapping digits of different classes; right if both are the top two.
+
+    Sabour et al. 2017, section 6.1; Gu et al. 2021, section 3.2; Lin et al. 2018. With `versions`,
+    `seed` is that of the training images too.
+
+    Attributes:
+      versions: different training images per first digit (Gu et al., figure 3), 0 for no end; an
+        epoch shows one of each digit, so as many epochs show them all.
+    """
+
+    versions: int = not_negative(0)
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
+        splits = self.splits(read)
+        recipe = replace(self.overlaid(splits), seed=self.seed)
+        grid = ShiftGrid(recipe.num_classes, self.canvas, self.max_shift)
+
+        def shift_grid(source: Source) -> EvaluationSet:
+            return EvaluationSet(source, NumberedExamples(grid), grid.size)
+
+        return splits.task(
+            name,
+            replace(recipe, versions=self.versions),
+            recipe,
+            {"test": partial(self.test_set, recipe=recipe), "shift_grid": shift_grid},
+            seed=self.seed,
+            rule=top(2),
+            multi_label=True,
+            versions=max(1, self.versions),
+        )
+
+
+class TransferA(MultiMNIST):
+    """MultiMNIST with the pairs of digits of domain A; see `domain_pairs`."""
+
+    domain: ClassVar[str] = "A"
+
+    def pairs(self, num_classes: int) -> Pairs:
+        """Raises ValueError unless there are ten classes."""
+        if num_classes != 10:
+            raise ValueError(
+                f"source: {self.source} has {num_classes} classes; the transfer domains are pairs "
+                "of ten digits"
+            )
+        return domain_pairs(self.domain)
+
+
+class TransferB(TransferA):
+    """MultiMNIST with the pairs of digits of domain B."""
+
+    domain: ClassVar[str] = "B"
+
+
+@dataclass(frozen=True)
+class DiverseMultiMNIST(OverlaidDigits):
+    """One digit or two overlapping ones; right if the predicted set equals the true set.
+
+    Tsai et al. 2020, section 6 and appendix B.2.
+
+    Attributes:
+      single_probability: of an image of one digit.
+      threshold: a class is predicted if its score exceeds it. The paper does not print it.
+    """
+
+    single_probability: float = checked(1 / 6, lambda p: 0 <= p <= 1, "must be in [0, 1]")
+    threshold: float = 0.5
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task, called `name`."""
+        splits = self.splits(read)
+        recipe = replace(self.overlaid(splits), single_probability=self.single_probability)
+        tests = {"test": partial(self.test_set, recipe=recipe)}
+        rule = above(self.threshold)
+        return splits.task(name, recipe, recipe, tests, seed=self.seed, rule=rule, multi_label=True)

@@ -10,7 +10,7 @@ fit on the device.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from capsjax.data.dataset import Dataset
 from capsjax.data.lazy_images import Images, select
 
 Index = Int[Array, ""]
+_BATCH = 512  # examples rendered at once
 
 
 class Source(NamedTuple):
@@ -46,7 +47,6 @@ class Example(NamedTuple):
     objects: Objects  # the image's objects, each alone
 
 
-@runtime_checkable
 class Recipe(Protocol):
     """How one example is made; hashable, holding nothing but plain numbers."""
 
@@ -229,3 +229,53 @@ class Task:
 def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Source:
     """Returns the images of `dataset` at `indices`, and their labels."""
     return Source(select(dataset.images, indices), dataset.labels[indices])
+
+
+def fixed_set(source: Source, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
+    """Makes `versions` examples of every image in `source`; raises ValueError if `versions` < 1."""
+    if versions < 1:
+        raise ValueError(f"test_versions must be at least 1, got {versions}")
+    numbered = NumberedExamples(recipe, versions, seed)
+    return EvaluationSet(source, numbered, versions * len(source.labels))
+
+
+class Rendered(NamedTuple):
+    """Examples, as bytes."""
+
+    images: UInt8[np.ndarray, "n h w c"]  # rounded to 0 … 255
+    labels: Float[np.ndarray, "n classes"]  # 1 for every class that is present, else 0
+    # by name, what the recipe drew; `source` (where there are several, `sources`) are places among
+    # the set's source images
+    parameters: dict[str, np.ndarray]
+
+
+def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None) -> Rendered:
+    """Returns the examples at `indices`, all of them by default."""
+    if indices is None:
+        indices = np.arange(len(examples))
+
+    def make(example):
+        index, images, labels = example
+        drawn_parameters = examples.numbered.draw(index, images)
+        made = examples.recipe.render(images, labels, drawn_parameters)
+        return (255 * made.image).round().astype(np.uint8), made.label, drawn_parameters
+
+    chosen = examples.chosen[indices]
+    sources = indices, examples.source.images[chosen], examples.source.labels[chosen]
+    batch_size = min(_BATCH, len(indices))
+    made = jax.jit(lambda sources: jax.lax.map(make, sources, batch_size=batch_size))(sources)
+    images, labels, drawn_parameters = jax.tree.map(np.asarray, made)
+    named = jax.tree_util.tree_flatten_with_path(drawn_parameters)[0]
+    parameters = {
+        jax.tree_util.keystr(path, simple=True, separator="_"): values for path, values in named
+    }
+    source = {"source": chosen[:, 0]} if chosen.shape[1] == 1 else {"sources": chosen}
+    return Rendered(images, labels, source | parameters)
+
+
+def spread(examples: EvaluationSet, count: int) -> Int[np.ndarray, "count"]:
+    """Returns `count` evenly spaced indices, at most all, so that they cover all sources."""
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    count = min(count, len(examples))
+    return np.arange(count) * len(examples) // count

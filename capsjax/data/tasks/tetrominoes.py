@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from capsjax._options import Options, not_negative, positive
 from capsjax.data.accuracy import above
-from capsjax.data.tasks.source_splits import Reader
+from capsjax.data.tasks.family import Reader
 from capsjax.data.tasks.task import EvaluationSet, Example, NumberedExamples, Objects, Source, Task
 from capsjax.functional import to_unit
 
