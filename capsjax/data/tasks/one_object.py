@@ -1,6 +1,6 @@
 """Tasks of one object per image, and their recipes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -111,7 +111,7 @@ class Transformed(NamedTuple):
 class AffineTransformed(OneObject):
     """A source image on a canvas under a random affine transformation, drawn from `ranges`."""
 
-    ranges: AffineRanges = AffineRanges()
+    ranges: AffineRanges = field(default_factory=AffineRanges)
 
     def draw(self, key: PRNGKeyArray, index: Index, images: Image) -> Transformed:
         return Transformed(random_affine(key, images[0], (self.canvas, self.canvas), self.ranges))
