@@ -165,8 +165,3 @@ def test_a_blank_image_may_go_anywhere():
     low, high = ink_translations(jnp.zeros((8, 8, 1)), jnp.eye(2), CANVAS)
     np.testing.assert_array_equal(low, -high)
     assert np.all(np.isfinite(low))
-
-
-def test_one_image_at_a_time():
-    with pytest.raises(ValueError, match=r"expected one image.*\(2, 5, 5, 1\)"):
-        resample(jnp.zeros((2, 5, 5, 1)), jnp.eye(2), jnp.zeros(2), (5, 5))
