@@ -194,8 +194,6 @@ class _Records:
         decoders = None if decode else dict.fromkeys(images, tfds.decode.SkipDecoding())
         with self._reading():
             self._source = builder.as_data_source(split=split, decoders=decoders)
-        if not len(self):
-            raise ValueError(f"{self.where}: there are no examples in it")
         self.class_names = tuple(info.features[self.label_key].names or ())
         self.first = self[[0]][0][self._image_key]
 

@@ -170,39 +170,42 @@ class InvertedAttentionStack(nnx.Module):
           capture: return couplings too; otherwise they are None, and nothing of their size lives
             longer than an iteration.
         """
-        fixed = self.schedule == "fixed_point"
-        step = self._converge if fixed else self._iterate
-        num_iterations = 1 if fixed else self.num_iterations
-        schedule = concurrent if self.schedule == "concurrent" else sequential
-
-        def update(layer: DenseCapsules, below: Routed, previous: Routed | None) -> Routed:
-            routed = step(layer, below, previous)
-            return routed if capture else routed._replace(coupling=None)  # type: ignore[arg-type]
 
         def run(primary: Routed) -> list[Routed]:
-            updates = [partial(update, layer) for layer in self.layers]
-            return schedule(updates, primary, num_iterations=num_iterations)
+            if self.schedule == "fixed_point":
+                return self._converge(primary, capture)
+            schedule = concurrent if self.schedule == "concurrent" else sequential
+            updates = [partial(self._update, layer, capture) for layer in self.layers]
+            return schedule(updates, primary, num_iterations=self.num_iterations)
 
         primary = Routed(poses, None, activations)  # type: ignore[arg-type]
         states = in_blocks(run, primary, self.block_size)
         return dict(zip(self.names, states, strict=True))
 
-    def _iterate(self, layer: DenseCapsules, below: Routed, previous: Routed | None) -> Routed:
+    def _update(
+        self, layer: DenseCapsules, capture: bool, below: Routed, previous: Routed | None
+    ) -> Routed:
+        """Does one iteration of one layer."""
         votes, activations = self._children(layer, below)
         poses = None if previous is None else previous.poses
         weights = () if activations is None else (activations,)
-        return layer.routing(votes, poses, *weights)
+        return _carried(layer.routing(votes, poses, *weights), capture)
 
-    def _converge(self, layer: DenseCapsules, below: Routed, previous: Routed | None) -> Routed:
-        """Solves a layer for its fixed point, from the beginning."""
-        return fixed_point(
-            inverted_attention_routing,
-            self._children(layer, below)[0],
-            scale=layer.routing.scale,  # type: ignore[attr-defined]
-            normalize=layer.routing.norm,  # type: ignore[attr-defined]
-            tolerance=max(_TOLERANCE, float(jnp.finfo(below.poses.dtype).eps)),
-            max_iterations=100,
-        ).routed
+    def _converge(self, below: Routed, capture: bool) -> list[Routed]:
+        """Solves every layer for its fixed point."""
+        tolerance = max(_TOLERANCE, float(jnp.finfo(below.poses.dtype).eps))
+        states = []
+        for layer in self.layers:
+            below = fixed_point(
+                inverted_attention_routing,
+                self._children(layer, below)[0],
+                scale=layer.routing.scale,  # type: ignore[attr-defined]
+                normalize=layer.routing.norm,  # type: ignore[attr-defined]
+                tolerance=tolerance,
+                max_iterations=100,
+            ).routed
+            states.append(_carried(below, capture))
+        return states
 
     def _children(self, layer: DenseCapsules, below: Routed) -> tuple[Votes, Array | None]:
         """Returns the votes of the layer below, and the activations of its capsules."""
@@ -247,3 +250,8 @@ class GridPoseNorm(nnx.LayerNorm):
         scale, bias = (jnp.tile(jnp.asarray(v), channels) for v in (self.scale, self.bias))
         normed = row_major(normed * scale + bias)
         return normed.reshape(x.shape).astype(jnp.result_type(x, scale))
+
+
+def _carried(routed: Routed, capture: bool) -> Routed:
+    """Returns what schedules carry between iterations: couplings only if they are asked for."""
+    return routed if capture else routed._replace(coupling=None)  # type: ignore[arg-type]

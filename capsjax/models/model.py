@@ -64,7 +64,8 @@ class Output(NamedTuple):
         def outline(x: Any) -> Any:
             return f"{x.dtype}{list(x.shape)}" if hasattr(x, "shape") else x
 
-        return f"Output({jax.tree.map(outline, self._asdict())})"
+        values = zip(self._fields, jax.tree.map(outline, tuple(self)), strict=True)
+        return f"Output({', '.join(f'{name}={value}' for name, value in values)})"
 
 
 class Model(nnx.Module):

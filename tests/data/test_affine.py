@@ -5,7 +5,6 @@ import pytest
 import scipy.ndimage
 import scipy.stats
 
-from capsjax.data import load
 from capsjax.data.affine import (
     AffineRanges,
     affine_matrix,
@@ -144,13 +143,6 @@ def test_no_ink_is_lost(blob):
     assert ink[-1].any()
     assert ink[:, 0].any()
     assert ink[:, -1].any()
-
-
-def test_no_ink_of_mnist_is_lost(real_mnist_dir):
-    images = load("mnist", "test").images[:2000]
-    keys = jax.random.split(jax.random.key(1), len(images))
-    drawn = jax.vmap(lambda k, i: random_affine(k, i, CANVAS, AffineRanges()))(keys, images)
-    assert lost_ink(images, drawn) < 1e-3
 
 
 def test_what_does_not_fit_is_put_in_the_middle():

@@ -96,12 +96,6 @@ def test_new_and_changed_files_are_seen(tmp_path):
     np.testing.assert_array_equal(images[[0, 2]], [extra, extra])
 
 
-def test_colour_images(tmp_path):
-    for i, image in enumerate(random_images(4, channels=3)):
-        write_image(tmp_path / "set" / CLASSES[i % 2] / f"{i}.png", image)
-    assert capsjax.data.load(f"folder:{tmp_path}/set", "train").images.shape == (2, 6, 5, 3)
-
-
 def test_unfit_folders_are_named(tmp_path):
     root = tmp_path / "set"
 

@@ -39,11 +39,6 @@ def test_every_name_has_frozen_options():
         assert "width" in models.options(name)
 
 
-def test_options_are_a_copy():
-    models.options("sabour2017_capsnet")["width"] = 7
-    assert models.options("sabour2017_capsnet")["width"] == 1
-
-
 @pytest.mark.usefixtures("mine")
 def test_a_registered_network_is_like_any_other():
     assert "mine" in models.names()
@@ -51,24 +46,12 @@ def test_a_registered_network_is_like_any_other():
     model = models.create("mine", (4, 4, 2), 3, rngs=nnx.Rngs(0), scale=2.0)
     assert model.scale == 2
     assert model(jnp.ones((5, 4, 4, 2))).scores.shape == (5, 3)
-
-
-@pytest.mark.usefixtures("mine")
-def test_registered_again_the_latest_counts():
-    models.register("mine", Linear, LinearConfig(scale=3.0))
+    models.register("mine", Linear, LinearConfig(scale=3.0))  # the latest counts
     assert models.options("mine") == {"scale": 3.0}
     assert models.names().count("mine") == 1
 
 
 def test_bad_registrations():
-    @dataclass(frozen=True)
-    class Named:
-        num_classes: int = 3
-
-    with pytest.raises(ValueError, match="must not have a field 'num_classes'"):
-        models.register("mine", Linear, Named())
-    with pytest.raises(TypeError, match="name must be a string, got None"):
-        models.register(None, Linear, LinearConfig())
     with pytest.raises(ValueError, match="is a published network"):
         models.register("sabour2017_capsnet", Linear, LinearConfig())
     for config in (LinearConfig, {"scale": 1.0}):
