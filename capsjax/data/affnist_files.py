@@ -4,12 +4,11 @@ A file is MATLAB's: a struct `affNISTdata` whose `image` is uint8 [1600, N], a 4
 column, and whose `label_int` is [1, N].
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
 
-from capsjax.data.dataset import Examples, Source, checked, track
+from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 
 SIZE = 40
 DIGITS = tuple(str(digit) for digit in range(10))
@@ -28,7 +27,8 @@ class AffNISTFiles(Source):
     """
 
     def __init__(self, path: Path) -> None:
-        self.where = str(path.resolve())
+        path = path.resolve()
+        self.where = str(path)
         listed = {split: _files(path, parts) for split, parts in _PARTS.items()}
         self._files = {split: files for split, files in listed.items() if files}
         self.splits = tuple(self._files)
@@ -40,8 +40,7 @@ class AffNISTFiles(Source):
             )
 
     def fingerprint(self, split: str) -> str:
-        stats = [(file.name, os.stat(file)) for file in self._files[split]]
-        return repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+        return fingerprint(self._files[split])
 
     def read(self, split: str) -> Examples:
         files = self._files[split]

@@ -1,9 +1,11 @@
 """The result of loading a dataset, and what all sources of datasets have in common."""
 
+import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Int32
@@ -93,6 +95,15 @@ def checked(
             f"is out of range, expected 0 to {len(class_names) - 1} for {len(class_names)} classes"
         )
     return Examples(images, labels.astype(np.int32), class_names)
+
+
+def fingerprint(files: Iterable[Path], *options: Any) -> str:
+    """Returns a string that changes with the files' names, sizes and times, and with `options`."""
+    digest = hashlib.sha256(repr(options).encode())
+    for file in files:
+        stat = file.stat()
+        digest.update(repr((file.as_posix(), stat.st_size, stat.st_mtime_ns)).encode())
+    return digest.hexdigest()
 
 
 def track(items: Iterable[T], description: str, total: int) -> Iterator[T]:

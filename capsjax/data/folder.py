@@ -1,17 +1,15 @@
 """`folder:PATH`: a user's images, one subfolder per class."""
 
-import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
-from capsjax.data.dataset import Examples, Source, checked, track
+from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 from capsjax.data.images import AS_IT_IS, Fitting, is_image_name, read_fitted
 from capsjax.data.splits import with_test_split
 
@@ -48,11 +46,12 @@ class Folder(Source):
             raise FileNotFoundError(
                 f"name: no directory {path}; expected folder:PATH with one subfolder per class"
             )
-        self._path, self._fitting = path, fitting
-        self.where = str(path.resolve())
+        self._path, self._fitting = path.resolve(), fitting
+        self.where = str(self._path)
         if fitting != AS_IT_IS:
             self.where += f" as {fitting.height}×{fitting.width}×{fitting.channels} {fitting.fit}"
         self._strays: list[Path] = []
+        path = self._path
         own_splits = (path / "train").is_dir() and _subfolders(path / "train")
         classes = _subfolders(path / "train" if own_splits else path)
         if not classes:
@@ -67,13 +66,8 @@ class Folder(Source):
         self.splits = tuple(self._files)
 
     def fingerprint(self, split: str) -> str:
-        """Returns a hash of the split's file names, sizes and times, and of the conversion."""
-        digest = hashlib.sha256(repr((self.class_names, *astuple(self._fitting))).encode())
-        for file, _ in self._files[split]:
-            stat = file.stat()
-            name = file.relative_to(self._path).as_posix()
-            digest.update(repr((name, stat.st_size, stat.st_mtime_ns)).encode())
-        return digest.hexdigest()
+        files = (file for file, _ in self._files[split])
+        return fingerprint(files, self.class_names, self._fitting)
 
     def read(self, split: str) -> Examples:
         """Decodes a split; raises ValueError unless there are images of one size in every class."""

@@ -20,7 +20,7 @@ from jaxtyping import Int, UInt8
 from capsjax._extras import extra, install
 from capsjax._names import nearest
 from capsjax.data.cache import cached
-from capsjax.data.dataset import Examples, Source, checked, track
+from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 from capsjax.data.lazy_images import LazyImages, exceeds
 
 _NAME = re.compile(r"(?P<name>\w+)(/(?P<config>[\w.+-]+))?(:(?P<version>\d+\.\d+\.\d+))?")
@@ -55,9 +55,7 @@ class PreparedDataset(Source):
             raise ValueError(f"{info} is damaged ({error!r}): prepare the dataset again") from error
 
     def fingerprint(self, split: str) -> str:
-        """Names, sizes and times of all files: preparing again changes it."""
-        stats = sorted((f.name, f.stat()) for f in os.scandir(self.where) if f.is_file())
-        return json.dumps([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+        return fingerprint(sorted(Path(self.where).iterdir()))
 
     def read(self, split: str, device_budget_mb: float | None = None) -> Examples:
         """Decodes a split, or only its labels if the images exceed the budget.
@@ -122,7 +120,7 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Pr
 
     Without TensorFlow an error says how to. `known` are names that are known without asking TFDS.
     """
-    names = [*known, *_prepared_names(directories)]
+    names = list(known)
     if _installed("tensorflow_datasets"):
         with extra("data"):
             import tensorflow_datasets as tfds
@@ -159,11 +157,6 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 def _installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
-
-
-def _prepared_names(directories: Sequence[Path]) -> list[str]:
-    bases = [base for d in directories if d.is_dir() for base in sorted(d.iterdir())]
-    return [base.name for base in bases if _versions(base) or _configs(base)]
 
 
 def _versions(base: Path) -> list[str]:

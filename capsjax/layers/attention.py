@@ -46,16 +46,8 @@ class _AttentionCapsules(nnx.Module):
     Initial values are Keras's, in which the authors worked: Glorot uniform for each convolution.
     """
 
-    def __init__(
-        self,
-        taps: int,
-        in_channels: int,
-        in_pose: int,
-        out_channels: int,
-        out_pose: int,
-        *,
-        rngs: nnx.Rngs,
-    ):
+    def __init__(self, taps: int, sizes: tuple[int, int, int, int], rngs: nnx.Rngs):
+        in_channels, in_pose, out_channels, out_pose = sizes
         check_counts(in_channels=in_channels, in_pose=in_pose)
         self.in_channels = in_channels
         self.in_pose = in_pose
@@ -110,8 +102,8 @@ class AttentionConvCapsules(_AttentionCapsules):
         self.windows = bound(
             pose_patches, window=kernel_size, stride=strides, padding=padding, pose_axes=1
         )
-        taps = kernel_size * kernel_size
-        super().__init__(taps, in_channels, in_pose, out_channels, out_pose, rngs=rngs)
+        sizes = in_channels, in_pose, out_channels, out_pose
+        super().__init__(kernel_size * kernel_size, sizes, rngs)
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., H_out, W_out, N, D] and couplings [..., H_out, W_out, M, N]."""
@@ -141,7 +133,7 @@ class AttentionFullCapsules(_AttentionCapsules):
         rngs: nnx.Rngs,
     ):
         self.grid = height, width = grid
-        super().__init__(height * width, in_channels, in_pose, out_channels, out_pose, rngs=rngs)
+        super().__init__(height * width, (in_channels, in_pose, out_channels, out_pose), rngs)
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., N, D] and couplings [..., M, N]."""

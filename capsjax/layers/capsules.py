@@ -7,14 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers.transforms import (
-    Form,
-    as_matrices,
-    check_poses,
-    kernel_shape,
-    linear_votes,
-    unit_sums,
-)
+from capsjax.layers.transforms import Form, as_matrices, check_poses, kernel_shape, unit_sums
 from capsjax.routing import LinearVotes, Routed, WindowVotes, dynamic_routing, pose_patches
 from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
@@ -69,7 +62,8 @@ class DenseCapsules(nnx.Module):
     def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes | WindowVotes:
         """Returns the votes v_ij of `poses`, not yet computed."""
         check_poses(poses, num_children=self.num_children, in_pose=self.in_pose)
-        return linear_votes(poses, self.kernel[...])
+        kernel = self.kernel[...]
+        return LinearVotes(as_matrices(poses, kernel), kernel)
 
     def __call__(self, poses: Float[Array, "*batch I D"], *state: Array | None) -> Routed:
         """Poses [..., J, D] and couplings [..., I, J].

@@ -9,8 +9,9 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.bound import bound
-from capsjax.layers.transforms import check_poses, kernel_shape, linear_votes, unit_votes
+from capsjax.layers.transforms import as_matrices, check_poses, kernel_shape, unit_votes
 from capsjax.routing import (
+    LinearVotes,
     Routed,
     Votes,
     em_routing,
@@ -103,7 +104,8 @@ class EMClassCapsules(nnx.Module):
             raise ValueError(
                 f"activations must be [..., H, W, C] = {poses.shape[:-1]}, got {activations.shape}"
             )
-        votes = coordinate_addition(linear_votes(poses, self.kernel[...]).dense())
+        kernel = self.kernel[...]
+        votes = coordinate_addition(LinearVotes(as_matrices(poses, kernel), kernel).dense())
         return self.routing(
             jax.lax.collapse(votes, votes.ndim - 5, votes.ndim - 2),
             jax.lax.collapse(activations, activations.ndim - 3),

@@ -65,11 +65,6 @@ class DepthwiseCapsules(nnx.Module):
         """Returns the capsules' poses."""
         rows, columns, _, channels = self.kernel.shape
         check_poses(features, channels=channels)
-        if features.shape[1] < rows or features.shape[2] < columns:
-            raise ValueError(
-                f"features must be at least {rows}×{columns}, the size of the filters, got shape "
-                f"{features.shape}"
-            )
         seen = features[:, :rows, :columns]
         sums = jnp.sum(seen * self.kernel[...][:, :, 0], axis=(1, 2)) + self.bias[...]
         capsules = channels // self.pose_size

@@ -1,13 +1,14 @@
 """The convolutional networks that the papers compare their capsules with."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
 from capsjax.functional import safe_norm, squash
-from capsjax.layers import ResNetBackbone, batch_norm, conv2d
+from capsjax.layers import ResNetBackbone, batch_norm
 from capsjax.models.config import (
     Config,
     Normalization,
@@ -58,12 +59,9 @@ class ConvNet(Model):
         self.average_pool = config.average_pool
         self.convs = convolutions([self.input_shape[-1], *config.features], windows, rngs=rngs)
         size = config.features[-1] * (1 if config.average_pool else height * width)
-        dense = []
-        for units in config.dense_features:
-            dense.append(nnx.Linear(size, units, rngs=rngs))
-            size = units
-        self.dense = nnx.List(dense)
-        self.classes = nnx.Linear(size, self.num_classes, rngs=rngs)
+        sizes = [size, *config.dense_features]
+        self.dense = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
+        self.classes = nnx.Linear(sizes[-1], self.num_classes, rngs=rngs)
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "pool", "dense1" …."""
@@ -190,12 +188,13 @@ class PooledCNN(Model):
 
     def build(self, config: PooledCNNConfig, rngs: nnx.Rngs) -> None:
         *_, (height, width) = grids(self.input_shape, [Window(2, 2) for _ in config.features])
-        convs, size = [], self.input_shape[-1]
-        for features, kernel_size in zip(config.features, config.kernel_sizes, strict=True):
-            convs.append(conv2d(size, features, kernel_size, padding="SAME", rngs=rngs))
-            size = features
-        self.convs = nnx.List(convs)
-        self.dense = nnx.Linear(height * width * size, config.dense_features, rngs=rngs)
+        features, windows = (
+            [self.input_shape[-1], *config.features],
+            map(Window, config.kernel_sizes),
+        )
+        self.convs = convolutions(features, list(windows), padding="SAME", rngs=rngs)
+        size = height * width * features[-1]
+        self.dense = nnx.Linear(size, config.dense_features, rngs=rngs)
         self.classes = nnx.Linear(config.dense_features, self.num_classes, rngs=rngs)
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:

@@ -51,7 +51,7 @@ def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[
 def convolutions(features: Sequence[int], windows: Sequence[Window], **options: Any) -> nnx.List:
     """Makes a convolution between every two of `features`; `options` are of `conv2d`."""
     layers = []
-    for (n, m), (kernel_size, strides, padding) in zip(pairwise(features), windows, strict=True):
-        options["padding"] = padding or "VALID"
-        layers.append(conv2d(n, m, kernel_size, strides=strides, **options))
+    for (n, m), window in zip(pairwise(features), windows, strict=True):
+        chosen = {"strides": window.strides, "padding": window.padding or "VALID"} | options
+        layers.append(conv2d(n, m, window.kernel_size, **chosen))
     return nnx.List(layers)

@@ -25,7 +25,6 @@ from capsjax import layers
         ("DenseCapsules", (4, 8, 3, 16), [(2, 7, 8)], "num_children = 4 and in_pose = 8"),
         ("DenseCapsules", (4, 8, 3, 16), [(8,)], "num_children = 4 and in_pose = 8"),
         ("ConvCapsules", (4, 8, 3, 16), [(5, 5, 4, 16)], "in_channels = 4 and in_pose = 8"),
-        ("DepthwiseCapsules", (8, 4, 3), [(1, 3, 2, 8)], r"at least 3×3, .* shape \(1, 3, 2, 8\)"),
         ("DepthwiseCapsules", (8, 4, 3), [(1, 3, 3, 4)], "channels = 8"),
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 4, 3)], "num_classes = 3 and pose_size = 4"),
         # As many class numbers as there are classes: they would broadcast.
@@ -60,7 +59,7 @@ dense = partial(layers.DenseCapsules, rngs=nnx.Rngs(0))
     ("call", "message"),
     [
         (lambda: dense(6, 8, 3, 8, form="matrix"), "nearest are 4 and 9"),
-        (lambda: dense(6, 4, 3, 9, form="matrix"), "must be equal"),
+        (lambda: dense(6, 4, 3, 9, form="matrix"), "must be equal and a square, got 4 and 9"),
         (lambda: dense(6, 4, 0, 4), "num_parents must be at least 1"),
         (lambda: dense(6, 4, 3, 4, form="tensor"), "vector"),
         (lambda: layers.ConvDecoder(3, 4, (5, 6), rngs=None), r"\(height, width, channels\), got"),

@@ -23,14 +23,12 @@ from capsjax.data.tasks.task import (
     NumberedExamples,
     Objects,
     Recipe,
-    Rendered,
     Source,
     Task,
     fixed_set,
     make_example,
     render,
     spread,
-    take,
 )
 from capsjax.data.tasks.tetrominoes import Tetrominoes
 
@@ -40,7 +38,6 @@ __all__ = [
     "NumberedExamples",
     "Objects",
     "Recipe",
-    "Rendered",
     "Source",
     "Task",
     "as_it_is",
@@ -52,7 +49,6 @@ __all__ = [
     "options",
     "render",
     "spread",
-    "take",
 ]
 
 _GENERATED: dict[str, Family | Tetrominoes] = {
