@@ -46,12 +46,12 @@ class Folder(Source):
             raise FileNotFoundError(
                 f"name: no directory {path}; expected folder:PATH with one subfolder per class"
             )
-        self._path, self._fitting = path.resolve(), fitting
-        self.where = str(self._path)
+        path = path.resolve()
+        self._path, self._fitting = path, fitting
+        self.where = str(path)
         if fitting != AS_IT_IS:
             self.where += f" as {fitting.height}×{fitting.width}×{fitting.channels} {fitting.fit}"
         self._strays: list[Path] = []
-        path = self._path
         own_splits = (path / "train").is_dir() and _subfolders(path / "train")
         classes = _subfolders(path / "train" if own_splits else path)
         if not classes:
