@@ -6,7 +6,6 @@ partner of another class is two random numbers away.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -30,7 +29,8 @@ from capsjax.data.tasks.task import (
 from capsjax.data.transforms import overlay, pad, random_offset, translate
 from capsjax.functional import to_unit
 
-Pairs = tuple[tuple[int, int], ...]
+Images = UInt8[Array, "2 h w c"]
+ClassLabels = Int[Array, "2"]
 
 
 class Placements(NamedTuple):
@@ -51,9 +51,7 @@ class _OnCanvas:
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         return self.canvas, self.canvas, source[-1]
 
-    def render(
-        self, images: UInt8[Array, "2 h w c"], labels: Int[Array, "2"], parameters: Placements
-    ) -> Example:
+    def render(self, images: Images, labels: ClassLabels, parameters: Placements) -> Example:
         offsets, present = parameters
 
         def alone(image, offset):
@@ -71,11 +69,17 @@ class Overlaid(_OnCanvas):
 
     MultiMNIST: Sabour et al. 2017, section 6.1; with `single_probability` 1/6 DiverseMultiMNIST:
     Tsai et al. 2020, section 6 and appendix B.2. The first object is the one asked for, so an
-    epoch goes through all of them; the second's class is uniform among the classes that `pairs`
-    allows, and its image uniform in that class.
+    epoch goes through all of them; the second's class is uniform among the others, or those of the
+    `domain`, and its image uniform in that class.
+
+    The transfer domains are of Lin et al. 2018, section 3.3. The paper asks for two disjoint sets
+    of pairs of digits that each cover all ten, and prints seven: (1, 2), (3, 4), (7, 9) and (1, 8)
+    of A; (2, 3), (4, 1) and, only tested, (7, 8) of B. Here a pair belongs to A if the last digit
+    of its sum is 3 or at least 6, and else to B, which puts those seven where they are printed: 23
+    and 22 pairs, in which each digit has 4 or 5 partners.
 
     Attributes:
-      pairs: the classes that may be seen together.
+      domain: "A" or "B"; "" for all pairs of two different classes.
       single_probability: of an image with one object only.
       versions: if positive, the number of different images of each first object, drawn once and for
         all with `seed`: of n source images, index v · n + i is version v of first object i, and the
@@ -83,7 +87,7 @@ class Overlaid(_OnCanvas):
       seed: see `versions`.
     """
 
-    pairs: Pairs
+    domain: str = ""
     single_probability: float = 0.0
     versions: int = 0
     seed: int = 0
@@ -91,14 +95,14 @@ class Overlaid(_OnCanvas):
     def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "2"]:
         class_key, image_key, _, _ = self._keys(key, index)
         index = index % len(labels)
-        partners, counts = _partners(self.pairs, self.num_classes)
+        partners, counts = self._partners()
         labels = jnp.asarray(labels)  # NumPy's cannot be indexed by traced numbers
         first_class = labels[index]
         choice = jax.random.randint(class_key, (), 0, counts[first_class])
         start, stop = class_range(labels, partners[first_class, choice])
         return jnp.stack([index, jax.random.randint(image_key, (), start, stop)])
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "2 h w c"]) -> Placements:
+    def draw(self, key: PRNGKeyArray, index: Index, images: Images) -> Placements:
         _, _, offset_key, single_key = self._keys(key, index)
         offset_keys = jax.random.split(offset_key)
         return Placements(
@@ -113,6 +117,16 @@ class Overlaid(_OnCanvas):
         if self.versions:
             key = jax.random.fold_in(jax.random.key(self.seed), index)
         return jax.random.split(key, 4)
+
+    def _partners(self) -> tuple[Array, Array]:
+        """Returns, for each class, its partners (padded) and their number."""
+        paired = ~np.eye(self.num_classes, dtype=bool)
+        if self.domain:
+            last_digits = np.add.outer(np.arange(10), np.arange(10)) % 10
+            paired &= ((last_digits == 3) | (last_digits >= 6)) == (self.domain == "A")
+        counts = paired.sum(axis=1)
+        partners = np.argsort(~paired, axis=1, kind="stable")[:, : counts.max()]
+        return jnp.asarray(partners, jnp.int32), jnp.asarray(counts, jnp.int32)
 
 
 @dataclass(frozen=True)
@@ -136,10 +150,6 @@ class ShiftGrid(_OnCanvas):
 
     def first_of(self, fixed: int, moving: int) -> int:
         """Returns the first example of a pair of classes; `per_pair` belong to it."""
-        if fixed == moving or not {fixed, moving} <= set(range(self.num_classes)):
-            raise ValueError(
-                f"expected two different classes below {self.num_classes}, got {fixed}, {moving}"
-            )
         pair = fixed * (self.num_classes - 1) + moving - (moving > fixed)
         return pair * self.per_pair
 
@@ -149,49 +159,16 @@ class ShiftGrid(_OnCanvas):
         moving += moving >= fixed
         return jnp.stack([class_range(labels, label)[0] for label in (fixed, moving)])
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "2 h w c"]) -> Placements:
+    def draw(self, key: PRNGKeyArray, index: Index, images: Images) -> Placements:
         place = index % self.per_pair
         offset = jnp.stack(jnp.divmod(place, 2 * self.max_shift + 1)) - self.max_shift
         offsets = jnp.stack([jnp.zeros_like(offset), offset])
         return Placements(offsets=offsets, present=jnp.ones(2, bool))
 
 
-def all_pairs(num_classes: int) -> Pairs:
-    """Returns every two different classes."""
-    return tuple(combinations(range(num_classes), 2))
-
-
-def domain_pairs(domain: str) -> Pairs:
-    """Returns the pairs of digits in the transfer domain "A" or "B" (Lin et al. 2018, section 3.3).
-
-    The paper asks for two disjoint sets that each cover all ten digits, and prints seven pairs: (1,
-    2), (3, 4), (7, 9) and (1, 8) of A; (2, 3), (4, 1) and, only tested, (7, 8) of B. Here a pair
-    belongs to A if the last digit of its sum is 3 or at least 6, and else to B, which puts those
-    seven where they are printed: 23 and 22 pairs, in which each digit has 4 or 5 partners.
-    """
-
-    def in_a(a: int, b: int) -> bool:
-        last = (a + b) % 10
-        return last == 3 or last >= 6
-
-    return tuple(pair for pair in all_pairs(10) if in_a(*pair) == (domain == "A"))
-
-
 def class_range(labels: Int[Array, "n"], label: Index) -> tuple[Index, Index]:
     """Returns where the images of a class begin and end among sorted `labels`."""
     return jnp.searchsorted(labels, label), jnp.searchsorted(labels, label, side="right")
-
-
-def _partners(
-    pairs: Pairs, num_classes: int
-) -> tuple[Int[Array, "classes most"], Int[Array, "classes"]]:
-    """Returns, for each class, its partners (padded) and their number."""
-    paired = np.zeros((num_classes, num_classes), bool)
-    for a, b in pairs:
-        paired[a, b] = paired[b, a] = True
-    counts = paired.sum(axis=1)
-    partners = np.argsort(~paired, axis=1, kind="stable")[:, : counts.max()]
-    return jnp.asarray(partners, jnp.int32), jnp.asarray(counts, jnp.int32)
 
 
 @dataclass(frozen=True)
@@ -200,14 +177,6 @@ class OverlaidDigits(OnCanvas):
 
     canvas: int = 36
     max_shift: int = 4
-
-    def pairs(self, num_classes: int) -> Pairs:
-        """Returns the classes that may be seen together."""
-        return all_pairs(num_classes)
-
-    def overlaid(self, splits: Splits) -> Overlaid:
-        num_classes = len(splits.class_names)
-        return Overlaid(num_classes, self.canvas, self.max_shift, self.pairs(num_classes))
 
     def splits(self, read: Reader) -> Splits:
         """Sorts the source's images by class, as overlaying needs them: some of every class."""
@@ -247,12 +216,18 @@ class MultiMNIST(OverlaidDigits):
     """
 
     versions: int = not_negative(0)
+    domain: ClassVar[str] = ""
 
     def build(self, name: str, read: Reader) -> Task:
         """Builds the task `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
         splits = self.splits(read)
-        recipe = replace(self.overlaid(splits), seed=self.seed)
-        grid = ShiftGrid(recipe.num_classes, self.canvas, self.max_shift)
+        sizes = len(splits.class_names), self.canvas, self.max_shift
+        if self.domain and sizes[0] != 10:
+            raise ValueError(
+                f"source: {self.source} has {sizes[0]} classes; the transfer domains are pairs of "
+                "ten digits"
+            )
+        grid, recipe = ShiftGrid(*sizes), Overlaid(*sizes, domain=self.domain, seed=self.seed)
 
         def shift_grid(source: Source) -> EvaluationSet:
             return EvaluationSet(source, NumberedExamples(grid), grid.size)
@@ -270,24 +245,15 @@ class MultiMNIST(OverlaidDigits):
 
 
 class TransferA(MultiMNIST):
-    """MultiMNIST with the pairs of digits of domain A; see `domain_pairs`."""
+    """MultiMNIST with the pairs of digits of domain A; see `Overlaid`."""
 
-    domain: ClassVar[str] = "A"
-
-    def pairs(self, num_classes: int) -> Pairs:
-        """Raises ValueError unless there are ten classes."""
-        if num_classes != 10:
-            raise ValueError(
-                f"source: {self.source} has {num_classes} classes; the transfer domains are pairs "
-                "of ten digits"
-            )
-        return domain_pairs(self.domain)
+    domain = "A"
 
 
-class TransferB(TransferA):
+class TransferB(MultiMNIST):
     """MultiMNIST with the pairs of digits of domain B."""
 
-    domain: ClassVar[str] = "B"
+    domain = "B"
 
 
 @dataclass(frozen=True)
@@ -307,7 +273,8 @@ class DiverseMultiMNIST(OverlaidDigits):
     def build(self, name: str, read: Reader) -> Task:
         """Builds the task, called `name`."""
         splits = self.splits(read)
-        recipe = replace(self.overlaid(splits), single_probability=self.single_probability)
+        sizes = len(splits.class_names), self.canvas, self.max_shift
+        recipe = Overlaid(*sizes, single_probability=self.single_probability)
         tests = {"test": partial(self.test_set, recipe=recipe)}
         rule = above(self.threshold)
         return splits.task(name, recipe, recipe, tests, seed=self.seed, rule=rule, multi_label=True)
