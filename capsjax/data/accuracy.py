@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+Scores = Float[Array, "classes"]
+Classes = Bool[Array, "classes"]  # those that are predicted
+
 
 @runtime_checkable
 class Rule(Protocol):
     """How scores predict classes."""
 
-    def __call__(self, scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
+    def __call__(self, scores: Scores, *, logits: bool) -> Classes:
         """Predicts classes; scores are lengths or probabilities in [0, 1], or `logits`."""
 
 
@@ -22,8 +25,7 @@ def top(count: int) -> Rule:
     Top-1, and for two overlapping digits "both are the top two" (Sabour et al. 2017, section 6).
     """
 
-    def rule(scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
-        del logits
+    def rule(scores: Scores, *, logits: bool) -> Classes:
         _, predicted = jax.lax.top_k(scores, count)
         return jnp.zeros(scores.shape, bool).at[predicted].set(True)
 
@@ -39,18 +41,14 @@ def above(threshold: float) -> Rule:
     if not 0 < threshold < 1:
         raise ValueError(f"threshold must be in (0, 1), got {threshold}")
 
-    def rule(scores: Float[Array, "classes"], *, logits: bool) -> Bool[Array, "classes"]:
+    def rule(scores: Scores, *, logits: bool) -> Classes:
         return scores > (math.log(threshold / (1 - threshold)) if logits else threshold)
 
     return rule
 
 
 def is_correct(
-    rule: Rule,
-    scores: Float[Array, "classes"],
-    label: Float[Array, "classes"],
-    *,
-    logits: bool = False,
+    rule: Rule, scores: Scores, label: Scores, *, logits: bool = False
 ) -> Bool[Array, ""]:
     """Tells whether exactly the classes in `label` (1 where present) are predicted."""
     return jnp.all(rule(scores, logits=logits) == (label > 0))

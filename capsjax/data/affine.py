@@ -14,13 +14,15 @@ from capsjax._options import Options, not_negative, positive
 from capsjax.data.transforms import check_image
 from capsjax.functional import to_unit
 
+Image = Num[Array, "h w c"]
+Resampled = Float[Array, "h_out w_out c"]
+Matrix = Float[Array, "2 2"]
+Point = Float[Array, "2"]
+Number = Float[Array, ""]
+Size = tuple[int, int]  # rows and columns
 
-def resample(
-    image: Num[Array, "h w c"],
-    matrix: Float[Array, "2 2"],
-    offset: Float[Array, "2"],
-    size: tuple[int, int],
-) -> Float[Array, "h_out w_out c"]:
+
+def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampled:
     """Returns the image whose pixel o is `image` at `matrix @ o + offset`, bilinear, black outside.
 
     The convention of `scipy.ndimage.affine_transform` with `order=1, mode="grid-constant"`.
@@ -44,7 +46,7 @@ def resample(
     # A black border of one pixel stands for everything outside.
     padded = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
 
-    def neighbour(down: int, right: int) -> Float[Array, "h_out w_out c"]:
+    def neighbour(down: int, right: int) -> Resampled:
         row = jnp.clip(top + down, -1, height).astype(jnp.int32) + 1
         column = jnp.clip(left + right, -1, width).astype(jnp.int32) + 1
         weight = (dy if down else 1 - dy) * (dx if right else 1 - dx)
@@ -53,12 +55,7 @@ def resample(
     return neighbour(0, 0) + neighbour(0, 1) + neighbour(1, 0) + neighbour(1, 1)
 
 
-def transform(
-    image: Num[Array, "h w c"],
-    matrix: Float[Array, "2 2"],
-    translation: Float[Array, "2"],
-    size: tuple[int, int],
-) -> Float[Array, "h_out w_out c"]:
+def transform(image: Image, matrix: Matrix, translation: Point, size: Size) -> Resampled:
     """Moves what is at p, seen from the image's centre, to matrix·p + translation.
 
     The result, of `size`, is seen from its own centre; so with the identity and no translation
@@ -79,10 +76,10 @@ def transform(
 
 
 def affine_matrix(
-    rotation: Float[Array, ""] | float = 0.0,
-    shear: Float[Array, ""] | float = 0.0,
-    scale: Float[Array, "2"] | tuple[float, float] = (1.0, 1.0),
-) -> Float[Array, "2 2"]:
+    rotation: Number | float = 0.0,
+    shear: Number | float = 0.0,
+    scale: Point | tuple[float, float] = (1.0, 1.0),
+) -> Matrix:
     """Multiplies rotation, shear and scale, for `transform`.
 
     Args:
@@ -135,32 +132,30 @@ class AffineRanges(Options):
 class AffineParameters(NamedTuple):
     """One affine transformation; see `affine_matrix` and `transform` for what they mean."""
 
-    rotation: Float[Array, ""]
-    shear: Float[Array, ""]
-    scale: Float[Array, "2"]
-    translation: Float[Array, "2"]
+    rotation: Number
+    shear: Number
+    scale: Point
+    translation: Point
 
     @property
-    def matrix(self) -> Float[Array, "2 2"]:
+    def matrix(self) -> Matrix:
         return affine_matrix(self.rotation, self.shear, self.scale)
 
 
 def random_affine(
-    key: PRNGKeyArray, image: Num[Array, "h w c"], size: tuple[int, int], ranges: AffineRanges
+    key: PRNGKeyArray, image: Image, size: Size, ranges: AffineRanges
 ) -> AffineParameters:
     """Draws a transformation of `image` onto a canvas of `size`.
 
     Only with `keep_ink` does it depend on the image, through the extent of its ink.
     """
     keys = jax.random.split(key, 4)
-
-    def uniform(key, shape, low, high):
-        return jax.random.uniform(key, shape, jnp.float32, low, high)
-
+    rotation, shear = ranges.max_rotation, ranges.max_shear
+    uniform = jax.random.uniform
     parameters = AffineParameters(
-        rotation=uniform(keys[0], (), -ranges.max_rotation, ranges.max_rotation),
-        shear=uniform(keys[1], (), -ranges.max_shear, ranges.max_shear),
-        scale=uniform(keys[2], (2,), ranges.min_scale, ranges.max_scale),
+        rotation=uniform(keys[0], (), jnp.float32, -rotation, rotation),
+        shear=uniform(keys[1], (), jnp.float32, -shear, shear),
+        scale=uniform(keys[2], (2,), jnp.float32, ranges.min_scale, ranges.max_scale),
         translation=jnp.zeros(2),
     )
     high = jnp.full(2, ranges.max_translation)
@@ -168,12 +163,10 @@ def random_affine(
     if ranges.keep_ink:
         first, last = ink_translations(image, parameters.matrix, size)
         low, high = jnp.clip(first, low, high), jnp.clip(last, low, high)
-    return parameters._replace(translation=uniform(keys[3], (2,), low, high))
+    return parameters._replace(translation=uniform(keys[3], (2,), jnp.float32, low, high))
 
 
-def ink_translations(
-    image: Num[Array, "h w c"], matrix: Float[Array, "2 2"], size: tuple[int, int]
-) -> tuple[Float[Array, "2"], Float[Array, "2"]]:
+def ink_translations(image: Image, matrix: Matrix, size: Size) -> tuple[Point, Point]:
     """Returns the least and the greatest translation that keep all ink on a canvas of `size`.
 
     Ink is every pixel that is not zero. Before the transformation it reaches, bilinearly, up to one
@@ -184,7 +177,7 @@ def ink_translations(
     rows = (jnp.arange(height) - (height - 1) / 2)[:, None]
     columns = (jnp.arange(width) - (width - 1) / 2)[None, :]
 
-    def along(axis: int) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def along(axis: int) -> tuple[Number, Number]:
         vertical, horizontal = matrix[axis]
         moved = vertical * rows + horizontal * columns
         reach = jnp.abs(vertical) + jnp.abs(horizontal)

@@ -4,13 +4,11 @@ A file is MATLAB's: a struct `affNISTdata` whose `image` is uint8 [1600, N], a 4
 column, and whose `label_int` is [1, N].
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
 
-from capsjax.data.dataset import Examples, checked
-from capsjax.data.progress import track
+from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 
 SIZE = 40
 DIGITS = tuple(str(digit) for digit in range(10))
@@ -22,30 +20,27 @@ _PARTS = {
 }
 
 
-class AffNISTFiles:
+class AffNISTFiles(Source):
     """PATH/test.mat, or PATH/test_batches/1.mat and so on; the same for the other splits.
 
     The training split is `training_and_validation`, or `training` where that is all there is.
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.is_dir():
-            raise FileNotFoundError(
-                f"name: no directory {path}; expected affnist:PATH, the unpacked affNIST archive"
-            )
-        self.where = str(path.resolve())
+        path = path.resolve()
+        self.where = str(path)
         listed = {split: _files(path, parts) for split, parts in _PARTS.items()}
         self._files = {split: files for split, files in listed.items() if files}
         self.splits = tuple(self._files)
         if not self.splits:
             raise FileNotFoundError(
-                f"name: {path} holds no affNIST files; expected test_batches/1.mat … or test.mat, "
-                "and training_and_validation_batches/1.mat … or training_and_validation.mat"
+                f"name: {path} holds no affNIST files; expected affnist:PATH with test_batches/"
+                "1.mat … or test.mat, and training_and_validation_batches/1.mat … or "
+                "training_and_validation.mat"
             )
 
     def fingerprint(self, split: str) -> str:
-        stats = [(file.name, os.stat(file)) for file in self._files[split]]
-        return repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+        return fingerprint(self._files[split])
 
     def read(self, split: str) -> Examples:
         files = self._files[split]
@@ -69,16 +64,10 @@ def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
 
     try:
         data = loadmat(file, variable_names=["affNISTdata"])["affNISTdata"][0, 0]
-        columns, labels = data["image"], data["label_int"].ravel()
-    except KeyError as error:
-        raise ValueError(f"{file}: has no {error} in it; expected an affNIST file") from error
+        images, labels = data["image"].T.reshape(-1, SIZE, SIZE), data["label_int"].ravel()
     except Exception as error:  # scipy and zlib raise many types for damaged files
         raise ValueError(
-            f"{file}: not a MATLAB file, or a damaged one ({type(error).__name__}: {error}); "
-            "expected an affNIST file with affNISTdata.image and label_int: copy it again"
+            f"{file}: damaged, or not an affNIST file with affNISTdata.image [{SIZE**2}, N] and "
+            f"label_int ({type(error).__name__}: {error})"
         ) from error
-    if columns.ndim != 2 or len(columns) != SIZE**2:
-        raise ValueError(
-            f"{file}: affNISTdata.image has shape {columns.shape}, expected ({SIZE**2}, N)"
-        )
-    return columns.T.reshape(-1, SIZE, SIZE), labels
+    return images, labels

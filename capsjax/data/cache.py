@@ -8,7 +8,6 @@ The checksums are the zip format's own.
 import hashlib
 import re
 import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,6 @@ import numpy as np
 from capsjax._cache import cache_dir
 from capsjax._files import replacing
 from capsjax.data.dataset import Examples
-from capsjax.data.lazy_images import LazyImages
 
 # Part of every fingerprint: raise it when the layout of entries or the decoding changes.
 VERSION = 2
@@ -34,58 +32,46 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
       build: makes the examples; `LazyImages` images stay where they are.
     """
     fingerprint = f"{VERSION}; {fingerprint}"
-    path = cache_dir() / "datasets" / _file_name(key)
-    examples = _read(path, fingerprint)
-    if examples is None:
-        examples = build()
-        if not isinstance(examples.images, LazyImages):
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")
+    name = f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
+    path = cache_dir() / "datasets" / name
+    try:
+        if examples := _read(path, fingerprint):
+            return examples
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except Exception as error:  # zipfile and NumPy raise many types for damaged files
+        _warn(f"cache entry {path} cannot be read and is built again: {error}")
+    examples = build()
+    if isinstance(examples.images, np.ndarray):
+        try:
             _write(path, fingerprint, examples, examples.images)
+        except OSError as error:
+            _warn(
+                f"cannot write the cache entry {path}: {error}. Images are decoded again at the "
+                "next start; set CAPSJAX_CACHE_DIR to a directory that can be written"
+            )
     return examples
 
 
-def _file_name(key: str) -> str:
-    """Returns a name that people recognise and that differs between keys."""
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")
-    return f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
-
-
 def _read(path: Path, fingerprint: str) -> Examples | None:
-    """Returns the entry at `path`, or None if it is missing, out of date or damaged."""
-    try:
-        # Opened here, not by NumPy, which would leave a file open that is not a zip archive.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as entry:
-            if str(entry["fingerprint"]) != fingerprint:
-                return None
-            # Reading a member to its end checks its CRC.
-            names = tuple(str(name) for name in entry["class_names"])
-            return Examples(entry["images"], entry["labels"], names)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        warnings.warn(
-            f"cache entry {path} cannot be read and is built again: {error}",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-        return None
+    # Opened here, not by NumPy, which would leave a file open that is not a zip archive.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as entry:
+        if str(entry["fingerprint"]) != fingerprint:
+            return None
+        # Reading a member to its end checks its CRC.
+        return Examples(entry["images"], entry["labels"], tuple(entry["class_names"].tolist()))
 
 
 def _write(path: Path, fingerprint: str, examples: Examples, images: np.ndarray) -> None:
     """Writes an entry so that readers see the old one or the whole new one."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            np.savez(
-                file,
-                images=images,
-                labels=examples.labels,
-                class_names=np.asarray(examples.class_names, dtype=np.str_),
-                fingerprint=np.asarray(fingerprint),
-            )
-    except OSError as error:
-        warnings.warn(
-            f"cannot write the cache entry {path}: {error}. Images are decoded again at the next "
-            "start; set CAPSJAX_CACHE_DIR to a directory that can be written",
-            RuntimeWarning,
-            stacklevel=4,
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = np.asarray(examples.class_names, dtype=np.str_)
+    with replacing(path) as file:
+        np.savez(
+            file, images=images, labels=examples.labels, class_names=names, fingerprint=fingerprint
         )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)

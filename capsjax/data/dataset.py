@@ -1,11 +1,19 @@
-"""The result of loading a dataset, and the checks that every source passes."""
+"""The result of loading a dataset, and what all sources of datasets have in common."""
 
-from typing import NamedTuple
+import hashlib
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Int32
 
-from capsjax.data.lazy_images import Images, LazyImages
+from capsjax._extras import extra
+from capsjax.data.lazy_images import Images
+
+T = TypeVar("T")
 
 
 class Examples(NamedTuple):
@@ -40,8 +48,23 @@ class Dataset(NamedTuple):
         return len(self.class_names)
 
 
+class Source(ABC):
+    """One dataset: its location, its splits, and how to read one."""
+
+    where: str
+    splits: tuple[str, ...] = ("train", "test")
+
+    def fingerprint(self, split: str) -> str | None:
+        """Returns a string that changes when the files do; None if a cache would not be faster."""
+        return None
+
+    @abstractmethod
+    def read(self, split: str) -> Examples:
+        """Decodes a split; raises ValueError if it is not an image classification set."""
+
+
 def checked(
-    images: np.ndarray | LazyImages, labels: np.ndarray, class_names: tuple[str, ...], where: str
+    images: Images, labels: np.ndarray, class_names: tuple[str, ...], where: str
 ) -> Examples:
     """Returns the arrays as `Examples`; raises ValueError, which names `where`, if they cannot be.
 
@@ -54,39 +77,42 @@ def checked(
         )
     if isinstance(images, np.ndarray) and images.ndim == 3:
         images = images[..., None]
-    shape = f"{where}: images have shape {images.shape}"
-    if images.ndim != 4:
-        raise ValueError(f"{shape}, expected [N, H, W] or [N, H, W, C]")
-    if images.size == 0:
-        raise ValueError(f"{shape}: the set is empty")
-    if labels.shape != (len(images),):
-        expected = f"({len(images)},): one for each image"
-        raise ValueError(f"{where}: labels have shape {labels.shape}, expected {expected}")
-    if labels.dtype.kind not in "iu":
-        numbers = f"integers from 0 to {len(class_names) - 1}" if class_names else "integers"
+    if images.ndim != 4 or images.size == 0:
+        empty = ": the set is empty" if images.size == 0 else ", expected [N, H, W] or [N, H, W, C]"
+        raise ValueError(f"{where}: images have shape {images.shape}{empty}")
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise ValueError(
-            f"{where}: labels are {labels.dtype}, expected {numbers}; convert them with "
-            "labels.astype(np.int32), for one-hot labels take the argmax"
+            f"{where}: labels are {labels.dtype} of shape {labels.shape}, expected an integer for "
+            f"each of {len(images)} images; convert them with labels.astype(np.int32), for one-hot "
+            "labels take the argmax"
         )
+    if len(set(class_names)) < len(class_names) or not all(name.strip() for name in class_names):
+        raise ValueError(f"{where}: class names must differ and not be empty, got {class_names}")
     wrong = np.flatnonzero((labels < 0) | (labels >= len(class_names)))
     if wrong.size:
         raise ValueError(
             f"{where}: label {labels[wrong[0]]} of example {wrong[0]} (and {wrong.size - 1} more) "
             f"is out of range, expected 0 to {len(class_names) - 1} for {len(class_names)} classes"
         )
-    _check_names(class_names, where)
     return Examples(images, labels.astype(np.int32), class_names)
 
 
-def _check_names(class_names: tuple[str, ...], where: str) -> None:
-    if not class_names:
-        raise ValueError(f"{where}: there are no class names, expected one for each class")
-    first: dict[str, int] = {}
-    for number, name in enumerate(class_names):
-        if not name.strip():
-            raise ValueError(f"{where}: class {number} has no name ({name!r}): give it one")
-        if first.setdefault(name, number) != number:
-            raise ValueError(
-                f"{where}: classes {first[name]} and {number} are both called {name!r}: give each "
-                "a name of its own"
-            )
+def fingerprint(files: Iterable[Path], *options: Any) -> str:
+    """Returns a string that changes with the files' names, sizes and times, and with `options`."""
+    digest = hashlib.sha256(repr(options).encode())
+    for file in files:
+        stat = file.stat()
+        digest.update(repr((file.as_posix(), stat.st_size, stat.st_mtime_ns)).encode())
+    return digest.hexdigest()
+
+
+def track(items: Iterable[T], description: str, total: int) -> Iterator[T]:
+    """Yields `items`, showing how many are done if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    with extra("train"):
+        from rich.console import Console
+        from rich.progress import track
+
+    yield from track(items, description, total, console=Console(stderr=True), transient=True)

@@ -1,19 +1,16 @@
 """`folder:PATH`: a user's images, one subfolder per class."""
 
-import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
-from capsjax.data.dataset import Examples, checked
+from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 from capsjax.data.images import AS_IT_IS, Fitting, is_image_name, read_fitted
-from capsjax.data.progress import track
 from capsjax.data.splits import with_test_split
 
 LISTED = 10  # broken files in a warning
@@ -26,16 +23,16 @@ class Survey(NamedTuple):
 
     counts: dict[str, dict[str, int]]  # images that can be read, by split and class
     sizes: Counter[tuple[int, ...]]  # how many have each (height, width, channels)
-    broken: list[str]  # messages about the files that have the name of an image and cannot be read
+    broken: list[str]  # messages about the images that cannot be read
     strays: list[Path]  # other files, which are ignored
 
 
-class Folder:
+class Folder(Source):
     """PATH/CLASS/IMAGE, split by fixed seed, or PATH/SPLIT/CLASS/IMAGE if there is PATH/train.
 
     Classes are the subfolders in sorted order (of `train`, where there are splits). Hidden files,
-    and files without the ending of an image, are ignored; images that cannot be read are skipped
-    with a warning that lists them.
+    and what is not a file with the ending of an image, are ignored; images that cannot be read are
+    skipped with a warning that lists them.
 
     Attributes:
       where: the path and the conversion of its images, for messages and the cache.
@@ -49,30 +46,28 @@ class Folder:
             raise FileNotFoundError(
                 f"name: no directory {path}; expected folder:PATH with one subfolder per class"
             )
+        path = path.resolve()
         self._path, self._fitting = path, fitting
-        self.where = str(path.resolve())
+        self.where = str(path)
         if fitting != AS_IT_IS:
             self.where += f" as {fitting.height}×{fitting.width}×{fitting.channels} {fitting.fit}"
-        self._broken: list[str] = []
         self._strays: list[Path] = []
-        if (path / "train").is_dir() and _subfolders(path / "train"):
-            self.class_names = _class_names(path / "train")
+        own_splits = (path / "train").is_dir() and _subfolders(path / "train")
+        classes = _subfolders(path / "train" if own_splits else path)
+        if not classes:
+            raise ValueError(f"{path}: no subfolders; expected one per class, with its images")
+        self.class_names = tuple(folder.name for folder in classes)
+        if own_splits:
             self._files = {split.name: self._list(split) for split in _subfolders(path)}
         else:
-            self.class_names = _class_names(path)
             files = self._list(path)
             chosen = with_test_split(np.array([label for _, label in files], int))
             self._files = {split: [files[i] for i in chosen[split]] for split in chosen}
         self.splits = tuple(self._files)
 
     def fingerprint(self, split: str) -> str:
-        """Returns a hash of the split's file names, sizes and times, and of the conversion."""
-        digest = hashlib.sha256(repr((self.class_names, *astuple(self._fitting))).encode())
-        for file, _ in self._files[split]:
-            stat = file.stat()
-            name = file.relative_to(self._path).as_posix()
-            digest.update(repr((name, stat.st_size, stat.st_mtime_ns)).encode())
-        return digest.hexdigest()
+        files = (file for file, _ in self._files[split])
+        return fingerprint(files, self.class_names, self._fitting)
 
     def read(self, split: str) -> Examples:
         """Decodes a split; raises ValueError unless there are images of one size in every class."""
@@ -80,8 +75,7 @@ class Folder:
         where = f"{self.where}, split {split!r}"
         if not files:
             raise ValueError(f"{where}: no images in it; give each class two or more")
-        broken = list(self._broken) if split == self.splits[0] else []
-        total = len(files) + len(broken)
+        broken: list[str] = []
         decoded: list[tuple[Path, int, UInt8[np.ndarray, "h w c"]]] = []
         for file, label, image in self._decoded(files, "decoding", self._fitting, broken):
             decoded.append((file, label, image))
@@ -101,7 +95,7 @@ class Folder:
             some = "\n  ".join(broken[:LISTED])
             more = f"\n  and {len(broken) - LISTED} more" if len(broken) > LISTED else ""
             warnings.warn(
-                f"{where}: {len(broken)} of {total} images are skipped:\n  {some}{more}",
+                f"{where}: {len(broken)} of {len(files)} images are skipped:\n  {some}{more}",
                 RuntimeWarning,
                 stacklevel=5,
             )
@@ -110,8 +104,9 @@ class Folder:
 
     def survey(self) -> Survey:
         """Reads every image and says what is in the folder."""
-        counts, broken = {}, list(self._broken)
+        counts: dict[str, dict[str, int]] = {}
         sizes: Counter[tuple[int, ...]] = Counter()
+        broken: list[str] = []
         for split, files in self._files.items():
             counts[split] = dict.fromkeys(self.class_names, 0)
             for _, label, image in self._decoded(files, "reading", AS_IT_IS, broken):
@@ -132,9 +127,9 @@ class Folder:
             yield file, label, image
 
     def _list(self, root: Path) -> Files:
-        """Lists the images under `root`, sorted; other files go to the broken and the strays."""
+        """Lists the images under `root`, sorted; other files go to the strays."""
         listed = []
-        self._strays += _visible_files(root)
+        self._strays += [path for path in _visible(root) if not path.is_dir()]
         for folder in _subfolders(root):
             if folder.name not in self.class_names:
                 raise ValueError(
@@ -146,19 +141,14 @@ class Folder:
                     f"{folder}: has the folder {_subfolders(folder)[0].name!r} inside; expected "
                     "only images in a class folder"
                 )
-            images = []
-            for file in _visible_files(folder):
-                if not is_image_name(file):
-                    self._strays.append(file)
-                elif file.is_file():
-                    images.append(file)
-                else:
-                    what = "not an image file but a dangling link, pipe or device"
-                    self._broken.append(f"{file}: {what}")
+            files = _visible(folder)
+            # Pipes, which would be waited for, and dangling links are no files.
+            images = [file for file in files if is_image_name(file) and file.is_file()]
             if not images:
                 raise ValueError(
                     f"{folder}: class folder without images; add some or remove the folder"
                 )
+            self._strays += sorted(set(files).difference(images))
             listed += [(file, self.class_names.index(folder.name)) for file in images]
         return listed
 
@@ -167,22 +157,5 @@ def _visible(path: Path) -> list[Path]:
     return sorted(p for p in path.iterdir() if not p.name.startswith("."))
 
 
-def _visible_files(path: Path) -> list[Path]:
-    """Lists what is not a directory, dangling links and devices included."""
-    return [p for p in _visible(path) if not p.is_dir()]
-
-
 def _subfolders(path: Path) -> list[Path]:
     return [p for p in _visible(path) if p.is_dir()]
-
-
-def _class_names(path: Path) -> tuple[str, ...]:
-    names = tuple(folder.name for folder in _subfolders(path))
-    if not names:
-        raise ValueError(f"{path}: no subfolders; expected one per class, with its images")
-    for name in names:
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise ValueError(f"{path}: the folder name {name!r} is not UTF-8: rename it") from None
-    return names

@@ -85,16 +85,16 @@ def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool 
     edge = np.concatenate([light[0], light[-1], light[:, 0], light[:, -1]])
     size = (fitting.width, fitting.height)
     if fitting.height and image.size != size:
-        before, after = "{}×{}".format(*image.size), "{}×{}".format(*size)
+        before = "{}×{}".format(*image.size)
         if fitting.fit == "pad":
-            inside = ImageOps.contain(image, size)
+            inside = ImageOps.contain(image, size).size
             image = ImageOps.pad(image, size)
-            steps.append("{} scaled to {}×{}".format(before, *inside.size))
-            if inside.size != size:
-                steps.append(f"padded to {after}")
+            steps.append("{} scaled to {}×{}".format(before, *inside))
+            if inside != size:
+                steps.append("padded to {}×{}".format(*size))
         else:
             image = ImageOps.fit(image, size)
-            steps.append(f"{before} scaled and cropped to {after}")
+            steps.append("{} scaled and cropped to {}×{}".format(before, *size))
     pixels = np.asarray(image).reshape(image.height, image.width, -1)
     return Fitted(pixels, steps, float(np.median(edge)) / 255)
 
@@ -113,7 +113,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
         from PIL import Image, ImageOps
 
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
-        raise ValueError(f"{os.fspath(path)}: not an image file but a directory, pipe or device")
+        raise ValueError(f"{path}: not an image file but a directory, pipe or device")
     try:
         with Image.open(path) as file:
             sixteen_bits = ";16" in repr(file.tile)
@@ -125,20 +125,17 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
         raise ValueError(
             f"{path}: not an image that PIL can read ({error}); repair or remove the file"
         ) from error
+    levels = None
     if image.mode == "F" or image.mode.startswith("I"):
         levels = np.asarray(image)
-        low, high = levels.min(), levels.max()
-        if not sixteen_bits or low < 0 or 0 < high < 4096:
-            raise _unknown_range(path, f"{low} to {high}")
-        return Image.fromarray((levels >> 8).astype(np.uint8)), ["16 bits made 8"]
-    # PIL converts 16-bit colours to 8 bits.
-    if sixteen_bits and 0 < np.asarray(image)[..., :3].max() < 16:
-        raise _unknown_range(path, "4095 at most")
-    return image, []
-
-
-def _unknown_range(path: str | os.PathLike[str], pixels: str) -> ValueError:
-    return ValueError(
-        f"{os.fspath(path)}: has pixels of an unknown range ({pixels}); expected 8 bits or all of "
-        "16: convert the file to 8 bits"
-    )
+        known = sixteen_bits and levels.min() >= 0 and not 0 < levels.max() < 4096
+    else:  # PIL converts 16-bit colours to 8 bits.
+        known = not (sixteen_bits and 0 < np.asarray(image)[..., :3].max() < 16)
+    if not known:
+        raise ValueError(
+            f"{path}: has pixels of an unknown range; expected 8 bits or all of 16: convert the "
+            "file to 8 bits"
+        )
+    if levels is None:
+        return image, []
+    return Image.fromarray((levels >> 8).astype(np.uint8)), ["16 bits made 8"]

@@ -18,6 +18,7 @@ class LazyImages:
     """Images uint8 [N, H, W, C] that are read when they are indexed."""
 
     dtype = np.dtype(np.uint8)
+    ndim = 4
 
     def __init__(
         self,
@@ -28,7 +29,6 @@ class LazyImages:
         """Takes `read`, which returns the images at `places` and is called by several threads."""
         self._read, self._places = read, places
         self.shape = (len(places), *image_shape)
-        self.ndim = 4
         self.size = self.nbytes = int(np.prod(self.shape, dtype=np.int64))
 
     def __len__(self) -> int:
@@ -48,9 +48,7 @@ class LazyImages:
 Images = UInt8[np.ndarray, "n h w c"] | LazyImages
 
 
-def select(
-    images: Images, indices: Int[np.ndarray, "m"] | slice
-) -> UInt8[np.ndarray, "m h w c"] | LazyImages:
+def select(images: Images, indices: Int[np.ndarray, "m"] | slice) -> Images:
     """Returns the images at `indices`: an array of an array, lazy ones of `LazyImages`."""
     return images.select(indices) if isinstance(images, LazyImages) else images[indices]
 

@@ -1,46 +1,23 @@
 """Datasets by name."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from capsjax.data import tfds
 from capsjax.data.affnist_files import AffNISTFiles
-from capsjax.data.blobs import Blobs
 from capsjax.data.cache import cached
-from capsjax.data.dataset import Dataset, Examples
-from capsjax.data.digits import Digits
+from capsjax.data.dataset import Dataset, Examples, Source
 from capsjax.data.folder import Folder
 from capsjax.data.images import AS_IT_IS, Fitting
-from capsjax.data.lazy_images import exceeds, within
+from capsjax.data.lazy_images import within
 from capsjax.data.npz import Npz
-from capsjax.data.tfds_download import download
+from capsjax.data.toys import Blobs, Digits
 
 # Names of the split that the best checkpoint is chosen by, where a set has one.
 VALIDATION_SPLITS = ("validation", "val", "valid")
 BUILT_IN = ("digits", "blobs", "mnist", "fashion_mnist", "cifar10", "cifar100")
-
-
-class Source(Protocol):
-    """One dataset: its location, its splits, and how to read one."""
-
-    where: str
-    splits: tuple[str, ...]
-
-    def fingerprint(self, split: str) -> str | None:
-        """Returns a string that changes when the files do; None if a cache would not be faster."""
-
-    def read(self, split: str) -> Examples:
-        """Decodes a split; raises ValueError if it is not an image classification set."""
-
-
-_INSTALLED: dict[str, Callable[[], Source]] = {"digits": Digits, "blobs": Blobs}
-_OF_A_USER: dict[str, Callable[..., Source]] = {
-    "folder": Folder,
-    "npz": Npz,
-    "affnist": AffNISTFiles,
-}
+_INSTALLED = {"digits": Digits, "blobs": Blobs}
+_OF_A_USER = {"folder": Folder, "npz": Npz, "affnist": AffNISTFiles}
 
 
 def names() -> tuple[str, ...]:
@@ -109,20 +86,13 @@ def default_split(name: str, data_dir: str | os.PathLike[str] | None = None) -> 
 
 
 def _read(source: Source, split: str, device_budget_mb: float | None) -> Examples:
-    fingerprint = source.fingerprint(split)
-    if fingerprint is None:
+    def read() -> Examples:
+        if isinstance(source, tfds.PreparedDataset):
+            return source.read(split, device_budget_mb)
         return source.read(split)
-    key = f"{source.where} {split}"
 
-    def build() -> Examples:
-        if device_budget_mb is None or not isinstance(source, tfds.PreparedDataset):
-            return source.read(split)
-        if not exceeds(source.decoded_bytes(split), device_budget_mb):
-            return source.read(split)
-        head = cached(f"{key} labels", fingerprint, lambda: source.read_labels(split))
-        return source.stored(split, head)
-
-    return cached(key, fingerprint, build)
+    fingerprint = source.fingerprint(split)
+    return read() if fingerprint is None else cached(f"{source.where} {split}", fingerprint, read)
 
 
 def _open(name: str, data_dir: str | os.PathLike[str] | None, fitting: Fitting) -> Source:
@@ -134,13 +104,7 @@ def _open(name: str, data_dir: str | os.PathLike[str] | None, fitting: Fitting) 
     if kind in _OF_A_USER:
         if not path:
             raise ValueError(f"name: {name!r} has no path, expected {kind}:PATH")
-        options = () if fitting == AS_IT_IS else (fitting,)
-        return _OF_A_USER[kind](Path(path).expanduser(), *options)
+        files = Path(path).expanduser()
+        return Folder(files, fitting) if kind == "folder" else _OF_A_USER[kind](files)
     directories = tfds.search_path(data_dir)
-    prepared = tfds.find(name, directories)
-    if prepared is None:
-        download(name, directories, known=BUILT_IN)
-        prepared = tfds.find(name, directories)
-    if prepared is None:
-        raise FileNotFoundError(f"name: TFDS prepared {name!r}, but not in {directories[0]}")
-    return prepared
+    return tfds.find(name, directories) or tfds.download(name, directories, known=BUILT_IN)

@@ -4,12 +4,12 @@ Finding a set, its splits and its fingerprint takes only its JSON files. TFDS it
 where images are decoded or a set is prepared: on a cache hit it is not needed.
 """
 
+import importlib.util
 import json
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from capsjax._extras import extra
-from capsjax.data.dataset import Examples, checked
-from capsjax.data.lazy_images import LazyImages
-from capsjax.data.progress import track
+from capsjax._extras import extra, install
+from capsjax._names import nearest
+from capsjax.data.cache import cached
+from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
+from capsjax.data.lazy_images import LazyImages, exceeds
 
 _NAME = re.compile(r"(?P<name>\w+)(/(?P<config>[\w.+-]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -42,63 +43,54 @@ def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
     return [Path(directory).expanduser() for directory in [*listed, default] if directory]
 
 
-class PreparedDataset:
+class PreparedDataset(Source):
     """One prepared set: a directory NAME[/CONFIG]/VERSION that holds dataset_info.json."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises ValueError if dataset_info.json cannot be understood."""
         self.where = str(directory.resolve())
         info = directory / "dataset_info.json"
         try:
             self.splits = tuple(split["name"] for split in json.loads(info.read_text())["splits"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{info} is not a TFDS dataset description with splits ({error!r}): "
-                "prepare the dataset again"
-            ) from error
+            raise ValueError(f"{info} is damaged ({error!r}): prepare the dataset again") from error
 
     def fingerprint(self, split: str) -> str:
-        """Names, sizes and times of all files: preparing again changes it."""
-        del split
-        stats = sorted((f.name, f.stat()) for f in os.scandir(self.where) if f.is_file())
-        return json.dumps([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+        return fingerprint(sorted(Path(self.where).iterdir()))
 
-    def read(self, split: str) -> Examples:
-        """Decodes a split; raises ValueError where that is not possible."""
+    def read(self, split: str, device_budget_mb: float | None = None) -> Examples:
+        """Decodes a split, or only its labels if the images exceed the budget.
+
+        Raises ValueError where that is not possible.
+        """
         records = _Records(self.where, split)
-        images = np.empty((len(records), *records.first.shape), records.first.dtype)
+        shape, names = records.first.shape, records.class_names
+        if exceeds(len(records) * records.first.size, device_budget_mb):
+            return self._stored(split, records)
+        images = np.empty((len(records), *shape), records.first.dtype)
         labels = np.empty(len(images), np.int64)
         for i, example in enumerate(records.in_order("decoding")):
             images[i], labels[i] = records.image(example, i), example[records.label_key]
-        return checked(images, labels, records.class_names, records.where)
+        return checked(images, labels, names, records.where)
 
-    def decoded_bytes(self, split: str) -> int:
-        """Returns the memory that a split's images take when decoded; decodes only the first."""
-        records = _Records(self.where, split)
-        return len(records) * records.first.size
+    def _stored(self, split: str, records: "_Records") -> Examples:
+        """Returns a split whose images stay in the files."""
 
-    def read_labels(self, split: str) -> Examples:
-        """Reads all labels, and only the first image."""
-        records = _Records(self.where, split, decode=False)
-        labels = [example[records.label_key] for example in records.in_order("labels of")]
-        first = _Records(self.where, split).first[None]
-        return Examples(first, np.array(labels, np.int32), records.class_names)
-
-    def stored(self, split: str, head: Examples) -> Examples:
-        """Returns a split whose images stay in the files; `head` is from `read_labels`."""
-        records = cache(lambda: _Records(self.where, split))
+        def read_labels() -> Examples:
+            undecoded = _Records(self.where, split, decode=False)
+            labels = [example[records.label_key] for example in undecoded.in_order("labels of")]
+            return Examples(records.first[None], np.array(labels, np.int32), records.class_names)
 
         def read(places: Int[np.ndarray, "m"]) -> UInt8[np.ndarray, "m h w c"]:
-            pairs = zip(records()[places.tolist()], places, strict=True)
-            return np.stack([records().image(*pair) for pair in pairs])
+            pairs = zip(records[places.tolist()], places, strict=True)
+            return np.stack([records.image(*pair) for pair in pairs])
 
-        where = f"{self.where}, split {split!r}"
+        head = cached(f"{self.where} {split} labels", self.fingerprint(split), read_labels)
+        checked(head.images, head.labels[:1], head.class_names, records.where)  # kind of image
         images = LazyImages(read, head.images.shape[1:], np.arange(len(head.labels)))
-        checked(head.images, head.labels[:1], head.class_names, where)  # the kind of image
-        return checked(images, head.labels, head.class_names, where)
+        return checked(images, head.labels, head.class_names, records.where)
 
 
-def find(name: str, directories: list[Path]) -> PreparedDataset | None:
+def find(name: str, directories: Sequence[Path]) -> PreparedDataset | None:
     """Returns the set in the first directory that holds it, in its newest version there.
 
     `name` is NAME or NAME/CONFIG, either with :VERSION. The configuration can be left out where
@@ -123,15 +115,48 @@ def find(name: str, directories: list[Path]) -> PreparedDataset | None:
     return None
 
 
-def prepared_names(directories: list[Path]) -> list[str]:
-    """Returns the names of all sets that are prepared in the directories."""
-    bases = [base for d in directories if d.is_dir() for base in sorted(d.iterdir())]
-    return [
-        name
-        for base in bases
-        for name in [base.name] * bool(_versions(base))
-        + [f"{base.name}/{config}" for config in _configs(base)]
-    ]
+def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> PreparedDataset:
+    """Downloads and prepares a TFDS set, with TensorFlow, into the first of `directories`.
+
+    Without TensorFlow an error says how to. `known` are names that are known without asking TFDS.
+    """
+    names = list(known)
+    if _installed("tensorflow_datasets"):
+        with extra("data"):
+            import tensorflow_datasets as tfds
+
+        names += tfds.list_builders(with_community_datasets=False)
+    if re.split("[:/]", name)[0] not in names:
+        raise ValueError(_unknown(name, names))
+    if not _installed("tensorflow"):
+        places = [f"  {d}" + ("" if d.is_dir() else " (no such directory)") for d in directories]
+        raise FileNotFoundError(
+            f"name: dataset {name!r} is not prepared in\n"
+            + "\n".join(places)
+            + "\nEither name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or "
+            f"install what prepares it, {install('prepare')}, and load it again where there is a "
+            f"network: it is then downloaded into {directories[0]}"
+        )
+    # A format that can be read without TensorFlow.
+    builder = tfds.builder(name, data_dir=directories[0], file_format="array_record")
+    builder.download_and_prepare()
+    return PreparedDataset(Path(builder.data_dir))
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    message = f"name: unknown dataset {name!r}"
+    if name and Path(name).expanduser().is_dir():
+        return f"{message}; for a directory of images write 'folder:{name}'"
+    if Path(name).expanduser().is_file():
+        return f"{message}; for an .npz file write 'npz:{name}'"
+    return (
+        f"{message}; expected 'digits', the name of a TFDS dataset, folder:PATH, npz:PATH or "
+        f"affnist:PATH: {nearest(name, known)}"
+    )
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def _versions(base: Path) -> list[str]:
@@ -153,29 +178,15 @@ class _Records:
             import tensorflow_datasets as tfds
 
         self.where = f"{directory}, split {split!r}"
-        try:
+        with self._reading():
             builder = tfds.builder_from_directory(directory)
-        except Exception as error:  # of JSON, protocol buffers and TFDS itself
-            raise ValueError(
-                f"{directory}: features.json or dataset_info.json is damaged ({error}); copy it "
-                "again or prepare the dataset again"
-            ) from error
         info = builder.info
         self._name = info.name
         images, self.label_key = _image_and_label_keys(info, directory)
         self._image_key = images[0]
         decoders = None if decode else dict.fromkeys(images, tfds.decode.SkipDecoding())
         with self._reading():
-            try:
-                self._source = builder.as_data_source(split=split, decoders=decoders)
-            except NotImplementedError as error:
-                raise ValueError(
-                    f"{self.where}: the files are in the format {info.file_format.value}, which "
-                    "takes TensorFlow to read; prepare the dataset again with "
-                    "file_format='array_record'"
-                ) from error
-        if not len(self):
-            raise ValueError(f"{self.where}: there are no examples in it")
+            self._source = builder.as_data_source(split=split, decoders=decoders)
         self.class_names = tuple(info.features[self.label_key].names or ())
         self.first = self[[0]][0][self._image_key]
 
@@ -207,7 +218,9 @@ class _Records:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except (RuntimeError, OSError) as error:  # array_record's and PIL's
+        except NotImplementedError:
+            raise  # a format without random access; TFDS names another
+        except Exception as error:  # of JSON, protocol buffers, array_record, PIL and TFDS itself
             raise ValueError(
                 f"{self.where}: files are missing or damaged ({error}); copy them or prepare the "
                 "dataset again"

@@ -11,15 +11,16 @@ from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
 from capsjax.functional import to_unit
 
+Image = Num[Array, "h w c"]
+Place = Int[Array, "2"]  # row and column
 
-def random_offset(key: PRNGKeyArray, max_shift: int) -> Int[Array, "2"]:
+
+def random_offset(key: PRNGKeyArray, max_shift: int) -> Place:
     """Rows and columns, uniform from −max_shift to max_shift."""
     return jax.random.randint(key, (2,), -max_shift, max_shift + 1)
 
 
-def translate(
-    image: Num[Array, "h w c"], offset: Int[Array, "2"], max_shift: int
-) -> Num[Array, "h w c"]:
+def translate(image: Image, offset: Place, max_shift: int) -> Image:
     """Moves an image by `offset` whole rows down and columns to the right, filling with zeros.
 
     Args:
@@ -34,7 +35,7 @@ def translate(
     return lax.dynamic_slice(padded, (top, left, 0), image.shape)
 
 
-def pad(image: Num[Array, "h w c"], size: tuple[int, int]) -> Num[Array, "h_out w_out c"]:
+def pad(image: Image, size: tuple[int, int]) -> Num[Array, "h_out w_out c"]:
     """Puts an image in the middle of a black canvas of `size` (rows, columns).
 
     An odd row or column goes to the bottom or the right.
@@ -49,13 +50,13 @@ def pad(image: Num[Array, "h w c"], size: tuple[int, int]) -> Num[Array, "h_out 
     return jnp.pad(image, (*((m // 2, m - m // 2) for m in margins), (0, 0)))
 
 
-def flip(image: Num[Array, "h w c"], flipped: Bool[Array, ""] | bool = True) -> Num[Array, "h w c"]:
+def flip(image: Image, flipped: Bool[Array, ""] | bool = True) -> Image:
     """Mirrors the image, left for right, where `flipped`."""
     check_image(image)
     return jnp.where(flipped, image[:, ::-1], image)
 
 
-def erase(image: Num[Array, "h w c"], corner: Int[Array, "2"], size: int) -> Num[Array, "h w c"]:
+def erase(image: Image, corner: Place, size: int) -> Image:
     """Blackens the square of `size` rows and columns whose top left pixel is `corner`."""
     check_image(image)
     rows, columns = (

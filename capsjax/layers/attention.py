@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from capsjax.layers.bound import bound
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, attention_routing, pose_patches
 from capsjax.routing._checks import check_counts
@@ -22,14 +23,13 @@ class CapsuleActivation(nnx.Module):
 
     def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):
         check_counts(channels=channels, pose_size=pose_size)
-        self.channels = channels
-        self.pose_size = pose_size
         init = nnx.initializers.glorot_uniform(batch_axis=0)
         self.kernel = nnx.Param(init(rngs.params(), (channels, pose_size, pose_size), jnp.float32))
         self.bias = nnx.Param(jnp.zeros((channels, pose_size), jnp.float32))
 
     def __call__(self, poses: Float[Array, "*batch N D"]) -> Float[Array, "*batch N D"]:
-        check_poses(poses, channels=self.channels, pose_size=self.pose_size)
+        channels, pose_size = self.bias.shape
+        check_poses(poses, channels=channels, pose_size=pose_size)
         mapped = jnp.einsum("...nd,nde->...ne", poses, self.kernel[...])
         return jnp.tanh(mapped + self.bias[...])
 
@@ -46,37 +46,21 @@ class _AttentionCapsules(nnx.Module):
     Initial values are Keras's, in which the authors worked: Glorot uniform for each convolution.
     """
 
-    def __init__(
-        self,
-        taps: int,
-        in_channels: int,
-        in_pose: int,
-        out_channels: int,
-        out_pose: int,
-        *,
-        rngs: nnx.Rngs,
-    ):
-        check_counts(
-            in_channels=in_channels, in_pose=in_pose, out_channels=out_channels, out_pose=out_pose
-        )
+    def __init__(self, taps: int, sizes: tuple[int, int, int, int], rngs: nnx.Rngs):
+        in_channels, in_pose, out_channels, out_pose = sizes
+        check_counts(in_channels=in_channels, in_pose=in_pose)
         self.in_channels = in_channels
         self.in_pose = in_pose
-        init = nnx.initializers.glorot_uniform
+        glorot = nnx.initializers.glorot_uniform
         # fan_in = taps · D_in and fan_out = taps · D: a convolution for each pair of channels.
-        transforms = init(in_axis=2, out_axis=4, batch_axis=(0, 3))
+        transforms = glorot(in_axis=2, out_axis=4, batch_axis=(0, 3))
         # A 1×1×D 3-D convolution from N input channels to N logits, for each output channel.
-        attention = init(in_axis=2, out_axis=3, batch_axis=0)
-        self.kernel = nnx.Param(
-            transforms(
-                rngs.params(), (in_channels, taps, in_pose, out_channels, out_pose), jnp.float32
-            )
-        )
+        attention = glorot(in_axis=2, out_axis=3, batch_axis=0)
+        of_kernel = (in_channels, taps, in_pose, out_channels, out_pose)
+        of_attention = (out_channels, out_pose, in_channels, in_channels)
+        self.kernel = nnx.Param(transforms(rngs.params(), of_kernel, jnp.float32))
         self.bias = nnx.Param(jnp.zeros((in_channels, out_channels, out_pose), jnp.float32))
-        self.attention = nnx.Param(
-            attention(
-                rngs.params(), (out_channels, out_pose, in_channels, in_channels), jnp.float32
-            )
-        )
+        self.attention = nnx.Param(attention(rngs.params(), of_attention, jnp.float32))
         self.activation = CapsuleActivation(out_channels, out_pose, rngs=rngs)
 
     def route(self, children: Float[Array, "*batch taps M D_in"]) -> Routed:
@@ -115,23 +99,19 @@ class AttentionConvCapsules(_AttentionCapsules):
         padding: Padding = "SAME",
         rngs: nnx.Rngs,
     ):
-        check_counts(kernel_size=kernel_size, strides=strides)
-        self.kernel_size = kernel_size
-        self.strides = strides
-        self.padding = padding
-        super().__init__(
-            kernel_size * kernel_size, in_channels, in_pose, out_channels, out_pose, rngs=rngs
+        self.windows = bound(
+            pose_patches, window=kernel_size, stride=strides, padding=padding, pose_axes=1
         )
+        sizes = in_channels, in_pose, out_channels, out_pose
+        super().__init__(kernel_size * kernel_size, sizes, rngs)
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., H_out, W_out, N, D] and couplings [..., H_out, W_out, M, N]."""
         check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
-        patches = pose_patches(
-            poses, self.kernel_size, stride=self.strides, padding=self.padding, pose_axes=1
-        )
+        patches = self.windows(poses)
         *place, children, size = patches.shape
-        taps = children // poses.shape[-2]
-        return self.route(patches.reshape(*place, taps, poses.shape[-2], size))
+        taps = children // self.in_channels
+        return self.route(patches.reshape(*place, taps, self.in_channels, size))
 
 
 class AttentionFullCapsules(_AttentionCapsules):
@@ -152,16 +132,12 @@ class AttentionFullCapsules(_AttentionCapsules):
         *,
         rngs: nnx.Rngs,
     ):
-        check_counts(grid=grid)
-        if not isinstance(grid, tuple | list) or len(grid) != 2:
-            raise ValueError(f"grid must be (height, width), got {grid!r}")
-        self.grid = height, width = tuple(grid)
-        super().__init__(height * width, in_channels, in_pose, out_channels, out_pose, rngs=rngs)
+        self.grid = height, width = grid
+        super().__init__(height * width, (in_channels, in_pose, out_channels, out_pose), rngs)
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., N, D] and couplings [..., M, N]."""
         height, width = self.grid
-        check_poses(
-            poses, height=height, width=width, in_channels=self.in_channels, in_pose=self.in_pose
-        )
+        sizes = {"in_channels": self.in_channels, "in_pose": self.in_pose}
+        check_poses(poses, height=height, width=width, **sizes)
         return self.route(jax.lax.collapse(poses, poses.ndim - 4, -2))

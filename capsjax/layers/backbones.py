@@ -1,12 +1,14 @@
 """Convolutional networks below the capsules."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.convolution import conv2d
-from capsjax.routing._checks import check_counts
+
+_he_conv2d = partial(conv2d, kernel_init=nnx.initializers.he_normal())
 
 
 def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
@@ -19,15 +21,7 @@ class SimpleBackbone(nnx.Module):
 
     def __init__(self, in_features: int, out_features: int, *, rngs: nnx.Rngs):
         self.out_features = out_features
-        self.conv = conv2d(
-            in_features,
-            out_features,
-            3,
-            strides=2,
-            padding=1,
-            kernel_init=nnx.initializers.he_normal(),
-            rngs=rngs,
-        )
+        self.conv = _he_conv2d(in_features, out_features, 3, strides=2, padding=1, rngs=rngs)
 
     def __call__(self, images: Float[Array, "n h w c"]) -> Float[Array, "n h_half w_half f"]:
         """Returns the feature map, with half the height and width, rounded up."""
@@ -47,16 +41,8 @@ class ConvNorm(nnx.Module):
         padding: int = 0,
         rngs: nnx.Rngs,
     ):
-        self.conv = conv2d(
-            in_features,
-            out_features,
-            kernel_size,
-            strides=strides,
-            padding=padding,
-            use_bias=False,
-            kernel_init=nnx.initializers.he_normal(),
-            rngs=rngs,
-        )
+        convolution = partial(_he_conv2d, strides=strides, padding=padding, use_bias=False)
+        self.conv = convolution(in_features, out_features, kernel_size, rngs=rngs)
         self.norm = batch_norm(out_features, rngs=rngs)
 
     def __call__(self, x: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out f"]:
@@ -73,11 +59,9 @@ class ResidualBlock(nnx.Module):
     def __init__(self, in_features: int, out_features: int, strides: int, *, rngs: nnx.Rngs):
         self.first = ConvNorm(in_features, out_features, 3, strides=strides, padding=1, rngs=rngs)
         self.second = ConvNorm(out_features, out_features, 3, padding=1, rngs=rngs)
-        self.shortcut = (
-            nnx.data(None)
-            if strides == 1 and in_features == out_features
-            else ConvNorm(in_features, out_features, 1, strides=strides, rngs=rngs)
-        )
+        self.shortcut = nnx.data(None)
+        if strides > 1 or in_features != out_features:
+            self.shortcut = ConvNorm(in_features, out_features, 1, strides=strides, rngs=rngs)
 
     def __call__(self, x: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out f"]:
         shortcut = x if self.shortcut is None else self.shortcut(x)
@@ -96,16 +80,11 @@ class ResNetBackbone(nnx.Module):
     """
 
     def __init__(self, in_features: int, stages: Sequence[tuple[int, int, int]], *, rngs: nnx.Rngs):
-        if not stages:
-            raise ValueError("stages must hold at least one (channels, blocks, stride), got none")
-        for stage in stages:
-            check_counts(stages=stage)
         features = stages[0][0]
         self.stem = ConvNorm(in_features, features, 3, padding=1, rngs=rngs)
         blocks = []
         for out_features, num_blocks, strides in stages:
-            for block in range(num_blocks):
-                stride = strides if block == 0 else 1
+            for stride in (strides, *[1] * (num_blocks - 1)):
                 blocks.append(ResidualBlock(features, out_features, stride, rngs=rngs))
                 features = out_features
         self.blocks = nnx.List(blocks)

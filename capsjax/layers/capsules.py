@@ -7,14 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers.transforms import (
-    Form,
-    as_matrices,
-    check_poses,
-    kernel_shape,
-    linear_votes,
-    unit_sums,
-)
+from capsjax.layers.transforms import Form, as_matrices, check_poses, kernel_shape, unit_sums
 from capsjax.routing import LinearVotes, Routed, WindowVotes, dynamic_routing, pose_patches
 from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
@@ -62,16 +55,15 @@ class DenseCapsules(nnx.Module):
             shape = (1, *shape[1:])
         kernel_init = kernel_init or unit_sums(num_children)
         self.kernel = nnx.Param(kernel_init(rngs.params(), shape, jnp.float32))
-        self.bias = (
-            nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
-            if use_bias
-            else nnx.data(None)
-        )
+        self.bias = nnx.data(None)
+        if use_bias:
+            self.bias = nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
 
     def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes | WindowVotes:
         """Returns the votes v_ij of `poses`, not yet computed."""
         check_poses(poses, num_children=self.num_children, in_pose=self.in_pose)
-        return linear_votes(poses, self.kernel[...])
+        kernel = self.kernel[...]
+        return LinearVotes(as_matrices(poses, kernel), kernel)
 
     def __call__(self, poses: Float[Array, "*batch I D"], *state: Array | None) -> Routed:
         """Poses [..., J, D] and couplings [..., I, J].
@@ -124,14 +116,9 @@ class ConvCapsules(DenseCapsules):
     def votes(self, poses: Float[Array, "*batch H W C D"]) -> WindowVotes:
         """Returns the votes v_ij of every window, not yet computed; batch axes [..., H', W']."""
         check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
-        kernel = self.kernel[...]
-        return WindowVotes(
-            as_matrices(poses, kernel),
-            kernel,
-            self.kernel_size,
-            stride=self.strides,
-            padding=self.padding,
-        )
+        kernel, k = self.kernel[...], self.kernel_size
+        grid = as_matrices(poses, kernel)
+        return WindowVotes(grid, kernel, k, stride=self.strides, padding=self.padding)
 
     def child_activations(
         self, activations: Float[Array, "*batch H W C"]

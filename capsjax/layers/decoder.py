@@ -1,8 +1,8 @@
 """Reconstructing an image from class poses."""
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 import jax
@@ -15,11 +15,18 @@ from capsjax.layers.convolution import conv2d
 from capsjax.layers.transforms import check_poses
 from capsjax.routing._checks import check_counts
 
-_HE_NORMAL = nnx.initializers.he_normal()
 
+class Decoder(nnx.Module):
+    """Dense layers from class poses to an image in [0, 1].
 
-class _Decoder(nnx.Module):
-    """What decoders share: class poses, masked, become an image."""
+    Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then a sigmoid per pixel.
+
+    Args:
+      num_classes: number of class poses.
+      pose_size: D, their size.
+      image_shape: height, width, channels.
+      features: sizes of the hidden layers.
+    """
 
     def __init__(
         self,
@@ -30,23 +37,24 @@ class _Decoder(nnx.Module):
         features: Sequence[int] = (512, 1024),
         rngs: nnx.Rngs,
     ):
-        check_counts(
-            num_classes=num_classes, pose_size=pose_size, image_shape=image_shape, features=features
-        )
+        check_counts(num_classes=num_classes, pose_size=pose_size, image_shape=image_shape)
         if len(image_shape) != 3:
             raise ValueError(f"image_shape must be (height, width, channels), got {image_shape}")
         self.num_classes = num_classes
         self.pose_size = pose_size
         self.image_shape = image_shape
-        self.build(features, rngs)
+        self.build(num_classes * pose_size, features, rngs)
 
-    @abstractmethod
-    def build(self, features: Sequence[int], rngs: nnx.Rngs) -> None:
-        """Makes the layers."""
+    def build(self, inputs: int, features: Sequence[int], rngs: nnx.Rngs) -> None:
+        """Makes the layers, for so many `inputs`."""
+        sizes = [inputs, *features, math.prod(self.image_shape)]
+        self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
 
-    @abstractmethod
-    def pixels(self, seen: Float[Array, "n *targets classes_d"]) -> Float[Array, "*pixels"]:
+    def pixels(self, x: Float[Array, "*batch classes_d"]) -> Float[Array, "*pixels"]:
         """Returns the images of masked and flattened poses, in any shape of that many numbers."""
+        for layer in self.layers[:-1]:
+            x = nnx.relu(layer(x))
+        return nnx.sigmoid(self.layers[-1](x))
 
     def __call__(
         self,
@@ -71,31 +79,7 @@ class _Decoder(nnx.Module):
         return self.pixels(seen).reshape(*seen.shape[:-1], *self.image_shape)
 
 
-class Decoder(_Decoder):
-    """Dense layers from class poses to an image in [0, 1].
-
-    Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then a sigmoid per pixel.
-
-    Args:
-      num_classes: number of class poses.
-      pose_size: D, their size.
-      image_shape: height, width, channels.
-      features: sizes of the hidden layers.
-    """
-
-    def build(self, features: Sequence[int], rngs: nnx.Rngs) -> None:
-        sizes = [self.num_classes * self.pose_size, *features, math.prod(self.image_shape)]
-        self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
-
-    def pixels(self, seen: Float[Array, "*batch classes_d"]) -> Float[Array, "*batch pixels"]:
-        """Returns the images, flat."""
-        x = seen
-        for layer in self.layers[:-1]:
-            x = nnx.relu(layer(x))
-        return nnx.sigmoid(self.layers[-1](x))
-
-
-class ConvDecoder(_Decoder):
+class ConvDecoder(Decoder):
     """Convolutions from class poses to an image in [0, 1].
 
     A dense layer makes a small map. Each step repeats its pixels to twice the height and width and
@@ -105,29 +89,25 @@ class ConvDecoder(_Decoder):
 
     Args:
       num_classes, pose_size, image_shape: as for `Decoder`.
-      features: channels of the small map and after each doubling.
+      features: channels of the small map and after each doubling, at least one.
     """
 
-    def build(self, features: Sequence[int], rngs: nnx.Rngs) -> None:
-        if not features:
-            raise ValueError("features must have the channels of at least one layer, got none")
+    def build(self, inputs: int, features: Sequence[int], rngs: nnx.Rngs) -> None:
         height, width, channels = self.image_shape
         scale = 2 ** (len(features) - 1)
         # Rounded up: what is too much at the end is cut off.
         self.map_shape = (-(-height // scale), -(-width // scale), features[0])
-        poses, size = self.num_classes * self.pose_size, math.prod(self.map_shape)
-        self.dense = nnx.Linear(poses, size, kernel_init=_HE_NORMAL, rngs=rngs)
-        self.convs = nnx.List(
-            [
-                conv2d(n, m, 3, padding="SAME", kernel_init=_HE_NORMAL, rngs=rngs)
-                for n, m in pairwise(features)
-            ]
-        )
-        self.out = conv2d(features[-1], channels, 3, padding="SAME", rngs=rngs)
+        he_normal = nnx.initializers.he_normal()
+        size = math.prod(self.map_shape)
+        self.dense = nnx.Linear(inputs, size, kernel_init=he_normal, rngs=rngs)
+        convolution = partial(conv2d, kernel_size=3, padding="SAME", rngs=rngs)
+        convs = [convolution(n, m, kernel_init=he_normal) for n, m in pairwise(features)]
+        self.convs = nnx.List(convs)
+        self.out = convolution(features[-1], channels)
 
-    def pixels(self, seen: Float[Array, "*batch classes_d"]) -> Float[Array, "images h w c"]:
-        """Returns the images, with one batch axis."""
-        x = nnx.relu(self.dense(seen)).reshape(-1, *self.map_shape)
+    def pixels(self, x: Float[Array, "*batch classes_d"]) -> Float[Array, "*pixels"]:
+        """See `Decoder`; with one batch axis."""
+        x = nnx.relu(self.dense(x)).reshape(-1, *self.map_shape)
         for conv in self.convs:
             x = nnx.relu(conv(jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2)))
         height, width, _ = self.image_shape
@@ -135,7 +115,7 @@ class ConvDecoder(_Decoder):
 
 
 def reconstruct(
-    decoder: Callable[..., Float[Array, "n *targets h w c"]] | None,
+    decoder: Decoder | None,
     poses: Float[Array, "n classes d"],
     scores: Float[Array, "n classes"],
     mask: Float[Array, "n *targets classes"] | None,

@@ -9,8 +9,9 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers.bound import bound
-from capsjax.layers.transforms import check_poses, kernel_shape, linear_votes, unit_votes
+from capsjax.layers.transforms import as_matrices, check_poses, kernel_shape, unit_votes
 from capsjax.routing import (
+    LinearVotes,
     Routed,
     Votes,
     em_routing,
@@ -87,26 +88,24 @@ class EMClassCapsules(nnx.Module):
         rngs: nnx.Rngs,
     ):
         shape = kernel_shape(in_channels, pose_size, num_classes, pose_size, "matrix")
-        if pose_size < 4:
-            raise ValueError(f"pose_size must be at least 4 to hold coordinates, got {pose_size}")
-        self.in_channels = in_channels
-        self.pose_size = pose_size
         self.kernel = nnx.Param(unit_votes(rngs.params(), shape, jnp.float32))
         self.routing = EMRouting(
             num_classes, num_iterations=num_iterations, inverse_temperature=inverse_temperature
         )
+        self.in_channels = in_channels
+        self.pose_size = pose_size
 
     def __call__(
         self, poses: Float[Array, "*batch H W C D"], activations: Float[Array, "*batch H W C"]
     ) -> Routed:
         """Poses [..., J, D], couplings [..., H·W·C, J] and activations [..., J]."""
         check_poses(poses, in_channels=self.in_channels, pose_size=self.pose_size)
-        if poses.ndim < 4 or activations.shape != poses.shape[:-1]:
+        if activations.shape != poses.shape[:-1]:
             raise ValueError(
-                "poses must be [..., H, W, C, D] and activations [..., H, W, C], got shapes "
-                f"{poses.shape} and {activations.shape}"
+                f"activations must be [..., H, W, C] = {poses.shape[:-1]}, got {activations.shape}"
             )
-        votes = coordinate_addition(linear_votes(poses, self.kernel[...]).dense())
+        kernel = self.kernel[...]
+        votes = coordinate_addition(LinearVotes(as_matrices(poses, kernel), kernel).dense())
         return self.routing(
             jax.lax.collapse(votes, votes.ndim - 5, votes.ndim - 2),
             jax.lax.collapse(activations, activations.ndim - 3),

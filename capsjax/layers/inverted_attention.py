@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ Schedule = Literal["concurrent", "sequential", "fixed_point"]
 
 _TOLERANCE = 1e-4  # of fixed points, relative; a narrow type's own precision where that is coarser
 _EPSILON = 1e-5  # of LayerNorm in the released code's framework
+_layer_norm = partial(nnx.LayerNorm, epsilon=_EPSILON)
 
 
 def inverted_attention_init(
@@ -62,7 +63,7 @@ class InvertedAttention(nnx.Module):
     def __init__(
         self, pose_size: int, *, layer_norm: bool = True, scale: float | None = None, rngs: nnx.Rngs
     ):
-        self.norm = pose_norm(pose_size, rngs=rngs) if layer_norm else identity
+        self.norm = _layer_norm(pose_size, rngs=rngs) if layer_norm else identity
         self.scale = scale
 
     def __call__(
@@ -88,7 +89,7 @@ class ActivatedInvertedAttention(nnx.Module):
     ):
         check_counts(num_parents=num_parents)
         self.scale = scale
-        self.norm = pose_norm(pose_size, rngs=rngs)
+        self.norm = _layer_norm(pose_size, rngs=rngs)
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
         self.beta_activate = nnx.Param(jnp.zeros(num_parents, jnp.float32))
 
@@ -142,10 +143,8 @@ class InvertedAttentionStack(nnx.Module):
         dense_votes: bool = False,
         block_size: int | None = None,
     ):
-        if schedule not in ("concurrent", "sequential", "fixed_point"):
-            raise ValueError(
-                f"schedule must be concurrent, sequential or fixed_point, got {schedule!r}"
-            )
+        if schedule not in get_args(Schedule):
+            raise ValueError(f"schedule must be one of {get_args(Schedule)}, got {schedule!r}")
         plain = all(isinstance(layer.routing, InvertedAttention) for layer in layers.values())
         if schedule == "fixed_point" and not plain:
             raise ValueError("fixed_point is for capsules without activations: choose concurrent")
@@ -215,20 +214,15 @@ class InvertedAttentionStack(nnx.Module):
             if activations is not None:
                 activations = layer.child_activations(activations)
         else:
-            poses = jax.lax.collapse(poses, 1, -1)
+            poses = lax.collapse(poses, 1, -1)
             if activations is not None:
-                activations = jax.lax.collapse(activations, 1)
+                activations = lax.collapse(activations, 1)
         votes = layer.votes(poses)
         return DenseVotes(votes.dense()) if self.dense_votes else votes, activations
 
 
-def pose_norm(pose_size: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """Makes a LayerNorm of poses, with the ε of the released code's framework."""
-    return nnx.LayerNorm(pose_size, epsilon=_EPSILON, rngs=rngs)
-
-
 class GridPoseNorm(nnx.LayerNorm):
-    """`pose_norm` for the capsules of a whole grid [n, H, W, C, D].
+    """A LayerNorm of the poses of a whole grid [n, H, W, C, D].
 
     A LayerNorm over D alone would fill 16 of the 128 lanes of a TPU's registers. There the C·D
     numbers of a position stay together: sums over poses are products with a matrix of zeros and

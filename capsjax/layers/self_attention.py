@@ -10,7 +10,6 @@ from jaxtyping import Array, Float
 from capsjax.functional import exponential_squash
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, Votes, self_attention_routing
-from capsjax.routing._checks import check_counts
 
 
 class SelfAttentionRouting(nnx.Module):
@@ -20,7 +19,6 @@ class SelfAttentionRouting(nnx.Module):
     """
 
     def __init__(self, num_children: int, num_parents: int):
-        check_counts(num_children=num_children, num_parents=num_parents)
         self.prior = nnx.Param(jnp.zeros((num_children, num_parents), jnp.float32))
 
     def __call__(self, votes: Votes | Float[Array, "*batch I J D"]) -> Routed:
@@ -51,7 +49,6 @@ class DepthwiseCapsules(nnx.Module):
         activation: Callable[[jax.Array], jax.Array] = exponential_squash,
         rngs: nnx.Rngs,
     ):
-        check_counts(features=features, pose_size=pose_size, kernel_size=kernel_size)
         if features % pose_size:
             raise ValueError(
                 f"features must be a multiple of pose_size {pose_size}, got {features}"
@@ -68,13 +65,7 @@ class DepthwiseCapsules(nnx.Module):
         """Returns the capsules' poses."""
         rows, columns, _, channels = self.kernel.shape
         check_poses(features, channels=channels)
-        if features.shape[1] < rows or features.shape[2] < columns:
-            raise ValueError(
-                f"features must be at least {rows}×{columns}, the size of the filters, got shape "
-                f"{features.shape}"
-            )
         seen = features[:, :rows, :columns]
         sums = jnp.sum(seen * self.kernel[...][:, :, 0], axis=(1, 2)) + self.bias[...]
-        return self.activation(
-            sums.reshape(sums.shape[0], channels // self.pose_size, self.pose_size)
-        )
+        capsules = channels // self.pose_size
+        return self.activation(sums.reshape(len(sums), capsules, self.pose_size))

@@ -18,13 +18,7 @@ class SlotAttention(nnx.Module):
       s ← s + MLP(LayerNorm(s))                `num_iterations` times
 
     The formulas are those of Slot Attention for Video (google-research/slot-attention-video), whose
-    parameters fit. From its names to those here, kernels [D, 1, K] as [D, K]:
-
-      LayerNorm_0, LayerNorm_1                 norm_inputs, norm_slots (in the order of their use)
-      general_dense_{q,k,v}_0                  query, key, value
-      GRUCell_0.{ir,iz,in}                     gru.dense_i, side by side
-      GRUCell_0.{hr,hz,hn}                     gru.dense_h, side by side; its bias is (0, 0, hn's)
-      MLP_0.LayerNorm_0, MLP_0.dense_mlp_{0,1} norm_mlp, hidden, out
+    parameters fit: tests/layers/test_slots.py has their names.
 
     Args:
       in_features: D, the size of the inputs.

@@ -10,7 +10,6 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from capsjax.routing import LinearVotes
 from capsjax.routing._checks import check_counts
 
 # How a pose of D numbers enters the product with its kernel: as one row, or as a √D×√D matrix.
@@ -28,16 +27,12 @@ def kernel_shape(
         return num_children, in_pose, num_parents, out_pose
     if form != "matrix":
         raise ValueError(f'form must be "vector" or "matrix", got {form!r}')
-    if in_pose != out_pose:
-        raise ValueError(
-            f"matrix poses keep their size: in_pose {in_pose} and out_pose {out_pose} must be "
-            'equal, or use form="vector"'
-        )
     side = math.isqrt(in_pose)
-    if side * side != in_pose:
+    if in_pose != out_pose or side * side != in_pose:
         raise ValueError(
-            f"matrix poses need a square pose size: {in_pose} is not a square, the nearest are "
-            f'{side**2} and {(side + 1) ** 2}; or use form="vector"'
+            "in_pose and out_pose of matrix poses must be equal and a square, got "
+            f"{in_pose} and {out_pose}: the nearest are {side**2} and {(side + 1) ** 2}; or use "
+            'form="vector"'
         )
     return num_children, side, num_parents, side
 
@@ -82,10 +77,3 @@ def as_matrices(
 ) -> Float[Array, "*batch I A X"]:
     """Returns `poses` as matrices of as many columns as `kernel` has rows."""
     return poses.reshape(*poses.shape[:-1], poses.shape[-1] // kernel.shape[1], kernel.shape[1])
-
-
-def linear_votes(
-    poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
-) -> LinearVotes:
-    """Returns the votes of `poses`, read as matrices of as many columns as `kernel` has rows."""
-    return LinearVotes(as_matrices(poses, kernel), kernel)

@@ -13,16 +13,11 @@ from capsjax.models import (
     capsnet,
     choi2019,
     convnets,
-    decoder_convnets,
     efficient_capsnet,
     lin2018,
     pictures,
-    sabour2017_cnn,
     slots,
     tsai2020,
-    tsai2020_cnn,
-    tsai2020_dynamic,
-    tsai2020_em,
 )
 from capsjax.models.capsnet import CapsNet, CapsNetConfig
 from capsjax.models.model import Model, Network, Output, ScoreKind
@@ -44,21 +39,15 @@ __all__ = [
 
 _PUBLISHED: dict[str, Network] = {
     **capsnet.NETWORKS,
-    **sabour2017_cnn.NETWORKS,
     **convnets.NETWORKS,
-    **decoder_convnets.NETWORKS,
     **lin2018.NETWORKS,
     **choi2019.NETWORKS,
     **tsai2020.NETWORKS,
-    **tsai2020_dynamic.NETWORKS,
-    **tsai2020_em.NETWORKS,
-    **tsai2020_cnn.NETWORKS,
     **efficient_capsnet.NETWORKS,
     **pictures.NETWORKS,
     **slots.NETWORKS,
 }
 _REGISTERED: dict[str, Network] = {}
-_ARGUMENTS = ("name", "input_shape", "num_classes", "rngs")  # of `create`, beside the options
 
 
 def names() -> tuple[str, ...]:
@@ -133,16 +122,8 @@ def register(name: str, model: type[nnx.Module], config: Any) -> None:
       config: the default options: an instance of a frozen dataclass of numbers, strings, booleans
         and tuples of them.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a string, got {name!r}")
     if not is_dataclass(config) or isinstance(config, type):
         raise TypeError(f"config must be an instance of a dataclass, got {config!r}")
     if name in _PUBLISHED:
         raise ValueError(f"{name!r} is a published network: choose another name")
-    taken = [field.name for field in fields(config) if field.name in _ARGUMENTS]
-    if taken:
-        raise ValueError(
-            f"config must not have a field {taken[0]!r}, which is an argument of "
-            "capsjax.models.create: give the option another name"
-        )
     _REGISTERED[name] = Network(model, config)

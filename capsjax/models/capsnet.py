@@ -9,28 +9,22 @@ from dataclasses import dataclass, replace
 from flax import nnx
 
 from capsjax.functional import exponential_squash, identity, relu, squash
-from capsjax.layers import DenseCapsules
 from capsjax.layers.bound import bound
 from capsjax.models.config import Normalization, one_of, positive
 from capsjax.models.model import Network
-from capsjax.models.reconstruction import CapsuleChain, Reconstruction
+from capsjax.models.reconstruction import CapsuleChain, CapsuleSizes, Reconstruction
 from capsjax.routing import dynamic_routing, uniform_routing
 
 _SQUASHES = {"rational": squash, "exponential": exponential_squash}
 
 
 @dataclass(frozen=True)
-class CapsNetConfig(Normalization, Reconstruction):
+class CapsNetConfig(Normalization, Reconstruction, CapsuleSizes):
     """Sizes and switches of a CapsNet; the defaults are those of Sabour et al.
 
     Attributes:
-      features: channels of the first convolution.
       kernel_size: of both convolutions (stride 1, then 2, no padding).
-      primary_channels: capsules per position of the primary capsules.
-      primary_pose: size of the primary capsules.
-      class_pose: size of the class capsules.
       routing: "dynamic", or "uniform" (NoR: no routing).
-      num_iterations: r, of dynamic routing.
       routing_bias: a learned bias in the class capsules, as in the released code.
       shared_transform: one transform for all primary capsules (Aff-CapsNet).
       squash: whether to squash the primary and the class capsules.
@@ -39,13 +33,8 @@ class CapsNetConfig(Normalization, Reconstruction):
         Conv and FC are followed by a ReLU").
     """
 
-    features: int = positive(256)
     kernel_size: int = positive(9)
-    primary_channels: int = positive(32)
-    primary_pose: int = positive(8)
-    class_pose: int = positive(16)
     routing: str = one_of("dynamic", "uniform")
-    num_iterations: int = positive(3)
     routing_bias: bool = False
     shared_transform: bool = False
     squash: bool = True
@@ -69,16 +58,14 @@ class CapsNet(CapsuleChain):
             else uniform_routing
         )
         of_primary = nnx.Sequential(relu, activation) if config.primary_relu else activation
-        self.classes = DenseCapsules(
+        self.build_classes(
             self.build_primary(config, rngs, activation=of_primary),
-            config.primary_pose,
-            self.num_classes,
-            config.class_pose,
+            config,
+            rngs,
             shared=config.shared_transform,
             routing=bound(routing, activation=activation),
             use_bias=config.routing_bias,
             kernel_init=nnx.initializers.truncated_normal(0.1),  # as in the released code
-            rngs=rngs,
         )
         self.build_decoder(config, config.class_pose, rngs)
 
@@ -86,6 +73,7 @@ class CapsNet(CapsuleChain):
 _SABOUR2017 = CapsNetConfig()
 _NOR = replace(_SABOUR2017, routing="uniform")
 _AFF = replace(_NOR, shared_transform=True)
+_AFF_DR = replace(_AFF, routing="dynamic")
 
 # "DR" and "NoR" (with and without dynamic routing) are the papers' abbreviations.
 NETWORKS = {
@@ -93,7 +81,5 @@ NETWORKS = {
     "gu2021_capsnet": Network(CapsNet, _SABOUR2017, (40, 40, 1), parameters="13.5M"),
     "gu2021_capsnet_nor": Network(CapsNet, _NOR, (40, 40, 1), parameters="13.5M"),
     "gu2021_aff_capsnet": Network(CapsNet, _AFF, (40, 40, 1), parameters="7.5M"),
-    "gu2021_aff_capsnet_dr": Network(
-        CapsNet, replace(_AFF, routing="dynamic"), (40, 40, 1), parameters="7.5M"
-    ),
+    "gu2021_aff_capsnet_dr": Network(CapsNet, _AFF_DR, (40, 40, 1), parameters="7.5M"),
 }

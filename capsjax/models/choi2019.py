@@ -1,7 +1,8 @@
 """AR CapsNet: attention routing between capsules (Choi et al. 2019)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import jax
 from flax import nnx
@@ -17,7 +18,7 @@ from capsjax.layers import (
     conv2d,
     dropout,
 )
-from capsjax.models.config import fraction, not_negative, positive, scaled
+from capsjax.models.config import fraction, not_negative, positive, scalable
 from capsjax.models.model import Keys, Mask, Network, Output, Pixels
 from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
 
@@ -36,13 +37,13 @@ class ARCapsNetConfig(Reconstruction):
       keep: fraction in (0, 1] of the inputs of conv-caps and fully-conv layers that dropout keeps.
     """
 
-    features: int = positive(64)
-    channels: int = positive(8)
+    features: int = scalable(64)
+    channels: int = scalable(8)
     primary_pose: int = positive(16)
     pose_size: int = positive(32)
     num_conv_caps: int = not_negative(1)
     keep: float = fraction(0.5)
-    decoder_features: tuple[int, ...] = positive((512, 512))
+    decoder_features: tuple[int, ...] = scalable((512, 512))
 
 
 class ARCapsNet(ReconstructingModel):
@@ -55,38 +56,32 @@ class ARCapsNet(ReconstructingModel):
     options = ARCapsNetConfig()
 
     def build(self, config: ARCapsNetConfig, rngs: nnx.Rngs) -> None:
-        features = scaled(config.features, config.width)
-        channels = scaled(config.channels, config.width)
+        features, channels, pose_size = config.features, config.channels, config.primary_pose
         height, width, image_channels = self.input_shape
         self.keep = config.keep
         self.conv1 = conv2d(image_channels, features, 3, padding="SAME", rngs=rngs)
         self.norm1 = batch_norm(features, rngs=rngs)
         self.conv2 = conv2d(features, features, 3, padding="SAME", rngs=rngs)
         self.norm2 = batch_norm(features, rngs=rngs)
+        activation = nnx.Sequential(relu, CapsuleActivation(channels, pose_size, rngs=rngs))
         self.primary = PrimaryCapsules(
             features,
             channels,
-            config.primary_pose,
+            pose_size,
             kernel_size=3,
-            strides=2,
             padding="SAME",
-            activation=nnx.Sequential(
-                relu, CapsuleActivation(channels, config.primary_pose, rngs=rngs)
-            ),
+            activation=activation,
             rngs=rngs,
         )
-        pose_size, halvings = config.primary_pose, 1
         conv_caps = []
         for i in range(config.num_conv_caps):
+            sizes = channels, pose_size, channels, config.pose_size
             strides = 2 if i == 0 else 1
-            conv_caps.append(
-                AttentionConvCapsules(
-                    channels, pose_size, channels, config.pose_size, strides=strides, rngs=rngs
-                )
-            )
-            pose_size, halvings = config.pose_size, 2
+            conv_caps.append(AttentionConvCapsules(*sizes, strides=strides, rngs=rngs))
+            pose_size = config.pose_size
         self.conv_caps = nnx.List(conv_caps)
-        grid = (math.ceil(height / 2**halvings), math.ceil(width / 2**halvings))
+        scale = 4 if conv_caps else 2
+        grid = (math.ceil(height / scale), math.ceil(width / scale))
         self.classes = AttentionFullCapsules(
             grid, channels, pose_size, self.num_classes, config.pose_size, rngs=rngs
         )
@@ -118,34 +113,24 @@ class ARCapsNet(ReconstructingModel):
         return dropout(poses, keys, keep=self.keep)
 
 
-_CIFAR10 = (32, 32, 3)
+_MNIST = ARCapsNetConfig()
+_AFFNIST = replace(_MNIST, pose_size=16)
+_CIFAR10 = replace(_MNIST, num_conv_caps=4)
 
-# Table 2: conv-caps layers and pose size, and the parameters it prints. It prints 8.4M for (2, 32),
-# where the sum that gives its other nine numbers is 8,332,928.
-_TABLE_2 = {
-    (0, 16): "7.3M",
-    (0, 32): "12.6M",
-    (1, 16): "3.5M",
-    (1, 32): "7.7M",
-    (2, 16): "3.7M",
-    (2, 32): None,
-    (3, 16): "3.8M",
-    (3, 32): "8.9M",
-    (4, 16): "4.0M",
-}
+_SHAPE = (32, 32, 3)
+
+# Table 2: the parameters that it prints for conv-caps layers from 0 and poses of 16 and 32. It
+# prints 8.4M for (2, 32), where the sum that gives its other nine numbers is 8,332,928.
+_TABLE_2 = ["7.3M", "12.6M", "3.5M", "7.7M", "3.7M", None, "3.8M", "8.9M", "4.0M"]
 
 NETWORKS = {
-    "choi2019_mnist": Network(ARCapsNet, ARCapsNetConfig(), parameters="5.31M"),
-    "choi2019_affnist": Network(ARCapsNet, ARCapsNetConfig(pose_size=16), (40, 40, 1)),
-    "choi2019_cifar10": Network(
-        ARCapsNet, ARCapsNetConfig(num_conv_caps=4), _CIFAR10, parameters="9.6M"
-    ),
-} | {
-    f"choi2019_cifar10_{n}x{pose_size}": Network(
-        ARCapsNet,
-        ARCapsNetConfig(num_conv_caps=n, pose_size=pose_size),
-        _CIFAR10,
-        parameters=parameters,
+    "choi2019_mnist": Network(ARCapsNet, _MNIST, parameters="5.31M"),
+    "choi2019_affnist": Network(ARCapsNet, _AFFNIST, (40, 40, 1)),
+    "choi2019_cifar10": Network(ARCapsNet, _CIFAR10, _SHAPE, parameters="9.6M"),
+}
+NETWORKS |= {
+    f"choi2019_cifar10_{n}x{d}": Network(
+        ARCapsNet, replace(_MNIST, num_conv_caps=n, pose_size=d), _SHAPE, 10, printed
     )
-    for (n, pose_size), parameters in _TABLE_2.items()
+    for (n, d), printed in zip(product(range(5), (16, 32)), _TABLE_2, strict=False)
 }

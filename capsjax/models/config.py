@@ -1,17 +1,19 @@
 """Options of networks: frozen dataclasses that check the values of their fields."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
+from typing import Any, ClassVar, Self
 
 from capsjax._options import Options, checked, fraction, not_negative, one_of, positive
 
 __all__ = [
     "Config",
     "Normalization",
-    "check_lengths",
     "fraction",
     "not_negative",
     "one_of",
     "positive",
+    "scalable",
     "scaled",
 ]
 
@@ -19,19 +21,16 @@ __all__ = [
 LEAST_WIDTH = 2.0**-10
 
 
-def scaled(channels: int, width: float) -> int:
-    """Returns `channels` times the multiplier `width`, at least 1."""
-    return max(1, round(channels * width))
+def scalable(default: Any) -> Any:
+    """Returns a field for positive numbers of channels, capsules or units, scaled by `width`."""
+    return field(default=default, metadata={**positive(default).metadata, "scaled": True})
 
 
-def check_lengths(**options: tuple) -> None:
-    """Raises ValueError unless all `options` have the same number of entries, one or more."""
-    lengths = {len(values) for values in options.values()}
-    if len(lengths) > 1 or 0 in lengths:
-        values = " and ".join(map(str, options.values()))
-        raise ValueError(
-            f"{' and '.join(options)} must have one number for each layer, got {values}"
-        )
+def scaled(number: Any, width: float) -> Any:
+    """Returns a number of channels, or each of a tuple, times `width`: at least 1."""
+    if isinstance(number, tuple):
+        return tuple(scaled(each, width) for each in number)
+    return max(1, round(number * width))
 
 
 @dataclass(frozen=True)
@@ -43,20 +42,37 @@ class Config(Options):
         every layer below the classes, but not the sizes of poses and kernels.
     """
 
+    # The options that have an entry for each layer, and so are of one length.
+    PER_LAYER: ClassVar[tuple[str, ...]] = ()
+
     width: float = checked(1.0, lambda w: w >= LEAST_WIDTH, f"must be at least {LEAST_WIDTH}")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        values = [getattr(self, name) for name in self.PER_LAYER]
+        if len({len(value) for value in values}) > 1 or () in values:
+            raise ValueError(
+                f"{' and '.join(self.PER_LAYER)} must have one number for each layer, got "
+                + " and ".join(map(str, values))
+            )
+
+    def narrowed(self) -> Self:
+        """Returns the options with every field of `scalable` multiplied by `width`."""
+        names = [option.name for option in fields(self) if "scaled" in option.metadata]
+        return replace(self, **{name: scaled(getattr(self, name), self.width) for name in names})
 
 
 @dataclass(frozen=True)
 class Normalization(Config):
     """Options of networks whose recipe normalises images.
 
-    They are part of the network, not of the data: a checkpoint holds them, so prediction, export
-    and analysis normalise images as training did.
+    They are part of the network: a checkpoint holds them, so prediction, export and analysis
+    normalise images as training did.
 
     Attributes:
       mean: one number per channel, of images in [0, 1]; () for no normalisation.
       std: one positive number per channel; () for no normalisation.
     """
 
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
+    mean: tuple[float, ...] = checked((), isfinite, "must be finite", element=1.0)
+    std: tuple[float, ...] = checked((), isfinite, "must be finite", element=1.0)

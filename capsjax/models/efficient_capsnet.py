@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers import DenseCapsules, DepthwiseCapsules, SelfAttentionRouting, conv2d
-from capsjax.models.config import check_lengths, not_negative, one_of, positive, scaled
-from capsjax.models.grids import Window, grids
+from capsjax.layers import DepthwiseCapsules, SelfAttentionRouting
+from capsjax.models.config import not_negative, one_of, positive, scaled
+from capsjax.models.grids import Window, convolutions, grids
 from capsjax.models.model import Network, Pixels
 from capsjax.models.reconstruction import CapsuleChain, Reconstruction
 
@@ -36,9 +36,7 @@ class EfficientCapsNetConfig(Reconstruction):
     primary_pose: int = positive(8)
     class_pose: int = positive(16)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_lengths(features=self.features, kernel_sizes=self.kernel_sizes, strides=self.strides)
+    PER_LAYER = ("features", "kernel_sizes", "strides")
 
 
 class EfficientCapsNet(CapsuleChain):
@@ -52,42 +50,30 @@ class EfficientCapsNet(CapsuleChain):
 
     def build(self, config: EfficientCapsNetConfig, rngs: nnx.Rngs) -> None:
         *below, last = config.features
-        primary_channels = scaled(last // config.primary_pose, config.width)
-        features = [scaled(n, config.width) for n in below]
-        features.append(primary_channels * config.primary_pose)
-        windows = [
-            Window(*sizes) for sizes in zip(config.kernel_sizes, config.strides, strict=True)
-        ]
-        if config.primary_kernel:
-            windows.append(Window(config.primary_kernel))
-        seen = grids(self.input_shape, windows)[len(config.features) - 1]
-        if config.primary_kernel:
-            seen = (config.primary_kernel, config.primary_kernel)
+        pose_size = config.primary_pose
+        num_capsules = scaled(last // pose_size, config.width)
+        features = [*scaled(tuple(below), config.width), num_capsules * pose_size]
+        windows = [Window(*each) for each in zip(config.kernel_sizes, config.strides, strict=True)]
+        k = config.primary_kernel
+        seen = grids(self.input_shape, [*windows, Window(k)] if k else windows)[len(windows) - 1]
         self.leaky = config.normalization == "instance"
-        he_normal = nnx.initializers.he_normal()
-        self.convs = nnx.List(
-            [
-                conv2d(n, m, k, strides=stride, blocked=True, kernel_init=he_normal, rngs=rngs)
-                for n, m, k, stride in zip(
-                    [self.input_shape[-1], *features],
-                    features,
-                    config.kernel_sizes,
-                    config.strides,
-                    strict=False,
-                )
-            ]
+        self.convs = convolutions(
+            [self.input_shape[-1], *features],
+            windows,
+            blocked=True,
+            kernel_init=nnx.initializers.he_normal(),
+            rngs=rngs,
         )
-        self.norms = nnx.List([_norm(config.normalization, n, rngs=rngs) for n in features])
-        self.primary = DepthwiseCapsules(features[-1], config.primary_pose, seen, rngs=rngs)
-        self.classes = DenseCapsules(
-            primary_channels,
-            config.primary_pose,
-            self.num_classes,
-            config.class_pose,
-            routing=SelfAttentionRouting(primary_channels, self.num_classes),
+        norm = nnx.InstanceNorm if self.leaky else nnx.BatchNorm
+        self.norms = nnx.List([norm(n, epsilon=1e-3, rngs=rngs) for n in features])
+        self.primary = DepthwiseCapsules(features[-1], pose_size, k or seen, rngs=rngs)
+        self.build_classes(
+            num_capsules,
+            config,
+            rngs,
+            routing=SelfAttentionRouting(num_capsules, self.num_classes),
             # As in the released code, whose fan-in counts the children and the parents too.
             kernel_init=nnx.initializers.he_normal(in_axis=1),
-            rngs=rngs,
         )
         self.build_decoder(config, config.class_pose, rngs)
 
@@ -100,27 +86,19 @@ class EfficientCapsNet(CapsuleChain):
         return x
 
 
-def _norm(kind: str, features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm | nnx.InstanceNorm:
-    norm = nnx.BatchNorm if kind == "batch" else nnx.InstanceNorm
-    return norm(features, epsilon=1e-3, rngs=rngs)
-
-
 _MNIST = EfficientCapsNetConfig()
+_MULTIMNIST = replace(_MNIST, strides=(1, 1, 2, 2), primary_kernel=5)
+_SMALLNORB = replace(
+    _MNIST, kernel_sizes=(7, 3, 3, 3), strides=(2, 1, 1, 2), normalization="instance"
+)
 
 # The paper counts without the decoder.
 NETWORKS = {
     "efficient_capsnet_mnist": Network(EfficientCapsNet, _MNIST, parameters="161K + decoder"),
     "efficient_capsnet_multimnist": Network(
-        EfficientCapsNet,
-        replace(_MNIST, strides=(1, 1, 2, 2), primary_kernel=5),
-        (36, 36, 1),
-        parameters="154K + decoder",
+        EfficientCapsNet, _MULTIMNIST, (36, 36, 1), parameters="154K + decoder"
     ),
     "efficient_capsnet_smallnorb": Network(
-        EfficientCapsNet,
-        replace(_MNIST, kernel_sizes=(7, 3, 3, 3), strides=(2, 1, 1, 2), normalization="instance"),
-        (48, 48, 2),
-        num_classes=5,
-        parameters="151K + decoder",
+        EfficientCapsNet, _SMALLNORB, (48, 48, 2), num_classes=5, parameters="151K + decoder"
     ),
 }

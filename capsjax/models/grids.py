@@ -1,7 +1,12 @@
-"""Sizes of feature maps and capsule grids, known before anything is built."""
+"""Convolutions without anything between them, and the sizes of their maps."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from flax import nnx
+
+from capsjax.layers import conv2d
 
 
 class Window(NamedTuple):
@@ -41,3 +46,12 @@ def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[
         height, width = window.after(height), window.after(width)
         result.append((height, width))
     return result
+
+
+def convolutions(features: Sequence[int], windows: Sequence[Window], **options: Any) -> nnx.List:
+    """Makes a convolution between every two of `features`; `options` are of `conv2d`."""
+    layers = []
+    for (n, m), window in zip(pairwise(features), windows, strict=True):
+        chosen = {"strides": window.strides, "padding": window.padding or "VALID"} | options
+        layers.append(conv2d(n, m, window.kernel_size, **chosen))
+    return nnx.List(layers)

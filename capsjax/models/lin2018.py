@@ -12,37 +12,27 @@ from flax import nnx
 
 from capsjax.layers import DenseCapsules
 from capsjax.layers.bound import bound
-from capsjax.models.config import Config, fraction, positive, scaled
+from capsjax.models.config import fraction, positive, scalable
 from capsjax.models.convnets import ConvNet, ConvNetConfig
 from capsjax.models.model import Network
-from capsjax.models.reconstruction import CapsuleChain
+from capsjax.models.reconstruction import CapsuleChain, CapsuleSizes
 from capsjax.routing import dynamic_routing
 
 
 @dataclass(frozen=True)
-class DeepCapsNetConfig(Config):
-    """Sizes of a deep CapsNet.
+class DeepCapsNetConfig(CapsuleSizes):
+    """Sizes of a deep CapsNet. Its `num_iterations`, n_EM in the paper, are those of every routing.
 
     Attributes:
-      features: channels of the convolution.
       kernel_size: of both convolutions (stride 1, then 2, no padding).
-      primary_channels: capsules per position of the primary capsules.
-      primary_pose: size of the primary capsules.
       middle_capsules: number of capsules of each layer between primary and class capsules.
       middle_pose: size of these capsules.
-      class_pose: size of the class capsules.
-      num_iterations: r, of every routing (n_EM in the paper).
       update_rate: η, of every routing; 1 is plain dynamic routing.
     """
 
-    features: int = positive(256)
     kernel_size: int = positive(9)
-    primary_channels: int = positive(32)
-    primary_pose: int = positive(8)
-    middle_capsules: tuple[int, ...] = positive((32,))
+    middle_capsules: tuple[int, ...] = scalable((32,))
     middle_pose: int = positive(8)
-    class_pose: int = positive(16)
-    num_iterations: int = positive(3)
     update_rate: float = fraction(1.0)
 
 
@@ -59,18 +49,13 @@ class DeepCapsNet(CapsuleChain):
         routing = bound(
             dynamic_routing, num_iterations=config.num_iterations, update_rate=config.update_rate
         )
-        num, pose = self.build_primary(config, rngs), config.primary_pose
-        middle = []
-        for parents in config.middle_capsules:
-            parents = scaled(parents, config.width)
-            middle.append(
-                DenseCapsules(num, pose, parents, config.middle_pose, routing=routing, rngs=rngs)
-            )
-            num, pose = parents, config.middle_pose
-        self.capsules = nnx.List(middle)
-        self.classes = DenseCapsules(
-            num, pose, self.num_classes, config.class_pose, routing=routing, rngs=rngs
-        )
+        children, pose = self.build_primary(config, rngs), config.primary_pose
+        parents = [(number, config.middle_pose) for number in config.middle_capsules]
+        layers = []
+        for number, size in [*parents, (self.num_classes, config.class_pose)]:
+            layers.append(DenseCapsules(children, pose, number, size, routing=routing, rngs=rngs))
+            children, pose = number, size
+        self.capsules, self.classes = nnx.List(layers[:-1]), layers[-1]
 
     def between(self) -> dict[str, DenseCapsules]:
         """Captures "capsules1" (with R1's coupling) …."""
@@ -78,14 +63,14 @@ class DeepCapsNet(CapsuleChain):
 
 
 _DEEP = DeepCapsNetConfig()
+_DEEPER = replace(_DEEP, middle_capsules=(32, 32))
 _TWIN = ConvNetConfig(average_pool=False, dense_features=(256,))
+_DEEPER_TWIN = replace(_TWIN, dense_features=(256, 256))
 
 # "Deeper": one layer more, for the transfer experiments (section 3.3).
 NETWORKS = {
     "lin2018_capsnet": Network(DeepCapsNet, _DEEP, (36, 36, 1)),
-    "lin2018_capsnet_deeper": Network(
-        DeepCapsNet, replace(_DEEP, middle_capsules=(32, 32)), (36, 36, 1)
-    ),
+    "lin2018_capsnet_deeper": Network(DeepCapsNet, _DEEPER, (36, 36, 1)),
     "lin2018_cnn": Network(ConvNet, _TWIN, (36, 36, 1)),
-    "lin2018_cnn_deeper": Network(ConvNet, replace(_TWIN, dense_features=(256, 256)), (36, 36, 1)),
+    "lin2018_cnn_deeper": Network(ConvNet, _DEEPER_TWIN, (36, 36, 1)),
 }

@@ -2,8 +2,6 @@
 
 import enum
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -11,7 +9,6 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Key, UInt8
 
-from capsjax._names import check_kind
 from capsjax.functional import check_array, check_normalization, normalize, to_unit
 from capsjax.models.config import Config, Normalization
 from capsjax.routing import Routed
@@ -62,51 +59,13 @@ class Output(NamedTuple):
     score_kind: ScoreKind = ScoreKind.LENGTHS
 
     def __repr__(self) -> str:
-        return f"Output({_outline(self._asdict())})"
+        """Shows types and shapes in place of arrays."""
 
+        def outline(x: Any) -> Any:
+            return f"{x.dtype}{list(x.shape)}" if hasattr(x, "shape") else x
 
-def _outline(values: Mapping[str, Any]) -> str:
-    """Returns the names of `values`, with types and shapes in place of arrays."""
-
-    def outline(value: Any) -> str:
-        if isinstance(value, Routed):
-            return f"Routed({_outline(value._asdict())})"
-        if isinstance(value, dict):
-            return f"{{{_outline(value)}}}"
-        return f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else repr(value)
-
-    return ", ".join(f"{name}={outline(value)}" for name, value in values.items())
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Checks images, scales them to [0, 1] and normalises them.
-
-    Attributes:
-      shape: height, width and channels of an image.
-      mean, std: see `capsjax.models.config.Normalization`.
-    """
-
-    shape: tuple[int, int, int]
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_kind("mean", self.mean, (0.0,))
-        check_kind("std", self.std, (0.0,))
-        if self.mean or self.std:
-            check_normalization(self.shape[-1], self.mean, self.std)
-
-    def __call__(self, images: Images) -> Pixels:
-        """Raises TypeError or ValueError unless `images` is a batch of images of this shape."""
-        check_array("images", images)
-        if images.ndim != 4 or images.shape[1:] != self.shape:
-            wanted = ", ".join(map(str, self.shape))
-            raise ValueError(
-                f"images must have shape [n, {wanted}], got {list(images.shape)}; "
-                "one image needs a leading axis: images[None]"
-            )
-        return normalize(images, self.mean, self.std) if self.mean else to_unit(images)
+        values = zip(self._fields, jax.tree.map(outline, tuple(self)), strict=True)
+        return f"Output({', '.join(f'{name}={value}' for name, value in values)})"
 
 
 class Model(nnx.Module):
@@ -118,13 +77,16 @@ class Model(nnx.Module):
 
     Attributes:
       options: the default config.
-      inputs: checks, scales and normalises the images.
+      input_shape: height, width and channels of an image.
       num_classes: number of classes.
+      mean, std: see `capsjax.models.config.Normalization`.
     """
 
     options: ClassVar[Config]
-    inputs: Inputs
+    input_shape: tuple[int, int, int]
     num_classes: int
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
 
     def __init__(
         self,
@@ -136,23 +98,24 @@ class Model(nnx.Module):
     ):
         """Builds the network with fresh parameters; no `config` means the default options."""
         config = config or self.options
-        normalization = (config.mean, config.std) if isinstance(config, Normalization) else ()
-        self.inputs = Inputs(input_shape, *normalization)
+        if isinstance(config, Config):
+            config = config.narrowed()
+        self.input_shape = input_shape
         self.num_classes = num_classes
+        if isinstance(config, Normalization) and (config.mean or config.std):
+            check_normalization(input_shape[-1], config.mean, config.std)
+            self.mean, self.std = config.mean, config.std
         self.build(config, rngs)
 
     def build(self, config: Any, rngs: nnx.Rngs) -> None:
         """Makes the layers, for images of `input_shape` and `num_classes` classes."""
 
-    @property
-    def input_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels."""
-        return self.inputs.shape
-
     def __call__(
         self, images: Images, *, mask: Mask = None, keys: Keys = None, capture: bool = False
     ) -> Output:
         """Classifies a batch and, with a decoder, reconstructs it.
+
+        Raises TypeError or ValueError unless `images` is a batch of images of `input_shape`.
 
         Args:
           images: floats in [0, 1], or uint8, which are scaled to [0, 1].
@@ -162,7 +125,15 @@ class Model(nnx.Module):
           keys: one per image, for dropout; None for no dropout.
           capture: whether to return `routed` and `features`.
         """
-        output = self.forward(self.inputs(images), mask=mask, keys=keys, capture=capture)
+        check_array("images", images)
+        if images.ndim != 4 or images.shape[1:] != self.input_shape:
+            wanted = ", ".join(map(str, self.input_shape))
+            raise ValueError(
+                f"images must have shape [n, {wanted}], got {list(images.shape)}; "
+                "one image needs a leading axis: images[None]"
+            )
+        pixels = normalize(images, self.mean, self.std) if self.mean else to_unit(images)
+        output = self.forward(pixels, mask=mask, keys=keys, capture=capture)
         return output if capture else output._replace(routed={}, features={})
 
     @abstractmethod

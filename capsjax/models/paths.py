@@ -33,17 +33,16 @@ def within(params: nnx.State, layers: Collection[str], option: str = "layers") -
 
 def check_known(params: nnx.State, layers: Collection[str], option: str = "layers") -> None:
     """Raises ValueError for a layer that holds no parameters; the nearest is named."""
-    paths = [_split(path) for path in by_path(params)]
-    known = {path[:end] for path in paths for end in range(1, len(path) + 1)}
+    paths = [path.split("/") for path in by_path(params)]
+    known = {"/".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
     for layer in layers:
-        if _split(layer) not in known:
-            names = nearest(layer, map("/".join, known))
-            raise ValueError(f"{option}: no parameters in {layer!r}: {names}")
+        if layer not in known:
+            raise ValueError(f"{option}: no parameters in {layer!r}: {nearest(layer, known)}")
 
 
 def is_in(path: str, layers: Collection[str]) -> bool:
     """Tells whether the variable at `path` belongs to one of `layers`."""
-    return any(_split(path)[: len(_split(layer))] == _split(layer) for layer in layers)
+    return any(f"{path}/".startswith(f"{layer}/") for layer in layers)
 
 
 def freeze(
@@ -67,7 +66,3 @@ def replaced(variables: nnx.State, by: dict[str, Any]) -> nnx.State:
 def _joined(path: tuple) -> str:
     """Returns the attributes that lead to a variable; its path ends with the variable's value."""
     return jax.tree_util.keystr(path[:-1], simple=True, separator="/")
-
-
-def _split(path: str) -> tuple[str, ...]:
-    return tuple(path.split("/"))

@@ -11,34 +11,27 @@ from itertools import pairwise
 from flax import nnx
 from jaxtyping import Array, Float
 
-from capsjax.layers import ConvDecoder, ConvNorm, DenseCapsules, PrimaryCapsules
+from capsjax.layers import ConvDecoder, ConvNorm, PrimaryCapsules
 from capsjax.layers.bound import bound
-from capsjax.models.config import Normalization, positive, scaled
+from capsjax.models.config import Normalization, positive, scalable, scaled
 from capsjax.models.model import Network, Pixels
-from capsjax.models.reconstruction import CapsuleChain
+from capsjax.models.reconstruction import CapsuleChain, CapsuleSizes
 from capsjax.routing import dynamic_routing
 
 GRID = 8  # rows or columns, at most
 
 
 @dataclass(frozen=True)
-class PictureCapsNetConfig(Normalization):
+class PictureCapsNetConfig(Normalization, CapsuleSizes):
     """Sizes of a PictureCapsNet.
 
     Attributes:
       features: channels of the first convolution, and of the decoder's last; doubled with each
         halving of the image, up to four times as many.
-      primary_channels: capsules per position of the grid.
-      primary_pose: their size.
-      class_pose: size of the class capsules.
-      num_iterations: of dynamic routing.
     """
 
     features: int = positive(32)
-    primary_channels: int = positive(16)
-    primary_pose: int = positive(8)
-    class_pose: int = positive(16)
-    num_iterations: int = positive(3)
+    primary_channels: int = scalable(16)
 
 
 class PictureCapsNet(CapsuleChain):
@@ -51,36 +44,30 @@ class PictureCapsNet(CapsuleChain):
     map_name = "convs"
 
     def build(self, config: PictureCapsNetConfig, rngs: nnx.Rngs) -> None:
-        height, width, channels = self.input_shape
+        height, width, _ = self.input_shape
         halvings = 1
         while max(height, width) > GRID * 2**halvings:
             halvings += 1
         features = [scaled(config.features * min(2**i, 4), config.width) for i in range(halvings)]
-        primary_channels = scaled(config.primary_channels, config.width)
         rows, columns = (-(-side // 2**halvings) for side in (height, width))
         self.convs = nnx.List(
             [
                 ConvNorm(n, m, 3, strides=2, padding=1, rngs=rngs)
-                for n, m in pairwise([channels, *features])
+                for n, m in pairwise([self.input_shape[-1], *features])
             ]
         )
         self.primary = PrimaryCapsules(
             features[-1],
-            primary_channels,
+            config.primary_channels,
             config.primary_pose,
             kernel_size=3,
             strides=1,
             padding="SAME",
             rngs=rngs,
         )
-        self.classes = DenseCapsules(
-            rows * columns * primary_channels,
-            config.primary_pose,
-            self.num_classes,
-            config.class_pose,
-            routing=bound(dynamic_routing, num_iterations=config.num_iterations),
-            rngs=rngs,
-        )
+        routing = bound(dynamic_routing, num_iterations=config.num_iterations)
+        children = rows * columns * config.primary_channels
+        self.build_classes(children, config, rngs, routing=routing)
         self.decoder = ConvDecoder(
             self.num_classes,
             config.class_pose,

@@ -9,8 +9,16 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import safe_norm
-from capsjax.layers import ConvCapsules, ConvDecoder, Decoder, PrimaryCapsules, conv2d, reconstruct
-from capsjax.models.config import Config, one_of, positive, scaled
+from capsjax.layers import (
+    ConvCapsules,
+    ConvDecoder,
+    Decoder,
+    DenseCapsules,
+    PrimaryCapsules,
+    conv2d,
+    reconstruct,
+)
+from capsjax.models.config import Config, one_of, positive, scalable
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Keys, Mask, Model, Output, Pixels
 from capsjax.routing import Routed
@@ -27,7 +35,26 @@ class Reconstruction(Config):
     """
 
     reconstruction: str = one_of("conditional", "normal", "none")
-    decoder_features: tuple[int, ...] = positive((512, 1024))
+    decoder_features: tuple[int, ...] = scalable((512, 1024))
+
+
+@dataclass(frozen=True)
+class CapsuleSizes(Config):
+    """Sizes of primary and class capsules; the defaults are those of Sabour et al. 2017.
+
+    Attributes:
+      features: channels of the first convolution.
+      primary_channels: capsules per position of the primary capsules.
+      primary_pose: size of the primary capsules.
+      class_pose: size of the class capsules.
+      num_iterations: r, of dynamic routing.
+    """
+
+    features: int = scalable(256)
+    primary_channels: int = scalable(32)
+    primary_pose: int = positive(8)
+    class_pose: int = positive(16)
+    num_iterations: int = positive(3)
 
 
 class ReconstructingModel(Model):
@@ -45,7 +72,7 @@ class ReconstructingModel(Model):
         """Makes the decoder that `config` asks for, for class poses of this size."""
         self.conditional = config.reconstruction == "conditional"
         if config.reconstruction != "none":
-            features = [scaled(n, config.width) for n in config.decoder_features]
+            features = config.decoder_features
             self.decoder = Decoder(
                 self.num_classes, pose_size, self.input_shape, features=features, rngs=rngs
             )
@@ -78,12 +105,15 @@ class CapsuleChain(ReconstructingModel):
         """
         k = config.kernel_size
         height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
-        features = scaled(config.features, config.width)
-        channels = scaled(config.primary_channels, config.width)
-        self.conv = conv2d(self.input_shape[-1], features, k, rngs=rngs)
-        sizes = features, channels, config.primary_pose
+        self.conv = conv2d(self.input_shape[-1], config.features, k, rngs=rngs)
+        sizes = config.features, config.primary_channels, config.primary_pose
         self.primary = PrimaryCapsules(*sizes, kernel_size=k, rngs=rngs, **options)
-        return height * width * channels
+        return height * width * config.primary_channels
+
+    def build_classes(self, children: int, config: Any, rngs: nnx.Rngs, **options: Any) -> None:
+        """Makes the class capsules above so many primary ones; `options` are of `DenseCapsules`."""
+        sizes = children, config.primary_pose, self.num_classes, config.class_pose
+        self.classes = DenseCapsules(*sizes, rngs=rngs, **options)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
         """Returns what the primary capsules see."""

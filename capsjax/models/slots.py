@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.layers import SlotAttention, conv2d
-from capsjax.models.config import Config, positive, scaled
+from capsjax.models.config import Config, positive, scalable
 from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
@@ -31,7 +31,7 @@ class SlotAutoencoderConfig(Config):
       implicit: see `capsjax.layers.SlotAttention`.
     """
 
-    features: int = positive(64)
+    features: int = scalable(64)
     num_layers: int = positive(2)
     kernel_size: int = positive(3)
     decoder_kernel: int = positive(1)
@@ -59,7 +59,7 @@ class SlotAutoencoder(Model):
 
     def build(self, config: SlotAutoencoderConfig, rngs: nnx.Rngs) -> None:
         height, width, channels = self.input_shape
-        features, slot_size = scaled(config.features, config.width), config.slot_size
+        features, slot_size = config.features, config.slot_size
         self.patch = config.patch
         self.grid = (-(-height // self.patch), -(-width // self.patch))
 

@@ -139,7 +139,7 @@ def layers(
     means or three deviations from them.
     """
     decoder = drawing.decoder
-    if not isinstance(decoder, Decoder):
+    if type(decoder) is not Decoder:
         return None
     size = own.means.shape[-1]
     seen = list(shown) if drawing.conditional else list(range(num_classes))

@@ -5,7 +5,6 @@ import pytest
 import scipy.ndimage
 import scipy.stats
 
-from capsjax.data import load
 from capsjax.data.affine import (
     AffineRanges,
     affine_matrix,
@@ -146,13 +145,6 @@ def test_no_ink_is_lost(blob):
     assert ink[:, -1].any()
 
 
-def test_no_ink_of_mnist_is_lost(real_mnist_dir):
-    images = load("mnist", "test").images[:2000]
-    keys = jax.random.split(jax.random.key(1), len(images))
-    drawn = jax.vmap(lambda k, i: random_affine(k, i, CANVAS, AffineRanges()))(keys, images)
-    assert lost_ink(images, drawn) < 1e-3
-
-
 def test_what_does_not_fit_is_put_in_the_middle():
     image = jnp.ones((28, 28, 1))
     matrix = affine_matrix(shear=1.0)
@@ -165,8 +157,3 @@ def test_a_blank_image_may_go_anywhere():
     low, high = ink_translations(jnp.zeros((8, 8, 1)), jnp.eye(2), CANVAS)
     np.testing.assert_array_equal(low, -high)
     assert np.all(np.isfinite(low))
-
-
-def test_one_image_at_a_time():
-    with pytest.raises(ValueError, match=r"expected one image.*\(2, 5, 5, 1\)"):
-        resample(jnp.zeros((2, 5, 5, 1)), jnp.eye(2), jnp.zeros(2), (5, 5))

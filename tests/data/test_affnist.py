@@ -51,9 +51,7 @@ def test_a_changed_file_is_read_again(tmp_path):
 
 
 def test_no_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no directory .*expected affnist:PATH"):
-        load(f"affnist:{tmp_path / 'none'}", "test")
-    with pytest.raises(FileNotFoundError, match="holds no affNIST files; expected test_batches"):
+    with pytest.raises(FileNotFoundError, match="holds no affNIST files; expected affnist:PATH"):
         load(f"affnist:{tmp_path}", "test")
     with pytest.raises(ValueError, match="has no path, expected affnist:PATH"):
         load("affnist:", "test")
@@ -61,17 +59,12 @@ def test_no_files(tmp_path):
 
 def test_damaged_and_foreign_files(tmp_path):
     file = tmp_path / "test.mat"
-    name = f"affnist:{tmp_path}"
     write(file, 4)
-    file.write_bytes(file.read_bytes()[:-500])
-    with pytest.raises(ValueError, match=r"test\.mat: not a MATLAB file, or a damaged one"):
-        load(name, "test")
-    file.write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match=r"test\.mat: not a MATLAB file, or a damaged one"):
-        load(name, "test")
-    scipy.io.savemat(file, {"images": np.zeros(3)})
-    with pytest.raises(ValueError, match="has no 'affNISTdata' in it"):
-        load(name, "test")
+    good = file.read_bytes()
     write(file, 4, image=np.zeros((784, 4), np.uint8))
-    with pytest.raises(ValueError, match=r"image has shape \(784, 4\), expected \(1600, N\)"):
-        load(name, "test")
+    other_size = file.read_bytes()
+    scipy.io.savemat(file, {"images": np.zeros(3)})
+    for contents in (good[:-500], b"nothing of the kind", other_size, file.read_bytes()):
+        file.write_bytes(contents)
+        with pytest.raises(ValueError, match=r"test\.mat: damaged, or not an affNIST file with"):
+            load(f"affnist:{tmp_path}", "test")

@@ -58,7 +58,7 @@ def test_16_bits_become_8(tmp_path):
 )
 def test_pixels_of_an_unknown_range_are_refused(tmp_path, dtype, full):
     Image.fromarray((RAMP * full).astype(dtype)).save(tmp_path / "x.tif")
-    with pytest.raises(ValueError, match=r"x\.tif: has pixels of an unknown range .*convert"):
+    with pytest.raises(ValueError, match=r"x\.tif: has pixels of an unknown range; .*convert"):
         read_image(tmp_path / "x.tif")
 
 

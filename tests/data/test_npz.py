@@ -1,5 +1,3 @@
-import zipfile
-
 import numpy as np
 import pytest
 
@@ -50,33 +48,29 @@ def test_classes_are_counted_over_both_sets(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
+    ("changes", "message"),
     [
-        ({"images": IMAGES}, "no labels among its arrays"),
-        ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES}, "no test_labels among"),
+        ({"labels": None}, "labels is not a file in the archive"),
+        ({"test_labels": LABELS}, "no item named 'test_images"),
         (
-            {"images": IMAGES, "labels": LABELS, "test_images": IMAGES[:, :3]}
-            | {"test_labels": LABELS},
-            "expected the same size and number of channels",
+            {"test_images": IMAGES[:, :3], "test_labels": LABELS},
+            r"must be of one size, got \[6, 5, 1\] and \[3, 5, 1\]",
         ),
-        ({"images": IMAGES / 255, "labels": LABELS}, "images are float64, expected uint8"),
-        ({"images": IMAGES, "labels": LABELS + 10**9}, "labels go up to 1000000003; if that is"),
-        ({"images": IMAGES, "labels": LABELS / 2}, "labels are float64, expected integers"),
-        ({"images": IMAGES, "labels": LABELS.astype(str)}, "labels are <U21, expected integers"),
+        ({"images": IMAGES / 255}, "images are float64, expected uint8"),
+        ({"labels": LABELS + 10**9}, "labels go up to 1000000003; if that is"),
+        ({"labels": LABELS / 2}, "labels are float64 of shape"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "the set is empty"),
-        ({"images": IMAGES, "labels": LABELS.astype(object)}, "cannot read 'labels' .*objects"),
+        ({"labels": LABELS.astype(object)}, "Object arrays cannot be loaded"),
+        ({"class_names": np.array(["a", "b"])}, r"label 2 of example 2 \(and 9 more\) is out of"),
         (
-            {"images": IMAGES, "labels": LABELS, "class_names": np.array(["a", "b"])},
-            r"label 2 of example 2 \(and 9 more\) is out of range, expected 0 to 1",
-        ),
-        (
-            {"images": IMAGES, "labels": LABELS, "class_names": np.arange(4)},
-            "class_names are int64 of shape",
+            {"class_names": np.array(["a", "b", "a", " "])},
+            "class names must differ",
         ),
     ],
 )
-def test_unfit_arrays_are_named(tmp_path, arrays, message):
-    name = save(tmp_path, **arrays)
+def test_unfit_arrays_are_named(tmp_path, changes, message):
+    arrays = {"images": IMAGES, "labels": LABELS} | changes
+    name = save(tmp_path, **{key: x for key, x in arrays.items() if x is not None})
     with pytest.raises(ValueError, match=rf"x\.npz.*{message}"):
         capsjax.data.load(name, "train")
 
@@ -93,9 +87,8 @@ def test_unfit_files_are_named(tmp_path):
     content = bytearray(path.read_bytes())
     content[content.index(IMAGES[3].tobytes())] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"x\.npz: cannot read 'images' \(Bad CRC-32"):
+    with pytest.raises(ValueError, match=r"x\.npz: Bad CRC-32 for file 'images"):
         capsjax.data.load(f"npz:{path}", "train")
-    assert zipfile.is_zipfile(path)
 
 
 def test_too_few_for_a_test_split(tmp_path):

@@ -9,8 +9,7 @@ import pytest
 import scipy.stats
 
 from capsjax.data import tasks
-from capsjax.data.tasks.distorted import Distorted, Distortions
-from capsjax.data.tasks.overlaid import ShiftGrid, domain_pairs
+from capsjax.data.tasks.one_object import Distorted, Distortions
 
 # Image i of the training split is everywhere 1 + i, image j of the test split 141 + j.
 NUM_TRAIN, NUM_TEST = 140, 60
@@ -171,17 +170,12 @@ def pair_counts(task, count):
     return counts
 
 
-def test_class_pairs_are_uniform_and_never_equal(source):
+def test_partners_are_uniform_in_other_classes_and_their_images(source):
     task = create("multimnist", source, validation_fraction=0.0)
     counts = pair_counts(task, 14000)
     assert np.trace(counts) == 0
     assert chi_squared(counts[~np.eye(10, dtype=bool)]) > 1e-3
-
-
-def test_partners_are_uniform_in_their_class(source):
-    task = create("multimnist", source, validation_fraction=0.0)
-    second = choices(task, 14000)[:, 1]
-    assert chi_squared(np.bincount(second, minlength=NUM_TRAIN)) > 1e-3
+    assert chi_squared(np.bincount(choices(task, 14000)[:, 1], minlength=NUM_TRAIN)) > 1e-3
 
 
 def test_offsets_are_uniform(source):
@@ -200,26 +194,17 @@ def test_one_digit_in_a_sixth_of_diverse_multimnist(source):
 
 
 def test_transfer_domains(source):
-    a, b = domain_pairs("A"), domain_pairs("B")
-    assert not set(a) & set(b)
-    assert set(a) | set(b) == set(combinations(range(10), 2))
+    a, b = (
+        {tuple(sorted(pair)) for pair in np.argwhere(pair_counts(create(name, source), 2000))}
+        for name in ("multimnist_a", "multimnist_b")
+    )
+    assert not a & b
+    assert a | b == set(combinations(range(10), 2))
     assert (len(a), len(b)) == (23, 22)
-    assert {(1, 2), (3, 4), (7, 9), (1, 8)} <= set(a)  # as the paper has them
-    assert {(2, 3), (1, 4), (7, 8)} <= set(b)
+    assert {(1, 2), (3, 4), (7, 9), (1, 8)} <= a  # as the paper has them
+    assert {(2, 3), (1, 4), (7, 8)} <= b
     for pairs in (a, b):
-        assert set(np.bincount(np.ravel(pairs))) == {4, 5}
-    for name, pairs in (("multimnist_a", a), ("multimnist_b", b)):
-        task = create(name, source)
-        counts = pair_counts(task, 2000)
-        assert {tuple(sorted(pair)) for pair in np.argwhere(counts)} == set(pairs)
-
-
-def test_translated_offsets_are_uniform(source):
-    task = create("mnist_translated", source)
-    offsets = np.asarray(draws(task, 7000).offset)
-    counts = np.zeros((7, 7), int)
-    np.add.at(counts, tuple(offsets.T + 3), 1)
-    assert chi_squared(counts) > 1e-3
+        assert set(np.bincount(np.ravel(list(pairs)))) == {4, 5}
 
 
 def test_augmentation_of_classification(source):
@@ -284,7 +269,7 @@ def test_distorted_images_stay_whole():
     """Moved by at most the margins, and often by all of them."""
     image = np.zeros((1, 12, 12, 1), np.uint8)
     image[0, 3:9, 2:7] = 255
-    recipe = Distorted(10, 0.0, 0.0, 0)
+    recipe = Distorted(10)
     keys = jax.random.split(jax.random.key(0), 2000)
     drawn = jax.vmap(lambda key: recipe.draw(key, 0, image))(keys)
     rows, columns = drawn.translation.T
@@ -294,7 +279,6 @@ def test_distorted_images_stay_whole():
 def test_the_shift_grid(source):
     task = create("multimnist", source)
     grid = task.evaluation_set("shift_grid")
-    assert isinstance(grid.recipe, ShiftGrid)
     assert len(grid) == 90 * 49  # seven offsets per axis here, nine in the paper
     start = grid.recipe.first_of(fixed=7, moving=8)
     batch = examples(grid, range(start, start + 49))
@@ -304,8 +288,6 @@ def test_the_shift_grid(source):
     corners = [tuple(np.argwhere(image)[0] - 3) for image in moving]
     assert corners == [(dy, dx) for dy in range(-3, 4) for dx in range(-3, 4)]
     np.testing.assert_array_equal(np.argwhere(fixed[0])[0], [3, 3])
-    with pytest.raises(ValueError, match="two different classes below 10, got 3, 3"):
-        grid.recipe.first_of(3, 3)
 
 
 def test_a_limited_number_of_versions(source):
@@ -325,13 +307,6 @@ def test_a_limited_number_of_versions(source):
     assert set(counts) == {20}
     chosen = choose(jax.random.split(jax.random.key(1), 3 * n), labels, jnp.arange(3 * n))
     np.testing.assert_array_equal(chosen[:, 0], np.tile(np.arange(n), 3))
-
-
-def test_the_training_set_as_an_evaluation_set(source):
-    task = create("multimnist", source, versions=3)
-    train = task.evaluation_set("train")
-    assert len(train) == len(task.train.labels)
-    assert colours(examples(train, np.arange(60))) <= set(range(1, NUM_TRAIN + 1))
 
 
 def test_centred_digits_are_not_moved(source):
@@ -384,18 +359,6 @@ def test_affine_validation(source):
     assert translated != affine
 
 
-def test_options_are_those_of_the_family(source):
-    assert tasks.options("mnist") == {
-        "validation_fraction": 0.1,
-        "train_fraction": 1.0,
-        "max_shift": 2,
-        "flip": False,
-        "max_rotation": 0.0,
-    }
-    assert tasks.options("multimnist")["canvas"] == 36
-    assert tasks.options("affnist_generated")["test_versions"] == 32
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
@@ -406,10 +369,7 @@ def test_options_are_those_of_the_family(source):
         ("mnist_translated", {"max_shift": 14}, r"max_shift must be in \[0, 14\)"),
         ("mnist_distorted", {"max_squeeze": 1.0}, r"max_squeeze must be in \[0, 1\), got 1.0"),
         ("mnist_distorted", {"erased": 3}, r"erased must be in \[0, 2\] for these images, got 3"),
-        ("mnist_distorted", {"max_rotation": -1.0}, "max_rotation must not be negative, got -1.0"),
-        ("affnist_generated", {"max_rotation": -1.0}, "max_rotation must not be negative"),
         ("affnist_generated", {"max_shear": float("nan")}, "max_shear must be finite, got nan"),
-        ("affnist_generated", {"max_translation": -1.0}, "max_translation must not be negative"),
         ("affnist_generated", {"min_scale": 2.0}, "min_scale 2.0 and max_scale 1.2"),
         ("affnist_generated", {"min_scale": 0.0}, "min_scale must be positive"),
         ("affnist_generated", {"validation_fraction": 1.5}, r"must be in \[0, 1\)"),
@@ -427,25 +387,19 @@ def test_bad_evaluation_sets(source):
     task = create("affnist_generated", source, test_versions=0)
     with pytest.raises(ValueError, match="test_versions must be at least 1, got 0"):
         task.evaluation_set("test")
-    with pytest.raises(
-        ValueError, match="expected one of train, validation, test, test_translated"
-    ):
+    with pytest.raises(ValueError, match="expected one of train, validation, test, test_trans"):
         task.evaluation_set("tset")
 
 
-def write(path, labels, **arrays):
-    images = np.ones((len(labels), 8, 8), np.uint8)
-    np.savez(path, images=images, labels=labels, **arrays)
-    return f"npz:{path}"
-
-
-def test_sources_with_too_few_classes(tmp_path):
-    one = write(tmp_path / "one.npz", np.zeros(20, int))
-    with pytest.raises(ValueError, match="images of two classes, there is 1"):
-        create("multimnist", one)
-    three = write(tmp_path / "three.npz", np.arange(30) % 3)
-    with pytest.raises(ValueError, match=r"has 3 classes; the transfer domains are pairs of ten"):
-        create("multimnist_a", three)
-    gap = write(tmp_path / "gap.npz", 2 * (np.arange(30) % 2))
-    with pytest.raises(ValueError, match="class '1' has no images in the training part"):
-        create("diverse_multimnist", gap)
+@pytest.mark.parametrize(
+    ("name", "labels", "message"),
+    [
+        ("multimnist", np.zeros(20, int), "images of two classes, there is 1"),
+        ("multimnist_a", np.arange(30) % 3, "has 3 classes; the transfer domains are pairs of ten"),
+        ("diverse_multimnist", np.arange(30) % 2 * 2, "class '1' has no images in the training"),
+    ],
+)
+def test_sources_with_too_few_classes(name, labels, message, tmp_path):
+    np.savez(tmp_path / "x.npz", images=np.ones((len(labels), 8, 8), np.uint8), labels=labels)
+    with pytest.raises(ValueError, match=message):
+        create(name, f"npz:{tmp_path / 'x.npz'}")

@@ -154,7 +154,7 @@ class MineConfig:
 
 class Mine(models.Model):
     def __init__(self, input_shape, num_classes, config, *, rngs):
-        self.inputs = models.model.Inputs(input_shape)
+        self.input_shape = input_shape
         size = input_shape[0] * input_shape[1] * input_shape[2]
         self.classes = nnx.Linear(size, num_classes, rngs=rngs)
 

@@ -72,17 +72,3 @@ def test_capsule_activation_maps_each_channel_by_its_own():
     for n in range(3):
         expected = jnp.tanh(poses[..., n, :] @ layer.kernel[n] + layer.bias[n])
         np.testing.assert_allclose(layer(poses)[..., n, :], expected, rtol=1e-5, atol=1e-6)
-
-
-def test_capsules_of_other_sizes_are_refused():
-    conv = AttentionConvCapsules(2, 4, 3, 5, rngs=nnx.Rngs(0))
-    full = AttentionFullCapsules((5, 8), 2, 4, 3, 5, rngs=nnx.Rngs(0))
-    with pytest.raises(ValueError, match="must be in_channels = 2 and in_pose = 4, got shape"):
-        conv(jnp.zeros((2, 5, 8, 1, 4)))
-    with pytest.raises(ValueError, match="must be height = 5 and width = 8 and"):
-        full(jnp.zeros((2, 8, 5, 2, 4)))
-    with pytest.raises(ValueError, match="must be channels = 3 and pose_size = 4, got shape"):
-        CapsuleActivation(3, 4, rngs=nnx.Rngs(0))(jnp.zeros((2, 1, 4)))
-    for grid in ((1, 1, 2), 3):
-        with pytest.raises(ValueError, match=r"grid must be \(height, width\), got"):
-            AttentionFullCapsules(grid, 2, 4, 3, 5, rngs=nnx.Rngs(0))

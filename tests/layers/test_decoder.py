@@ -56,17 +56,3 @@ def test_a_convolutional_decoder_hardly_grows_with_the_image():
 
     # Four times the pixels: the dense layer's small map alone has four times the units.
     assert count(16) - count(8) == (160 + 1) * 8 * (16 - 4)
-
-
-def test_class_numbers_are_no_mask(decoder, poses):
-    with pytest.raises(ValueError, match=r"got shape \(3,\); for class numbers .*one_hot"):
-        decoder(poses, jnp.array([0, 2, 1]))  # as many as there are classes: it would broadcast
-
-
-@pytest.mark.parametrize("kind", [Decoder, ConvDecoder])
-def test_poses_and_images_of_other_axes_are_refused(kind):
-    decoder = kind(3, 4, (5, 6, 1), features=(7,), rngs=nnx.Rngs(0))
-    with pytest.raises(ValueError, match="must be num_classes = 3 and pose_size = 4, got shape"):
-        decoder(jnp.zeros((2, 4, 3)))
-    with pytest.raises(ValueError, match=r"must be \(height, width, channels\), got \(5, 6\)"):
-        kind(3, 4, (5, 6), features=(7,), rngs=nnx.Rngs(0))

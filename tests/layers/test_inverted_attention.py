@@ -181,18 +181,6 @@ def test_initial_kernels(shape, std):
     np.testing.assert_allclose(kernel.std(), std, rtol=0.05)
 
 
-@pytest.mark.parametrize(
-    ("activated", "schedule", "message"),
-    [
-        (False, "parallel", "concurrent, sequential or"),
-        (True, "fixed_point", "without activations"),
-    ],
-)
-def test_schedules_that_do_not_exist(activated, schedule, message):
-    with pytest.raises(ValueError, match=message):
-        InvertedAttentionStack(layers(activated), schedule=schedule)
-
-
 def test_norm_of_a_grid_by_products_is_layer_norm():
     norm = GridPoseNorm(4, rngs=nnx.Rngs(0))
     norm.scale[...] = jnp.asarray([1.0, 2.0, -1.0, 0.5])

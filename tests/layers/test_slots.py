@@ -137,22 +137,6 @@ def test_every_parameter_is_trained():
         assert np.any(grad), jax.tree_util.keystr(path)
 
 
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="num_slots must be at least 1, got 0"):
-        SlotAttention(D, 0, S, HIDDEN, rngs=nnx.Rngs(0))
-    layer = build()
-    with pytest.raises(ValueError, match="must be in_features = 5, got shape"):
-        layer(jnp.ones((2, N, 4)))
-    with pytest.raises(ValueError, match="must be slot_size = 4, got shape"):
-        layer(INPUTS, jnp.ones((2, J, 5)))
-    with pytest.raises(ValueError, match="mask must broadcast"):
-        layer(INPUTS, mask=jnp.ones((2, 3)))
-    with pytest.raises(ValueError, match=r"mask must lie in \[0, 1\]"):
-        layer(INPUTS, mask=jnp.full((2, N), 2.0))
-    with pytest.raises(ValueError, match=r"the axis N \(inputs\) has length zero"):
-        layer(INPUTS[:, :0])
-
-
 def test_masked_inputs_are_as_if_they_were_not_there():
     layer = build()
     masked = layer(INPUTS, mask=jnp.arange(N) < 4 * jnp.ones((2, 1)))

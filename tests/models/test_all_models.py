@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import orbax.checkpoint as ocp
 import pytest
 from flax import nnx
 from sklearn.datasets import load_digits
@@ -225,22 +224,3 @@ def test_jit_vmap_and_two_devices_give_the_same(name):
     parallel = jax.tree.map(lambda x: x.reshape(BATCH, *x.shape[2:]), parallel)
     for other in (forward(*arguments), mapped, parallel):
         chex.assert_trees_all_close(other, jitted, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@EVERY_NAME
-def test_saved_and_restored_bit_for_bit(name, tmp_path):
-    model = small(name)
-    model.eval()
-    graphdef, params, rest = split(model)
-    variables = {"params": params, "rest": rest}
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(tmp_path / "model", variables)
-        checkpointer.wait_until_finished()
-        like = jax.tree.map(jnp.zeros_like, variables)
-        restored = checkpointer.restore(tmp_path / "model", like)
-    forward = nnx.jit(lambda model, images: model(images))
-    images = examples(model.input_shape).image
-    again = nnx.merge(graphdef, restored["params"], restored["rest"])
-    again.eval()
-    chex.assert_trees_all_equal(forward(again, images), forward(model, images))

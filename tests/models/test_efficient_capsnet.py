@@ -7,7 +7,7 @@ from flax import nnx
 from jax import lax
 
 from capsjax.functional import exponential_squash
-from capsjax.layers import DepthwiseCapsules, SelfAttentionRouting
+from capsjax.layers import DepthwiseCapsules
 from tests.models import building
 
 NAME = "efficient_capsnet_mnist"
@@ -73,15 +73,3 @@ def test_depthwise_capsules_are_a_grouped_convolution():
         for f in (lambda layer, maps: layer(maps), convolution)
     )
     chex.assert_trees_all_close(ours, theirs, rtol=1e-4, atol=1e-5)
-
-
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="features must be a multiple of pose_size 4, got 6"):
-        DepthwiseCapsules(6, 4, 3, rngs=nnx.Rngs(0))
-    layer = DepthwiseCapsules(8, 4, 3, rngs=nnx.Rngs(0))
-    with pytest.raises(ValueError, match=r"features must be at least 3×3, .* shape \(1, 3, 2, 8\)"):
-        layer(jnp.ones((1, 3, 2, 8)))
-    with pytest.raises(ValueError, match="must be channels = 8"):
-        layer(jnp.ones((1, 3, 3, 4)))
-    with pytest.raises(ValueError, match="num_parents must be at least 1, got 0"):
-        SelfAttentionRouting(3, 0)

@@ -1,7 +1,7 @@
 """Names, options, and networks of one's own."""
 
 import pickle
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import dataclass
 
 import jax.numpy as jnp
 import pytest
@@ -30,20 +30,6 @@ def mine():
     models.register("mine", Linear, LinearConfig())
 
 
-def test_every_name_has_frozen_options():
-    for name in models.names():
-        config = models.lookup(name).config
-        field = next(iter(models.options(name)))
-        with pytest.raises(FrozenInstanceError):
-            setattr(config, field, 1)
-        assert "width" in models.options(name)
-
-
-def test_options_are_a_copy():
-    models.options("sabour2017_capsnet")["width"] = 7
-    assert models.options("sabour2017_capsnet")["width"] == 1
-
-
 @pytest.mark.usefixtures("mine")
 def test_a_registered_network_is_like_any_other():
     assert "mine" in models.names()
@@ -51,38 +37,17 @@ def test_a_registered_network_is_like_any_other():
     model = models.create("mine", (4, 4, 2), 3, rngs=nnx.Rngs(0), scale=2.0)
     assert model.scale == 2
     assert model(jnp.ones((5, 4, 4, 2))).scores.shape == (5, 3)
-
-
-@pytest.mark.usefixtures("mine")
-def test_registered_again_the_latest_counts():
-    models.register("mine", Linear, LinearConfig(scale=3.0))
+    models.register("mine", Linear, LinearConfig(scale=3.0))  # the latest counts
     assert models.options("mine") == {"scale": 3.0}
     assert models.names().count("mine") == 1
 
 
 def test_bad_registrations():
-    @dataclass(frozen=True)
-    class Named:
-        num_classes: int = 3
-
-    with pytest.raises(ValueError, match="must not have a field 'num_classes'"):
-        models.register("mine", Linear, Named())
-    with pytest.raises(TypeError, match="name must be a string, got None"):
-        models.register(None, Linear, LinearConfig())
     with pytest.raises(ValueError, match="is a published network"):
         models.register("sabour2017_capsnet", Linear, LinearConfig())
     for config in (LinearConfig, {"scale": 1.0}):
         with pytest.raises(TypeError, match="instance of a dataclass"):
             models.register("mine", Linear, config)
-
-
-@pytest.mark.parametrize(
-    ("name", "suggestion"), [("gu2021_capsnt", "gu2021_capsnet"), ("lin2018", "lin2018_cnn")]
-)
-def test_unknown_names_get_the_nearest(name, suggestion):
-    message = f"did you mean '{suggestion}'.*Or one of (\\w+, ){{3}}\\w+\\. .*register"
-    with pytest.raises(ValueError, match=message):
-        models.create(name, (28, 28, 1), 10, rngs=nnx.Rngs(0))
 
 
 @pytest.mark.parametrize(

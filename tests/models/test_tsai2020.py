@@ -86,14 +86,3 @@ def test_em_scores_are_activations():
     assert output.scores.min() >= 0
     assert output.scores.max() <= 1
     chex.assert_shape(output.routed["conv_caps1"].coupling, (4, 3, 3, 18, 2))
-
-
-@pytest.mark.slow
-def test_votes_class_and_block_size_of_the_model():
-    x = images()
-    forward = nnx.jit(lambda model, x: model(x).scores)
-    options = {"conv_strides": (2,), "num_iterations": 3}
-    expected = forward(tiny("tsai2020_cifar10_simple", **options), x)
-    for other in ({"dense_votes": True}, {"block_size": 3}):
-        model = tiny("tsai2020_cifar10_simple", **options, **other)
-        np.testing.assert_allclose(forward(model, x), expected, rtol=1e-4, atol=1e-5)

@@ -7,12 +7,16 @@ from typing import Any
 
 from capsjax._names import check_options
 from capsjax.data.sources import load
-from capsjax.data.tasks.affnist import AffNIST, Translated
-from capsjax.data.tasks.classification import Classification, OwnImages
-from capsjax.data.tasks.distorted import DistortedTask
-from capsjax.data.tasks.multimnist import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
-from capsjax.data.tasks.rendering import Rendered, render, spread
-from capsjax.data.tasks.source_splits import Family, Reader, as_it_is, fixed_set
+from capsjax.data.tasks.family import Family, Reader
+from capsjax.data.tasks.one_object import (
+    AffNIST,
+    Classification,
+    DistortedTask,
+    OwnImages,
+    Translated,
+    as_it_is,
+)
+from capsjax.data.tasks.overlaid import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
 from capsjax.data.tasks.task import (
     EvaluationSet,
     Example,
@@ -21,8 +25,10 @@ from capsjax.data.tasks.task import (
     Recipe,
     Source,
     Task,
+    fixed_set,
     make_example,
-    take,
+    render,
+    spread,
 )
 from capsjax.data.tasks.tetrominoes import Tetrominoes
 
@@ -32,7 +38,6 @@ __all__ = [
     "NumberedExamples",
     "Objects",
     "Recipe",
-    "Rendered",
     "Source",
     "Task",
     "as_it_is",
@@ -44,7 +49,6 @@ __all__ = [
     "options",
     "render",
     "spread",
-    "take",
 ]
 
 _GENERATED: dict[str, Family | Tetrominoes] = {

@@ -1,24 +1,36 @@
-"""Recipes of two overlapping objects per image.
+"""Tasks of two overlapping objects per image, and their recipes.
 
-They need source images that are sorted by label (`by_class`): then the images of a class are a
-range, and a partner of another class is two random numbers away.
+Recipes need source images that are sorted by label: then the images of a class are a range, and a
+partner of another class is two random numbers away.
 """
 
-from dataclasses import dataclass
-from itertools import combinations
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, UInt8
 
+from capsjax._options import checked, not_negative
+from capsjax.data.accuracy import above, top
 from capsjax.data.lazy_images import select
-from capsjax.data.tasks.task import Example, Index, Objects, Source
+from capsjax.data.tasks.family import OnCanvas, Reader, Splits
+from capsjax.data.tasks.task import (
+    EvaluationSet,
+    Example,
+    Index,
+    NumberedExamples,
+    Objects,
+    Source,
+    Task,
+)
 from capsjax.data.transforms import overlay, pad, random_offset, translate
 from capsjax.functional import to_unit
 
-Pairs = tuple[tuple[int, int], ...]
+Images = UInt8[Array, "2 h w c"]
+ClassLabels = Int[Array, "2"]
 
 
 class Placements(NamedTuple):
@@ -39,9 +51,7 @@ class _OnCanvas:
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         return self.canvas, self.canvas, source[-1]
 
-    def render(
-        self, images: UInt8[Array, "2 h w c"], labels: Int[Array, "2"], parameters: Placements
-    ) -> Example:
+    def render(self, images: Images, labels: ClassLabels, parameters: Placements) -> Example:
         offsets, present = parameters
 
         def alone(image, offset):
@@ -59,11 +69,17 @@ class Overlaid(_OnCanvas):
 
     MultiMNIST: Sabour et al. 2017, section 6.1; with `single_probability` 1/6 DiverseMultiMNIST:
     Tsai et al. 2020, section 6 and appendix B.2. The first object is the one asked for, so an
-    epoch goes through all of them; the second's class is uniform among the classes that `pairs`
-    allows, and its image uniform in that class.
+    epoch goes through all of them; the second's class is uniform among the others, or those of the
+    `domain`, and its image uniform in that class.
+
+    The transfer domains are of Lin et al. 2018, section 3.3. The paper asks for two disjoint sets
+    of pairs of digits that each cover all ten, and prints seven: (1, 2), (3, 4), (7, 9) and (1, 8)
+    of A; (2, 3), (4, 1) and, only tested, (7, 8) of B. Here a pair belongs to A if the last digit
+    of its sum is 3 or at least 6, and else to B, which puts those seven where they are printed: 23
+    and 22 pairs, in which each digit has 4 or 5 partners.
 
     Attributes:
-      pairs: the classes that may be seen together.
+      domain: "A" or "B"; "" for all pairs of two different classes.
       single_probability: of an image with one object only.
       versions: if positive, the number of different images of each first object, drawn once and for
         all with `seed`: of n source images, index v · n + i is version v of first object i, and the
@@ -71,7 +87,7 @@ class Overlaid(_OnCanvas):
       seed: see `versions`.
     """
 
-    pairs: Pairs
+    domain: str = ""
     single_probability: float = 0.0
     versions: int = 0
     seed: int = 0
@@ -79,14 +95,14 @@ class Overlaid(_OnCanvas):
     def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "2"]:
         class_key, image_key, _, _ = self._keys(key, index)
         index = index % len(labels)
-        partners, counts = _partners(self.pairs, self.num_classes)
+        partners, counts = self._partners()
         labels = jnp.asarray(labels)  # NumPy's cannot be indexed by traced numbers
         first_class = labels[index]
         choice = jax.random.randint(class_key, (), 0, counts[first_class])
         start, stop = class_range(labels, partners[first_class, choice])
         return jnp.stack([index, jax.random.randint(image_key, (), start, stop)])
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "2 h w c"]) -> Placements:
+    def draw(self, key: PRNGKeyArray, index: Index, images: Images) -> Placements:
         _, _, offset_key, single_key = self._keys(key, index)
         offset_keys = jax.random.split(offset_key)
         return Placements(
@@ -101,6 +117,16 @@ class Overlaid(_OnCanvas):
         if self.versions:
             key = jax.random.fold_in(jax.random.key(self.seed), index)
         return jax.random.split(key, 4)
+
+    def _partners(self) -> tuple[Array, Array]:
+        """Returns, for each class, its partners (padded) and their number."""
+        paired = ~np.eye(self.num_classes, dtype=bool)
+        if self.domain:
+            last_digits = np.add.outer(np.arange(10), np.arange(10)) % 10
+            paired &= ((last_digits == 3) | (last_digits >= 6)) == (self.domain == "A")
+        counts = paired.sum(axis=1)
+        partners = np.argsort(~paired, axis=1, kind="stable")[:, : counts.max()]
+        return jnp.asarray(partners, jnp.int32), jnp.asarray(counts, jnp.int32)
 
 
 @dataclass(frozen=True)
@@ -124,10 +150,6 @@ class ShiftGrid(_OnCanvas):
 
     def first_of(self, fixed: int, moving: int) -> int:
         """Returns the first example of a pair of classes; `per_pair` belong to it."""
-        if fixed == moving or not {fixed, moving} <= set(range(self.num_classes)):
-            raise ValueError(
-                f"expected two different classes below {self.num_classes}, got {fixed}, {moving}"
-            )
         pair = fixed * (self.num_classes - 1) + moving - (moving > fixed)
         return pair * self.per_pair
 
@@ -137,38 +159,11 @@ class ShiftGrid(_OnCanvas):
         moving += moving >= fixed
         return jnp.stack([class_range(labels, label)[0] for label in (fixed, moving)])
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "2 h w c"]) -> Placements:
+    def draw(self, key: PRNGKeyArray, index: Index, images: Images) -> Placements:
         place = index % self.per_pair
         offset = jnp.stack(jnp.divmod(place, 2 * self.max_shift + 1)) - self.max_shift
         offsets = jnp.stack([jnp.zeros_like(offset), offset])
         return Placements(offsets=offsets, present=jnp.ones(2, bool))
-
-
-def all_pairs(num_classes: int) -> Pairs:
-    """Returns every two different classes."""
-    return tuple(combinations(range(num_classes), 2))
-
-
-def domain_pairs(domain: str) -> Pairs:
-    """Returns the pairs of digits in the transfer domain "A" or "B" (Lin et al. 2018, section 3.3).
-
-    The paper asks for two disjoint sets that each cover all ten digits, and prints seven pairs: (1,
-    2), (3, 4), (7, 9) and (1, 8) of A; (2, 3), (4, 1) and, only tested, (7, 8) of B. Here a pair
-    belongs to A if the last digit of its sum is 3 or at least 6, and else to B, which puts those
-    seven where they are printed: 23 and 22 pairs, in which each digit has 4 or 5 partners.
-    """
-
-    def in_a(a: int, b: int) -> bool:
-        last = (a + b) % 10
-        return last == 3 or last >= 6
-
-    return tuple(pair for pair in all_pairs(10) if in_a(*pair) == (domain == "A"))
-
-
-def by_class(source: Source) -> Source:
-    """Sorts the images by label, and leaves those of a label in their order."""
-    order = np.argsort(source.labels, kind="stable")
-    return Source(select(source.images, order), source.labels[order])
 
 
 def class_range(labels: Int[Array, "n"], label: Index) -> tuple[Index, Index]:
@@ -176,13 +171,110 @@ def class_range(labels: Int[Array, "n"], label: Index) -> tuple[Index, Index]:
     return jnp.searchsorted(labels, label), jnp.searchsorted(labels, label, side="right")
 
 
-def _partners(
-    pairs: Pairs, num_classes: int
-) -> tuple[Int[Array, "classes most"], Int[Array, "classes"]]:
-    """Returns, for each class, its partners (padded) and their number."""
-    paired = np.zeros((num_classes, num_classes), bool)
-    for a, b in pairs:
-        paired[a, b] = paired[b, a] = True
-    counts = paired.sum(axis=1)
-    partners = np.argsort(~paired, axis=1, kind="stable")[:, : counts.max()]
-    return jnp.asarray(partners, jnp.int32), jnp.asarray(counts, jnp.int32)
+@dataclass(frozen=True)
+class OverlaidDigits(OnCanvas):
+    """What tasks of two overlapping digits have in common."""
+
+    canvas: int = 36
+    max_shift: int = 4
+
+    def splits(self, read: Reader) -> Splits:
+        """Sorts the source's images by class, as overlaying needs them: some of every class."""
+        splits = super().splits(read)
+        names = splits.class_names
+        if len(names) < 2:
+            raise ValueError("source: overlaying takes images of two classes, there is 1")
+
+        def by_class(source: Source, part: str) -> Source:
+            missing = np.setdiff1d(np.arange(len(names)), source.labels)
+            if missing.size and len(source.labels):
+                raise ValueError(
+                    f"source: class {names[missing[0]]!r} has no images in the {part} part; "
+                    "overlaying takes some of every class: add images, or change "
+                    "validation_fraction"
+                )
+            order = np.argsort(source.labels, kind="stable")
+            return Source(select(source.images, order), source.labels[order])
+
+        return splits._replace(
+            train=by_class(splits.train, "training"),
+            validation=by_class(splits.validation, "validation"),
+            test=lambda: by_class(splits.test(), "test"),
+        )
+
+
+@dataclass(frozen=True)
+class MultiMNIST(OverlaidDigits):
+    """Two overlapping digits of different classes; right if both are the top two.
+
+    Sabour et al. 2017, section 6.1; Gu et al. 2021, section 3.2; Lin et al. 2018. With `versions`,
+    `seed` is that of the training images too.
+
+    Attributes:
+      versions: different training images per first digit (Gu et al., figure 3), 0 for no end; an
+        epoch shows one of each digit, so as many epochs show them all.
+    """
+
+    versions: int = not_negative(0)
+    domain: ClassVar[str] = ""
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
+        splits = self.splits(read)
+        sizes = len(splits.class_names), self.canvas, self.max_shift
+        if self.domain and sizes[0] != 10:
+            raise ValueError(
+                f"source: {self.source} has {sizes[0]} classes; the transfer domains are pairs of "
+                "ten digits"
+            )
+        grid, recipe = ShiftGrid(*sizes), Overlaid(*sizes, domain=self.domain, seed=self.seed)
+
+        def shift_grid(source: Source) -> EvaluationSet:
+            return EvaluationSet(source, NumberedExamples(grid), grid.size)
+
+        return splits.task(
+            name,
+            replace(recipe, versions=self.versions),
+            recipe,
+            {"test": partial(self.test_set, recipe=recipe), "shift_grid": shift_grid},
+            seed=self.seed,
+            rule=top(2),
+            multi_label=True,
+            versions=max(1, self.versions),
+        )
+
+
+class TransferA(MultiMNIST):
+    """MultiMNIST with the pairs of digits of domain A; see `Overlaid`."""
+
+    domain = "A"
+
+
+class TransferB(MultiMNIST):
+    """MultiMNIST with the pairs of digits of domain B."""
+
+    domain = "B"
+
+
+@dataclass(frozen=True)
+class DiverseMultiMNIST(OverlaidDigits):
+    """One digit or two overlapping ones; right if the predicted set equals the true set.
+
+    Tsai et al. 2020, section 6 and appendix B.2.
+
+    Attributes:
+      single_probability: of an image of one digit.
+      threshold: a class is predicted if its score exceeds it. The paper does not print it.
+    """
+
+    single_probability: float = checked(1 / 6, lambda p: 0 <= p <= 1, "must be in [0, 1]")
+    threshold: float = 0.5
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task, called `name`."""
+        splits = self.splits(read)
+        sizes = len(splits.class_names), self.canvas, self.max_shift
+        recipe = Overlaid(*sizes, single_probability=self.single_probability)
+        tests = {"test": partial(self.test_set, recipe=recipe)}
+        rule = above(self.threshold)
+        return splits.task(name, recipe, recipe, tests, seed=self.seed, rule=rule, multi_label=True)

@@ -22,6 +22,13 @@ from capsjax.data.dataset import Dataset
 from capsjax.data.lazy_images import Images, select
 
 Index = Int[Array, ""]
+Labels = Int[Array, "n"]  # of all source images
+# Of one example: the places of its k source images, and what is there.
+Chosen = Int[Array, "k"]
+ChosenImages = UInt8[Array, "k h w c"]
+ChosenLabels = Int[Array, "k"]
+
+_BATCH = 512  # examples rendered at once
 
 
 class Source(NamedTuple):
@@ -57,27 +64,21 @@ class Recipe(Protocol):
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         """Returns height, width and channels of an example made from images of shape `source`."""
 
-    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "k"]:
+    def choose(self, key: PRNGKeyArray, labels: Labels, index: Index) -> Chosen:
         """Returns the places of the k source images of an example.
 
         The first of n images is at `index`, or at `index` mod n if a task has `versions`.
         """
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: UInt8[Array, "k h w c"]) -> Any:
+    def draw(self, key: PRNGKeyArray, index: Index, images: ChosenImages) -> Any:
         """Parameters (a NamedTuple of arrays) of an example of the chosen `images`."""
 
-    def render(
-        self, images: UInt8[Array, "k h w c"], labels: Int[Array, "k"], parameters: Any
-    ) -> Example:
+    def render(self, images: ChosenImages, labels: ChosenLabels, parameters: Any) -> Example:
         """Returns the example of these images with these parameters."""
 
 
 def make_example(
-    recipe: Recipe,
-    key: PRNGKeyArray,
-    index: Index,
-    images: UInt8[Array, "k h w c"],
-    labels: Int[Array, "k"],
+    recipe: Recipe, key: PRNGKeyArray, index: Index, images: ChosenImages, labels: ChosenLabels
 ) -> Example:
     """Makes a random example of the images that `recipe.choose` chose by the same key and index."""
     return recipe.render(images, labels, recipe.draw(key, index, images))
@@ -91,17 +92,15 @@ class NumberedExamples:
     versions: int = 1  # how many consecutive examples are made of one source image
     seed: int = 0  # of the recipe's draws
 
-    def choose(self, labels: Int[Array, "n"], number: Index) -> Int[Array, "k"]:
+    def choose(self, labels: Labels, number: Index) -> Chosen:
         """Returns the places of an example's source images."""
         return self.recipe.choose(self._key(number), labels, number // self.versions)
 
-    def draw(self, number: Index, images: UInt8[Array, "k h w c"]) -> Any:
+    def draw(self, number: Index, images: ChosenImages) -> Any:
         """Returns the recipe's parameters of an example of the chosen `images`."""
         return self.recipe.draw(self._key(number), number // self.versions, images)
 
-    def make(
-        self, number: Index, images: UInt8[Array, "k h w c"], labels: Int[Array, "k"]
-    ) -> Example:
+    def make(self, number: Index, images: ChosenImages, labels: ChosenLabels) -> Example:
         """Returns the example of the chosen `images` and their `labels`."""
         return self.recipe.render(images, labels, self.draw(number, images))
 
@@ -132,8 +131,7 @@ class EvaluationSet:
 
     def examples(self, numbers: Int[np.ndarray, "n"]) -> Example:
         """Makes a batch of the examples of these numbers; only their images go to the device."""
-        chosen = self.chosen[numbers]
-        images, labels = (array[chosen] for array in self.source)
+        images, labels = (array[self.chosen[numbers]] for array in self.source)
         return jax.jit(jax.vmap(self.numbered.make))(numbers, images, labels)
 
     def labels(self) -> Float[np.ndarray, "size classes"]:
@@ -141,13 +139,12 @@ class EvaluationSet:
         if not self.size:
             return np.zeros((0, self.recipe.num_classes), np.float32)
         # Labels do not depend on the images: black ones stand in for all.
-        num_objects = self.chosen.shape[-1]
-        black = jnp.zeros((num_objects, *self.source.images.shape[1:]), jnp.uint8)
+        black = np.zeros((self.chosen.shape[-1], *self.source.images.shape[1:]), np.uint8)
 
         @jax.jit
         @jax.vmap
-        def labels(number: Index, of_sources: Int[Array, "k"]) -> Float[Array, "classes"]:
-            return self.numbered.make(number, black, of_sources).label
+        def labels(number: Index, of_sources: ChosenLabels) -> Float[Array, "classes"]:
+            return self.numbered.make(number, jnp.asarray(black), of_sources).label
 
         return np.asarray(labels(np.arange(self.size), self.source.labels[self.chosen]))
 
@@ -191,11 +188,7 @@ class Task:
         return len(self.class_names)
 
     def sample(
-        self,
-        key: PRNGKeyArray,
-        images: UInt8[Array, "n h w c"],
-        labels: Int[Array, "n"],
-        count: int,
+        self, key: PRNGKeyArray, images: UInt8[Array, "n h w c"], labels: Labels, count: int
     ) -> Example:
         """Returns a batch of `count` random training examples; jit-able with `count` static.
 
@@ -217,7 +210,7 @@ class Task:
         "train" is one example of each training image, made as in training.
         """
         if name == "train":
-            return EvaluationSet(self.train, NumberedExamples(self.recipe), len(self.train.labels))
+            return fixed_set(self.train, self.recipe)
         if name == "validation":
             return self.validation
         if name not in self.tests:
@@ -229,3 +222,51 @@ class Task:
 def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Source:
     """Returns the images of `dataset` at `indices`, and their labels."""
     return Source(select(dataset.images, indices), dataset.labels[indices])
+
+
+def fixed_set(source: Source, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
+    """Makes `versions` examples of every image in `source`; raises ValueError if `versions` < 1."""
+    if versions < 1:
+        raise ValueError(f"test_versions must be at least 1, got {versions}")
+    numbered = NumberedExamples(recipe, versions, seed)
+    return EvaluationSet(source, numbered, versions * len(source.labels))
+
+
+class Rendered(NamedTuple):
+    """Examples, as bytes."""
+
+    images: UInt8[np.ndarray, "n h w c"]  # rounded to 0 … 255
+    labels: Float[np.ndarray, "n classes"]  # 1 for every class that is present, else 0
+    # by name, what the recipe drew; `source` (where there are several, `sources`) are places among
+    # the set's source images
+    parameters: dict[str, np.ndarray]
+
+
+def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None) -> Rendered:
+    """Returns the examples at `indices`, all of them by default, as arrays on the host."""
+    if indices is None:
+        indices = np.arange(len(examples))
+
+    def make(example: tuple[Index, ChosenImages, ChosenLabels]) -> tuple[Array, Array, Any]:
+        index, images, labels = example
+        drawn = examples.numbered.draw(index, images)
+        made = examples.recipe.render(images, labels, drawn)
+        return (255 * made.image).round().astype(np.uint8), made.label, drawn
+
+    chosen = examples.chosen[indices]
+    sources = indices, examples.source.images[chosen], examples.source.labels[chosen]
+    batch_size = min(_BATCH, len(indices))
+    made = jax.jit(lambda sources: jax.lax.map(make, sources, batch_size=batch_size))(sources)
+    images, labels, drawn = jax.tree.map(np.asarray, made)
+    parameters = {"source": chosen[:, 0]} if chosen.shape[1] == 1 else {"sources": chosen}
+    for path, values in jax.tree_util.tree_leaves_with_path(drawn):
+        parameters[jax.tree_util.keystr(path, simple=True, separator="_")] = values
+    return Rendered(images, labels, parameters)
+
+
+def spread(examples: EvaluationSet, count: int) -> Int[np.ndarray, "count"]:
+    """Returns `count` evenly spaced indices, at most all, so that they cover all sources."""
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    count = min(count, len(examples))
+    return np.arange(count) * len(examples) // count

@@ -1,4 +1,4 @@
-"""What tasks are built from: a source's images in three splits, and fixed sets of them."""
+"""What tasks are built from: a source's images in three splits, and options for them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ from capsjax._options import Options, decay, fraction
 from capsjax.data.dataset import Dataset
 from capsjax.data.sources import VALIDATION_SPLITS
 from capsjax.data.splits import stratified_holdout
-from capsjax.data.tasks.single import Moved
-from capsjax.data.tasks.task import EvaluationSet, NumberedExamples, Recipe, Source, Task, take
+from capsjax.data.tasks.task import EvaluationSet, Recipe, Source, Task, fixed_set, take
 
 # Takes the names of a data set and of a split, and `fitting` for a folder whose images are made to
 # fit: `capsjax.data.load` with its other options filled in.
@@ -33,27 +32,28 @@ class Splits(NamedTuple):
         name: str,
         train: Recipe,
         validation: Recipe,
-        tests: Mapping[str, tuple[Recipe, int]],
+        tests: Mapping[str, Callable[[Source], EvaluationSet]],
+        *,
         seed: int = 0,
         **options: Any,
     ) -> Task:
         """Makes a task with these recipes of training and validation, and options of `Task`.
 
-        `tests` are by name what makes a set's examples of the test images, and how many of each;
-        `seed` is that of all sets.
+        `tests` make evaluation sets of the test images; `seed` is that of the validation set.
         """
+
+        def loaded(make: Callable[[Source], EvaluationSet]) -> EvaluationSet:
+            return make(self.test())
+
         return Task(
             name=name,
             class_names=self.class_names,
             train=self.train,
             recipe=train,
             validation=fixed_set(self.validation, validation, seed=seed),
-            tests={test: partial(self._test, *made, seed) for test, made in tests.items()},
+            tests={test: partial(loaded, make) for test, make in tests.items()},
             **options,
         )
-
-    def _test(self, recipe: Recipe, versions: int, seed: int) -> EvaluationSet:
-        return fixed_set(self.test(), recipe, versions, seed)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Family(Options):
 
 
 @dataclass(frozen=True)
-class FromSource(Options):
+class FromSource(Family):
     """The base class of tasks whose images are made from another set's.
 
     Attributes:
@@ -106,7 +106,7 @@ class FromSource(Options):
 
 
 @dataclass(frozen=True)
-class OnCanvas(Family, FromSource):
+class OnCanvas(FromSource):
     """Tasks whose images are moved on a canvas.
 
     Attributes:
@@ -136,16 +136,6 @@ class OnCanvas(Family, FromSource):
             )
         return splits
 
-
-def as_it_is(dataset: Dataset) -> EvaluationSet:
-    """Returns every image of `dataset`, unchanged and in order."""
-    return fixed_set(take(dataset), Moved(dataset.num_classes))
-
-
-def fixed_set(source: Source, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
-    """Makes `versions` examples of every image in `source`; raises ValueError if `versions` < 1."""
-    if versions < 1:
-        raise ValueError(f"test_versions must be at least 1, got {versions}")
-    return EvaluationSet(
-        source, NumberedExamples(recipe, versions, seed), versions * len(source.labels)
-    )
+    def test_set(self, source: Source, recipe: Recipe) -> EvaluationSet:
+        """Returns as many versions of every image in `source` as the options ask for."""
+        return fixed_set(source, recipe, self.test_versions, self.seed)

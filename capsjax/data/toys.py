@@ -1,25 +1,30 @@
-"""The 1,797 handwritten digits that come with scikit-learn: real data that needs no download."""
+"""Two sets that come with scikit-learn, split by fixed seed: they need no download."""
 
 import numpy as np
 from jaxtyping import Float, UInt8
 
 from capsjax._extras import extra
-from capsjax.data.dataset import Examples
+from capsjax.data.dataset import Examples, Source
 from capsjax.data.splits import TEST_FRACTION, TEST_SEED, with_test_split
 
+# Of the digits.
 MARGIN = 2
 SIZE = 28
+# Of the blobs; the centres are the corners of a triangle with sides of 2, around 0.
+NUM_POINTS = 3000
+CENTRES = ((-1.0, -0.577), (1.0, -0.577), (0.0, 1.155))
+DEVIATION = 0.5
+LIMIT = 3.0
+SEED = 0
 
 
-class Digits:
-    """8×8 digits enlarged to 28×28, with a fixed stratified split (80 % train, 20 % test)."""
+class Digits(Source):
+    """The 1,797 handwritten 8×8 digits, enlarged to 28×28."""
 
     where = "digits"
-    splits: tuple[str, ...] = ("train", "test")
 
     def fingerprint(self, split: str) -> str:
         # The pixels have never changed between scikit-learn versions: only this file matters.
-        del split
         return f"bicubic, margin {MARGIN}, held out {TEST_FRACTION} by seed {TEST_SEED}"
 
     def read(self, split: str) -> Examples:
@@ -49,3 +54,28 @@ def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
     # PIL resamples 8-bit images in fixed point: the same bytes on every machine.
     large = Image.fromarray(grey).resize((inside, inside), Image.Resampling.BICUBIC)
     return np.pad(np.asarray(large), MARGIN)[..., None]
+
+
+class Blobs(Source):
+    """Points of three classes in the plane, as images of one pixel and two channels.
+
+    A normal distribution for each class; the coordinates from −3 to 3 are the channels' values from
+    0 to 255.
+    """
+
+    where = "blobs"
+
+    def read(self, split: str) -> Examples:
+        with extra("data"):
+            from sklearn.datasets import make_blobs
+
+        points, labels = make_blobs(
+            NUM_POINTS, centers=CENTRES, cluster_std=DEVIATION, random_state=SEED
+        )
+        chosen = with_test_split(labels)[split]
+        channels = np.round((points[chosen] + LIMIT) / (2 * LIMIT) * 255).clip(0, 255)
+        return Examples(
+            images=channels.astype(np.uint8).reshape(-1, 1, 1, 2),
+            labels=labels[chosen].astype(np.int32),
+            class_names=("left", "right", "top"),
+        )

@@ -1,0 +1,319 @@
+"""Tasks of one object per image, and their recipes."""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
+
+from capsjax._options import decay, not_negative, one_of
+from capsjax.data.accuracy import top
+from capsjax.data.affine import (
+    AffineParameters,
+    AffineRanges,
+    affine_matrix,
+    ink_translations,
+    random_affine,
+    transform,
+)
+from capsjax.data.dataset import Dataset
+from capsjax.data.images import AS_IT_IS, Fitting, channels_option
+from capsjax.data.tasks.family import Family, FromSource, OnCanvas, Reader
+from capsjax.data.tasks.task import EvaluationSet, Example, Index, Objects, Task, fixed_set, take
+from capsjax.data.transforms import erase, flip, pad, random_offset, translate
+from capsjax.functional import to_unit
+
+Image = UInt8[Array, "1 h w c"]
+Label = Int[Array, "1"]
+
+
+@dataclass(frozen=True)
+class OneObject:
+    """What recipes of one object have in common.
+
+    Attributes:
+      num_classes: length of the labels.
+      canvas: rows and columns, 0 for the source's own.
+    """
+
+    num_classes: int
+    canvas: int = 0
+
+    def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
+        height, width, channels = source
+        return (self.canvas or height), (self.canvas or width), channels
+
+    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "1"]:
+        return index[None]
+
+    def example(self, image: Float[Array, "h w c"], label: Label) -> Example:
+        """Returns an example of one object, which is the whole image."""
+        one_hot = jax.nn.one_hot(label[0], self.num_classes)
+        return Example(image, one_hot, Objects(image[None], one_hot[None]))
+
+
+class Moves(NamedTuple):
+    """How one image is moved."""
+
+    offset: Int[Array, "2"]  # rows down, columns to the right
+    flipped: Bool[Array, ""]  # left for right
+    rotation: Float[Array, ""]  # in degrees, counter-clockwise
+
+
+@dataclass(frozen=True)
+class Moved(OneObject):
+    """A source image on a canvas, shifted, perhaps flipped and rotated.
+
+    Attributes:
+      max_shift: pixels from the middle, either way along each axis, uniform.
+      flip: mirror half of the images.
+      max_rotation: degrees, either way, uniform.
+    """
+
+    max_shift: int = 0
+    flip: bool = False
+    max_rotation: float = 0.0
+
+    def draw(self, key: PRNGKeyArray, index: Index, images: Image) -> Moves:
+        offset_key, flip_key, rotation_key = jax.random.split(key, 3)
+        low, high = -self.max_rotation, self.max_rotation
+        return Moves(
+            offset=random_offset(offset_key, self.max_shift),
+            flipped=jax.random.bernoulli(flip_key) & self.flip,
+            rotation=jax.random.uniform(rotation_key, (), jnp.float32, low, high),
+        )
+
+    def render(self, images: Image, labels: Label, parameters: Moves) -> Example:
+        (source,) = images
+        size = self.image_shape(source.shape)[:2]
+        if self.max_rotation:
+            mirror = jnp.where(parameters.flipped, -1.0, 1.0)
+            matrix = affine_matrix(parameters.rotation) * jnp.stack([jnp.ones(()), mirror])
+            image = transform(source, matrix, parameters.offset.astype(jnp.float32), size)
+        else:
+            # Whole pixels need no resampling.
+            canvas = pad(source, size)
+            if self.flip:
+                canvas = flip(canvas, parameters.flipped)
+            image = to_unit(translate(canvas, parameters.offset, self.max_shift))
+        return self.example(image, labels)
+
+
+class Transformed(NamedTuple):
+    """What is done to one image."""
+
+    affine: AffineParameters
+
+
+@dataclass(frozen=True)
+class AffineTransformed(OneObject):
+    """A source image on a canvas under a random affine transformation, drawn from `ranges`."""
+
+    ranges: AffineRanges = field(default_factory=AffineRanges)
+
+    def draw(self, key: PRNGKeyArray, index: Index, images: Image) -> Transformed:
+        return Transformed(random_affine(key, images[0], (self.canvas, self.canvas), self.ranges))
+
+    def render(self, images: Image, labels: Label, parameters: Transformed) -> Example:
+        affine = parameters.affine
+        size = (self.canvas, self.canvas)
+        return self.example(transform(images[0], affine.matrix, affine.translation, size), labels)
+
+
+class Distortions(NamedTuple):
+    """What is done to one image."""
+
+    rotation: Float[Array, ""]  # in degrees, counter-clockwise
+    translation: Float[Array, "2"]  # rows down, columns to the right, after the rotation
+    squeeze: Float[Array, ""]  # the part by which the image gets narrower, last
+    corner: Int[Array, "2"]  # the top left pixel of the square that is erased
+
+
+@dataclass(frozen=True)
+class Distorted(OneObject):
+    """A source image turned, shifted and squeezed in one resampling, and with a square erased.
+
+    Mazzia et al. 2021, as the released code draws them: each amount is |z| of its maximum, z normal
+    with standard deviation 0.33 and at most 1. Half of the images are turned. A shift is towards
+    one side, of as many whole pixels as its part of the margin between the ink and that side.
+
+    The options are those of `DistortedTask`.
+    """
+
+    max_rotation: float = 0.0
+    max_squeeze: float = 0.0
+    erased: int = 0
+
+    def draw(self, key: PRNGKeyArray, index: Index, images: Image) -> Distortions:
+        normal_key, turned_key, side_key, corner_key = jax.random.split(key, 4)
+        turn, down, right, squeeze = jnp.clip(0.33 * jax.random.normal(normal_key, (4,)), -1, 1)
+        rotation = self.max_rotation * turn * jax.random.bernoulli(turned_key)
+        _, height, width, _ = images.shape
+        size = (height, width)
+        least, greatest = ink_translations(images[0], affine_matrix(rotation), size)
+        towards_end = jax.random.bernoulli(side_key, shape=(2,))
+        margins = jnp.where(towards_end, jnp.maximum(greatest, 0), jnp.minimum(least, 0))
+        # The erased square keeps its own size of distance from the first rows and columns.
+        first, last = self.erased, jnp.asarray(size) - 2 * self.erased
+        return Distortions(
+            rotation=rotation,
+            translation=jnp.trunc(jnp.abs(jnp.stack([down, right])) * margins),
+            squeeze=self.max_squeeze * jnp.abs(squeeze),
+            corner=jax.random.randint(corner_key, (2,), first, jnp.maximum(last, first) + 1),
+        )
+
+    def render(self, images: Image, labels: Label, parameters: Distortions) -> Example:
+        (source,) = images
+        rotation, translation, squeeze, corner = parameters
+        scale = jnp.stack([jnp.ones_like(squeeze), 1 - squeeze])
+        matrix = affine_matrix(rotation) * scale[:, None]
+        image = transform(source, matrix, translation * scale, source.shape[:2])
+        return self.example(erase(image, corner, self.erased), labels)
+
+
+def as_it_is(dataset: Dataset) -> EvaluationSet:
+    """Returns every image of `dataset`, unchanged and in order."""
+    return fixed_set(take(dataset), Moved(dataset.num_classes))
+
+
+@dataclass(frozen=True)
+class Classification(Family):
+    """The images of a data set; those to train on are shifted, flipped and rotated if asked for.
+
+    Attributes:
+      max_shift: pixels, either way along each axis (Sabour et al. 2017: 2 for MNIST; the same as
+        padding by as many and cropping, Tsai et al. 2020: 4 for CIFAR).
+      flip: mirror half of the images.
+      max_rotation: degrees, either way.
+    """
+
+    max_shift: int = not_negative(2)
+    flip: bool = False
+    max_rotation: float = not_negative(0.0)
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task on the source `name`."""
+        splits = self.read(name, read)
+        if len(splits.class_names) < 2:
+            raise ValueError(
+                f"name: {name!r} has only the class {splits.class_names[0]!r}, expected two or "
+                "more: in a folder, one subfolder of images for each class (PATH/CLASS/IMAGE)"
+            )
+        side = min(splits.train.images.shape[1:3])
+        if self.max_shift >= side:
+            raise ValueError(
+                f"max_shift must be in [0, {side}) for these images, got {self.max_shift}"
+            )
+        still = Moved(len(splits.class_names))
+        moved = replace(
+            still, max_shift=self.max_shift, flip=self.flip, max_rotation=self.max_rotation
+        )
+        tests = {"test": partial(fixed_set, recipe=still)} if splits.has_test else {}
+        return splits.task(name, moved, still, tests, rule=top(1))
+
+
+@dataclass(frozen=True)
+class OwnImages(Classification):
+    """The image files of a "folder:PATH", made to fit if they differ.
+
+    With PATH/train beside PATH/val (or validation, or valid), that split is used for validation;
+    `validation_fraction` is ignored.
+
+    Attributes:
+      size: height and width in pixels; 0 where all images have one size.
+      channels: 1 (grey) or 3 (colour); 0 where all images are of one kind.
+      fit: see `capsjax.data.images.Fitting`.
+    """
+
+    size: int = not_negative(0)
+    channels: int = channels_option()
+    fit: str = one_of("pad", "crop")
+    own_validation: ClassVar[bool] = True
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task on the folder `name`."""
+        fitting = Fitting(self.size, self.size, self.channels, self.fit)
+        return super().build(name, partial(read, fitting=fitting) if fitting != AS_IT_IS else read)
+
+
+@dataclass(frozen=True)
+class DistortedTask(FromSource):
+    """The images of a data set, distorted in training and as they are in evaluation.
+
+    Attributes:
+      max_rotation: degrees, either way.
+      max_squeeze: of the width.
+      erased: rows and columns of the square that is erased; 0 for none.
+    """
+
+    max_rotation: float = not_negative(30.0)
+    max_squeeze: float = decay(0.25)
+    erased: int = 4
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task, called `name`."""
+        splits = self.read(self.source, read)
+        side = min(splits.train.images.shape[1:3])
+        if not 0 <= 3 * self.erased <= side:
+            raise ValueError(
+                f"erased must be in [0, {side // 3}] for these images, got {self.erased}"
+            )
+        still = Moved(len(splits.class_names))
+        distorted = Distorted(
+            still.num_classes, 0, self.max_rotation, self.max_squeeze, self.erased
+        )
+        tests = {"test": partial(fixed_set, recipe=still)}
+        return splits.task(name, distorted, still, tests, rule=top(1))
+
+
+@dataclass(frozen=True)
+class Translated(OnCanvas):
+    """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.2).
+
+    The default shift is as far as a 28×28 image fits whole.
+    """
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task, called `name`."""
+        splits = self.splits(read)
+        moved = Moved(len(splits.class_names), self.canvas, self.max_shift)
+        tests = {"test": partial(self.test_set, recipe=moved)}
+        return splits.task(name, moved, moved, tests, seed=self.seed, rule=top(1))
+
+
+@dataclass(frozen=True)
+class AffNIST(AffineRanges, OnCanvas):
+    """Trained on translated digits, tested on affine transformed ones, as affNIST has them.
+
+    Sabour et al. 2017, section 5.2; Choi et al. 2019, section 4.1; Gu et al. 2021, section 3.1.
+    The last gives other ranges: max_shear=1 (45°), max_translation=8, keep_ink=False. `max_shift`
+    is that of training images; the ranges of `capsjax.data.affine.AffineRanges` are those of test
+    images.
+
+    Attributes:
+      affine_validation: whether the validation images are transformed like test images (Choi et
+        al. choose by affNIST's validation set) and not like training images.
+    """
+
+    affine_validation: bool = False
+    test_versions: int = 32
+
+    def build(self, name: str, read: Reader) -> Task:
+        """Builds the task, called `name`.
+
+        "test_translated" are the test digits only translated, "test_centred" in the middle of the
+        canvas, as they are.
+        """
+        splits = self.splits(read)
+        centred = Moved(len(splits.class_names), self.canvas)
+        moved = replace(centred, max_shift=self.max_shift)
+        affine = AffineTransformed(centred.num_classes, self.canvas, self)
+        tests = {
+            "test": partial(self.test_set, recipe=affine),
+            "test_translated": partial(fixed_set, recipe=moved, seed=self.seed),
+            "test_centred": partial(fixed_set, recipe=centred, seed=self.seed),
+        }
+        validation = affine if self.affine_validation else moved
+        return splits.task(name, moved, validation, tests, seed=self.seed, rule=top(1))

@@ -1,0 +1,76 @@
+"""What layers say of sizes that do not fit."""
+
+from functools import partial
+
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+from capsjax import layers
+
+
+@pytest.mark.parametrize(
+    ("layer", "sizes", "shapes", "message"),
+    [
+        ("AttentionConvCapsules", (2, 4, 3, 5), [(5, 8, 1, 4)], "in_channels = 2 and in_pose = 4"),
+        ("AttentionFullCapsules", ((5, 8), 2, 4, 3, 5), [(8, 5, 2, 4)], "height = 5 and width = 8"),
+        ("CapsuleActivation", (3, 4), [(2, 1, 4)], "channels = 3 and pose_size = 4"),
+        (
+            "PrimaryCapsules",
+            (1, 2, 4),
+            [(2, 9, 9, 3)],
+            "must have 1 channels, .*got 3",
+        ),
+        ("DenseCapsules", (4, 8, 3, 16), [(2, 4, 16)], "num_children = 4 and in_pose = 8"),
+        ("DenseCapsules", (4, 8, 3, 16), [(2, 7, 8)], "num_children = 4 and in_pose = 8"),
+        ("DenseCapsules", (4, 8, 3, 16), [(8,)], "num_children = 4 and in_pose = 8"),
+        ("ConvCapsules", (4, 8, 3, 16), [(5, 5, 4, 16)], "in_channels = 4 and in_pose = 8"),
+        ("DepthwiseCapsules", (8, 4, 3), [(1, 3, 3, 4)], "channels = 8"),
+        ("Decoder", (3, 4, (5, 6, 1)), [(2, 4, 3)], "num_classes = 3 and pose_size = 4"),
+        # As many class numbers as there are classes: they would broadcast.
+        ("Decoder", (3, 4, (5, 6, 1)), [(2, 3, 4), (3,)], r"\(3,\); for class numbers .*one_hot"),
+        (
+            "EMClassCapsules",
+            (2, 3, 16),
+            [(4, 4, 2, 8), (4, 4, 2)],
+            "channels = 2 and pose_size",
+        ),
+        ("EMClassCapsules", (2, 3, 4), [(4, 4, 2, 4), (4, 4, 2, 1)], r"be \[\.\.\., H, W, C\] = "),
+        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 4)], "in_features = 5"),
+        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 5), (2, 3, 5)], "slot_size = 4"),
+    ],
+)
+def test_arrays_that_do_not_fit(layer, sizes, shapes, message):
+    layer = getattr(layers, layer)(*sizes, rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match=message):
+        layer(*(jnp.zeros(shape) for shape in shapes))
+
+
+def em_stack():
+    routing = layers.EMRouting(3)
+    conv = layers.ConvCapsules(2, 4, 3, 4, routing=routing, rngs=nnx.Rngs(0))
+    layers.InvertedAttentionStack({"conv": conv}, schedule="fixed_point")
+
+
+dense = partial(layers.DenseCapsules, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dense(6, 8, 3, 8, form="matrix"), "nearest are 4 and 9"),
+        (lambda: dense(6, 4, 3, 9, form="matrix"), "must be equal and a square, got 4 and 9"),
+        (lambda: dense(6, 4, 0, 4), "num_parents must be at least 1"),
+        (lambda: dense(6, 4, 3, 4, form="tensor"), "vector"),
+        (lambda: layers.ConvDecoder(3, 4, (5, 6), rngs=None), r"\(height, width, channels\), got"),
+        (lambda: layers.dropout(jnp.ones((2, 3)), None, keep=0), r"keep must be in \(0, 1\]"),
+        (lambda: layers.dropout(jnp.ones(2), jnp.ones(1), keep=0.5), "one for each example"),
+        (lambda: layers.DepthwiseCapsules(6, 4, 3, rngs=None), "a multiple of pose_size 4, got 6"),
+        (lambda: layers.coordinate_addition(jnp.zeros((2, 3, 1, 5, 8))), "a square of at least 4"),
+        (lambda: layers.InvertedAttentionStack({}, schedule="parallel"), "'sequential', 'fixed"),
+        (em_stack, "without activations"),
+    ],
+)
+def test_sizes_and_options_that_no_layer_has(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
