@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from capsjax._cache import cache_dir
-from capsjax._files import replacing
+from capsjax._files import cache_dir, replacing
 from capsjax.data.dataset import Examples
 from capsjax.data.lazy_images import LazyImages
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,14 +21,12 @@ from capsjax.evaluation import scoring, summaries
 from capsjax.models import ScoreKind
 from capsjax.runs import checkpoints, circumstances, finetuning, hosts, snapshots, tracking
 from capsjax.runs.about import About
+from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.directory import claimed
-from capsjax.runs.display import Display, Writer, console, say
-from capsjax.runs.failures import explained
+from capsjax.runs.display import Display, Writer, say
 from capsjax.runs.history import Diverged, History
-from capsjax.runs.process import STALL_SECONDS, Deadline, Interrupted, catch_signals
+from capsjax.runs.process import Deadline, Interrupted, catch_signals
 from capsjax.runs.profiling import Profiler
-from capsjax.runs.saving import Checkpoints
-from capsjax.runs.tracking import Tracking
 from capsjax.training import config as configs
 from capsjax.training import divergence, feed
 from capsjax.training.build import MAX_STEPS_PER_DISPATCH, Training, build
@@ -57,10 +55,11 @@ class Monitoring:
         no limit.
       snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
       profile: (START, STOP), steps to trace into the run's profile/.
-      tracker: a service to send the metrics to, see `capsjax.runs.tracking`; "" for none.
+      tracker: a service to send the metrics to, "wandb" or "trackio", or "wandb:PROJECT"; "" for
+        none.
     """
 
-    stall_seconds: float = STALL_SECONDS
+    stall_seconds: float = 600.0
     snapshot_every: int = 0
     profile: tuple[int, int] | None = None
     tracker: str = ""
@@ -86,7 +85,7 @@ def train(
 
     Args:
       config: see `capsjax.training.config.default`; of one seed (`seeds.train_seeds` trains
-        several).
+        several). With several hosts, that of host 0 is trained.
       directory: for the config, metrics and checkpoints; local, or any address of etils.epath.
       data_dir: as for `capsjax.data.load`.
       device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
@@ -100,9 +99,14 @@ def train(
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     training = load(config, data_dir=data_dir, device_budget_mb=device_budget_mb, devices=devices)
-    seed, workdir = training.config.seed, _files.absolute(directory)
+    if training.config.seeds != 1:
+        raise ValueError(
+            f"seeds must be 1 here, got {training.config.seeds}: capsjax.runs.seeds.train_seeds "
+            "trains several"
+        )
+    workdir = _files.absolute(directory)
     pretrained = read_pretrained(training, [workdir])
-    return train_seed(training, seed, workdir, pretrained, monitoring)
+    return train_seed(training, training.config.seed, workdir, pretrained, monitoring)
 
 
 def load(
@@ -111,18 +115,11 @@ def load(
     data_dir: str | None = None,
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
     devices: Sequence[jax.Device] | None = None,
-    several_seeds: bool = False,
 ) -> Training:
     """Checks `config`, loads its data and builds what is trained; arguments as for `train`."""
     hosts.check_connected()
-    config = configs.complete(config)
-    if config.seeds != 1 and not several_seeds:
-        raise ValueError(
-            f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
-            "several"
-        )
-    values = configs.flatten(config)
-    hosts.check_same(values)
+    own = configs.complete(config)
+    config = configs.from_json(hosts.from_first_host(lambda: configs.to_json(own)))
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -145,13 +142,9 @@ def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> di
     They are not read if all of the runs in `directories` have begun already.
     """
     config = training.config
-    if not config.init_from:
-        return {}
-
-    def all_begun() -> bool:
-        return all(checkpoints.latest_step(directory) is not None for directory in directories)
-
-    if hosts.from_first_host(all_begun):
+    if not config.init_from or hosts.from_first_host(
+        lambda: all(checkpoints.finished(directory) for directory in directories)
+    ):
         return {}
     variables, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
     say(words)
@@ -166,34 +159,34 @@ def train_seed(
     monitoring: Monitoring,
 ) -> Result:
     """Trains one seed to the end, from what `load` and `read_pretrained` returned."""
-    run, fresh = Run(training, seed, directory, monitoring), training.init_state(seed, pretrained)
-    with explained(directory), run:
-        state = run.restore(fresh)
+    profiler = Profiler(directory, monitoring.profile, training.num_steps)
+    with contextlib.ExitStack() as stack:
+        run = Run(training, seed, directory, monitoring, stack)
+        state = run.restore(training.init_state(seed, pretrained))
         if run.finished:
             say(f"{directory}: finished before, at step {run.step}.")
             return Result(state, run.history)
         if run.step:
             say(f"{directory}: resuming at step {run.step}.")
-        if monitoring.profile and run.step >= monitoring.profile[1]:
-            say("The steps to profile were done before: there will be no trace.")
-        with jax.default_matmul_precision(run.config.training.matmul_precision), run.started(state):
-            signum = run.to_the_end()
-        if signum:
-            raise Interrupted(signum, run.step)
-        if run.stopped_early:
-            say(
-                f"{directory}: stopped early, at step {run.step} of {training.num_steps}: the "
-                "validation accuracy reached training.stop_at_accuracy, "
-                f"{run.config.training.stop_at_accuracy:.2%}."
-            )
-        return Result(jax.tree.map(np.asarray, run.state), run.history)
+        stack.enter_context(jax.default_matmul_precision(run.config.training.matmul_precision))
+        run.start(state, profiler, stack)
+        signum = run.to_the_end()
+    if signum:
+        raise Interrupted(signum, run.step)
+    if run.stopped_early:
+        say(
+            f"{directory}: stopped early, at step {run.step} of {training.num_steps}: the "
+            "validation accuracy reached training.stop_at_accuracy, "
+            f"{run.config.training.stop_at_accuracy:.2%}."
+        )
+    return Result(jax.tree.map(np.asarray, run.state), run.history)
 
 
 class Run:
     """The dispatches of one run, and what the host keeps of them.
 
-    A context manager in which no other process trains in the directory; leaving it waits for saves
-    under way.
+    What it opens is closed with the `stack` that it is given: no other process trains in the
+    directory until then, and saves under way are waited for.
 
     Attributes:
       config: of this seed.
@@ -203,69 +196,56 @@ class Run:
     """
 
     def __init__(
-        self, training: Training, seed: int, directory: epath.Path, monitoring: Monitoring
+        self,
+        training: Training,
+        seed: int,
+        directory: epath.Path,
+        monitoring: Monitoring,
+        stack: contextlib.ExitStack,
     ):
         self.config, self.step, self.history = training.config_of(seed), 0, History()
         self._training, self._directory, self._monitoring = training, directory, monitoring
-        self._profiler = Profiler(directory, monitoring.profile, training.num_steps)
-        self._deadline = Deadline(monitoring.stall_seconds)
+        self._circumstances = circumstances.current(training.devices)
         self._compiled: set[str] = set()
-
-    def __enter__(self) -> "Run":
-        with contextlib.ExitStack() as opening:
-            claim = opening.enter_context(claimed(self._directory, self.config))
-            self.config.key_version, self._check_claim = claim
-            saver = Checkpoints(self._directory, keep=self.config.checkpoints.keep)
-            self._saver = opening.enter_context(saver)
-            opening.enter_context(self._deadline)
-            self._closing = opening.pop_all()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._closing.close()
+        claim = stack.enter_context(claimed(directory, self.config))
+        self.config.key_version, self._check_claim = claim
+        saver = Checkpoints(directory, keep=self.config.checkpoints.keep)
+        self._saver = stack.enter_context(saver)
+        self._deadline = stack.enter_context(Deadline(monitoring.stall_seconds))
 
     def restore(self, fresh: TrainState) -> TrainState:
         """Returns the state of the newest intact checkpoint, or `fresh` if there is none."""
-        state, self._circumstances = fresh, circumstances.current(self._training.devices)
+        state = fresh
         if self._saver.latest_step() is not None:
-            state, saved = self._saver.restore(fresh, self.config)
+            state, saved = self._saver.restore(fresh)
             self.history = saved.history
             if hosts.is_first_host():
                 circumstances.warn_of_changes(saved.circumstances, self._circumstances)
         self.step = int(state.step)
         return state
 
-    @contextlib.contextmanager
-    def started(self, state: TrainState) -> Iterator[None]:
+    def start(self, state: TrainState, profiler: Profiler, stack: contextlib.ExitStack) -> None:
         """Puts `state` on the devices, and opens what feeds, shows and records the steps."""
-        training, task, batches = self._training, self._training.task, self._training.batches
+        training, task = self._training, self._training.task
         first, last = self.step, training.num_steps
         key = run_key(self.config.seed, self.config.key_version)
         self.state, self._key = replicate((state, key), training.devices)
         self._dispatch = training.dispatch()
         self._labels = task.validation.labels() if len(task.validation) else None
-        if self._monitoring.snapshot_every and hosts.is_first_host():
-            self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
-        display = Display(
-            console(),
-            first=first,
-            total=last,
-            batch_size=batches.batch_size,
-            steps_per_epoch=batches.per_epoch,
-            label=f"seed {self.config.seed}  " if training.config.seeds > 1 else "",
+        tracker = None
+        if hosts.is_first_host():
+            if self._monitoring.snapshot_every:
+                self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
+            if self._monitoring.tracker:
+                tracker = tracking.start(self._monitoring.tracker, self._directory, self.config)
+        label = f"seed {self.config.seed}  " if training.config.seeds > 1 else ""
+        self._display = stack.enter_context(Display(first=first, total=last, label=label))
+        self._signals = stack.enter_context(catch_signals())
+        self._source_at = stack.enter_context(
+            feed.source_images(task, training.batches, key, training.devices, first, last)
         )
-        tracker = self._monitoring.tracker
-        tracking = Tracking(tracker, self._directory, self.config) if tracker else None
-        with (
-            display as self._display,
-            catch_signals() as self._signals,
-            feed.source_images(
-                task, batches, key, training.devices, first, last
-            ) as self._source_at,
-            self._profiler,
-            Writer(self._directory, self.history, tracking) as self._writer,
-        ):
-            yield
+        self._profiler = stack.enter_context(profiler)
+        self._writer = stack.enter_context(Writer(self._directory, self.history, tracker))
 
     @property
     def stopped_early(self) -> bool:
@@ -325,16 +305,16 @@ class Run:
         count = min(count, min(epoch * batches.per_epoch, end) - self.step)
         self.state, record = self._dispatch(self.state, source, self._key, np.int32(count))
         metrics = {name: np.asarray(values)[:count] for name, values in record.items()}
-        seconds = time.monotonic() - began
+        speed = count * batches.batch_size / (time.monotonic() - began)
         every = self.config.training.log_every_steps
         try:
             self.history.add_steps(self.step, metrics, every=every, epoch=epoch)
         except Diverged as error:
             raise self._explained(error, source) from None
         self.step += count
-        self._writer.add_speed(self.step, count * batches.batch_size / seconds)
+        self._writer.add_scalars(self.step, {"train/images_per_second": speed})
         last = {name: float(values[-1]) for name, values in metrics.items()}
-        self._display.update(self.step, count, seconds, last["loss"], last["accuracy"])
+        self._display.update(self.step, speed, last["loss"], last["accuracy"])
         return count
 
     def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
@@ -352,7 +332,7 @@ class Run:
         )
 
     def _end_epoch(self, epoch: int) -> None:
-        began, accuracy = time.monotonic(), self._validation_accuracy()
+        accuracy = self._validation_accuracy()
         self.history.close_interval(self.step, epoch)
         if accuracy is not None:
             self.history.add_validation(self.step, epoch, accuracy)
@@ -360,8 +340,7 @@ class Run:
         if every and epoch % every == 0 and hosts.is_first_host():
             self._begin("snapshot")
             self._writer.add_snapshot(self.step, self._take_snapshot(self.state))
-        means, seconds = self.history.epoch_means(epoch), time.monotonic() - began
-        self._display.epoch(self.step, epoch, means, accuracy, seconds)
+        self._display.epoch(epoch, self.history.epoch_means(epoch), accuracy)
         self._deadline.restart()
         self.save()
 

@@ -3,7 +3,6 @@
 import json
 import os
 import statistics
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_collections
@@ -14,7 +13,6 @@ from capsjax.runs.directory import claimed
 from capsjax.runs.display import say
 from capsjax.runs.history import History
 from capsjax.runs.loop import Monitoring, Result, load, read_pretrained, train_seed
-from capsjax.runs.profiling import Profiler
 
 
 class SeedResults(NamedTuple):
@@ -39,13 +37,9 @@ def train_seeds(
     Arguments and errors are those of `loop.train`.
     """
     workdir = _files.absolute(directory)
-    training = load(config, **options, several_seeds=True)
+    training = load(config, **options)
     seeds = range(training.config.seed, training.config.seed + training.config.seeds)
     directories = [workdir / f"seed_{seed}" for seed in seeds]
-    for path in directories:
-        if _files.is_local(path) and Path(path).is_symlink():
-            raise ValueError(f"{path} is a link: remove it, or train that seed where it leads")
-    Profiler(workdir, monitoring.profile, training.num_steps)  # raises before it is written
     pretrained = read_pretrained(training, directories)
     with claimed(workdir, training.config):
         say(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
