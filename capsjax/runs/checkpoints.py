@@ -82,11 +82,10 @@ def _choose(workdir: epath.Path, which: Which) -> int:
     """Returns the step that is wanted; raises as `restore`."""
     steps = finished(workdir)
     if not steps:
-        seeds = [path.name for path in workdir.glob("seed_*")] if workdir.is_dir() else []
-        hint = f"; it holds {', '.join(seeds)}: choose one" if seeds else ""
+        what = "has no checkpoints" if workdir.exists() else "does not exist"
         raise FileNotFoundError(
-            f"{workdir} has no checkpoints: expected the --workdir of experiments/train.py or a "
-            f"file that ends in {release.SUFFIX}{hint}"
+            f"{workdir} {what}: expected the --workdir of experiments/train.py, the seed_N in it "
+            f"where there are several, or a file that ends in {release.SUFFIX}"
         )
     if isinstance(which, Integral):
         if which not in steps:

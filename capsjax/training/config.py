@@ -222,15 +222,14 @@ def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) 
 
 
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
-    """Returns the differences that prevent a run of `old` from continuing with `new`.
+    """Returns the differences that prevent a run of `old` from continuing with a complete `new`.
 
     More epochs extend a run: no schedule depends on their number. An option that came after a
     config was written had its default then.
     """
-    extended = old.copy_and_resolve_references()
-    extended.training.epochs = max(old.training.epochs, new.training.epochs)
-    with extended.unlocked():
-        for section in SECTIONS:
-            usual = defaults(section, old[section].get("name"))
-            extended[section] = usual | old[section].to_dict()
-    return differences(extended, new)
+    was = flatten(old)
+    for section in SECTIONS:
+        usual = defaults(section, old[section].get("name"))
+        was = {dotted(section, key): value for key, value in usual.items()} | was
+    was["training.epochs"] = max(was["training.epochs"], new.training.epochs)
+    return _ledger.differences(was, flatten(new))
