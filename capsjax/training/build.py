@@ -24,7 +24,6 @@ from capsjax.training.state import TrainState, init_state, num_parameters, set_t
 from capsjax.training.step import Batches, DeviceSource
 
 MAX_STEPS_PER_DISPATCH = 256
-MAX_STEPS = 2**31 - 1  # they are counted in int32
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ def abstract_model(config: ml_collections.ConfigDict) -> nnx.Module:
 
 def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKind:
     """Returns the kind of the scores; raises as `build` for a network that cannot be trained."""
-    name, classes = config.model.name, len(config.task.class_names)
+    name = config.model.name
     if random := nnx.to_flat_state(nnx.state(model, nnx.RngState)):
         path = ".".join(map(str, random[0][0][:-1]))
         raise ValueError(
@@ -180,11 +179,6 @@ def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKi
     if not isinstance(out, Output):
         raise TypeError(
             f"the network {name!r} must return a capsjax.models.Output, got {type(out).__name__}"
-        )
-    if jnp.shape(out.scores) != (2, classes):
-        raise ValueError(
-            f"the network {name!r} must return scores [n, {classes}], one for each class, got "
-            f"{list(jnp.shape(out.scores))} for 2 images"
         )
     return out.score_kind
 
@@ -199,11 +193,6 @@ def _batches(config: ml_collections.ConfigDict, task: Task, num_devices: int) ->
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "
             f"training images of {task.name} (data.validation_fraction holds out "
             f"{len(task.validation)})"
-        )
-    if options.epochs * batches.per_epoch > MAX_STEPS:
-        raise ValueError(
-            f"training.epochs is {options.epochs}: a run has at most "
-            f"{MAX_STEPS // batches.per_epoch:,} epochs of {batches.per_epoch:,} steps"
         )
     if options.stop_at_accuracy and not len(task.validation):
         raise ValueError(

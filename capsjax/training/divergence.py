@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from capsjax.data.tasks import Task
-from capsjax.models import Output, paths
+from capsjax.models import paths
 from capsjax.training.state import DEVICES, TrainState
 from capsjax.training.step import Batches, DeviceSource, drawing, forward
 
@@ -43,10 +43,12 @@ def examine(
     batch, keys = draw(state.step)
 
     def loss_and_parts(params):
-        loss, done = forward(params, state.rest, batch, keys, capture=True, **of_forward)
-        outputs = {"the images": batch.image} | _in_order(done.output)
-        outputs |= {f"the metric '{name}'": metric for name, metric in done.metrics.items()}
-        return loss, _parts(outputs)
+        loss, (output, metrics, _) = forward(
+            params, state.rest, batch, keys, capture=True, **of_forward
+        )
+        layers = {f"'{name}'": features for name, features in output.features.items()}
+        metrics = {f"the metric '{name}'": metric for name, metric in metrics.items()}
+        return loss, _parts({"the images": batch.image} | layers | metrics)
 
     gradients, outputs = jax.grad(loss_and_parts, has_aux=True)(state.params)
     gradients = paths.by_path(lax.pmean(gradients, DEVICES))
@@ -65,22 +67,6 @@ def describe(parts: list[Part]) -> str:
     if not broken:
         return "computed once more, all of that step is finite: a number at the edge of float32"
     return f"the first numbers that are not finite are those of {broken[0]}"
-
-
-def _in_order(output: Output) -> dict[str, Array]:
-    """Returns what the network computed, in that order."""
-    made: dict[str, Array] = {}
-    for name, features in output.features.items():
-        routed = output.routed.get(name)
-        if routed is not None:
-            made[f"the coupling of '{name}'"] = routed.coupling
-        made[f"'{name}'"] = features
-        if routed is not None and routed.activations is not None:
-            made[f"the activations of '{name}'"] = routed.activations
-    made["the scores"] = output.scores
-    if output.reconstruction is not None:
-        made["the reconstruction"] = output.reconstruction
-    return made
 
 
 def _parts(arrays: dict[str, Array]) -> list[Part]:

@@ -8,6 +8,7 @@ So a stream can begin at any step, and there is no position in it to save.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,8 +47,9 @@ def source_images(
     and a resumed or longer run would round differently.
     """
     if not is_streamed(task):
-        source = replicate(DeviceSource.whole(task.train), devices)
-        yield lambda step: (source, last)
+        flat = np.asarray(task.train.images).reshape(len(task.train.labels), -1)
+        arrays = replicate((task.train.labels, flat, np.int32(0)), devices)
+        yield lambda step: (DeviceSource(*arrays), last)
         return
     with extra("data"):
         import grain
@@ -69,14 +71,14 @@ def source_images(
     )
     chunks = iter(grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=1))
     labels = replicate(task.train.labels, devices)
-    source, end = None, first
+    chunk: Any = None
+    end = first
 
     def source_at(step: int) -> tuple[DeviceSource, int]:
-        nonlocal source, end
+        nonlocal chunk, end
         while step >= end:
-            source = DeviceSource(labels, next(chunks), np.asarray(end, np.int32))
-            end += steps
-        return source, end
+            chunk, end = next(chunks), end + steps
+        return DeviceSource(labels, chunk, np.asarray(end - steps, np.int32)), end
 
     try:
         yield source_at
