@@ -95,9 +95,7 @@ def lower(
     return parallel.lower(program, devices, state, batch, ())
 
 
-def outline(
-    model: nnx.Module, images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"]
-) -> Output:
+def outline(model: nnx.Module, images: Num[Array | np.ndarray, "n h w c"]) -> Output:
     """Returns the shapes of all that the network captures for one image; computes nothing."""
     graphdef, state = nnx.split(model)
 

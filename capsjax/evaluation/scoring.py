@@ -158,20 +158,17 @@ def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
     Classes are compared by name: scores for other classes, even if there are as many, would mean
     nothing.
     """
-    takes, has = tuple(config.task.input_shape), data.image_shape
-    if takes != has:
+    shape, names = tuple(config.task.input_shape), tuple(config.task.class_names)
+    differing = ""
+    if data.image_shape != shape:
+        differing = f"images of {_size(data.image_shape)}, this network takes {_size(shape)}"
+    elif data.class_names != names:
+        differing = f"the classes {_listed(data.class_names)}, this network knows {_listed(names)}"
+    if differing:
         raise ValueError(
-            f"{data.name} has images of {_size(has)}, this network takes {_size(takes)} (height "
-            f"× width × channels): choose a data set of that size, such as the "
-            f"--dataset={config.data.name} it was trained on, or train a network with "
+            f"{data.name} has {differing}: choose a data set like --dataset={config.data.name}, "
+            "which it was trained on, or train a network with "
             f"--config.data.name={data.name}"
-        )
-    known, asked = tuple(config.task.class_names), data.class_names
-    if known != asked:
-        raise ValueError(
-            f"{data.name} has the classes {_listed(asked)}, this network knows {_listed(known)}:"
-            f" choose a data set with the classes of --dataset={config.data.name}, which it was "
-            f"trained on, or train a network with --config.data.name={data.name}"
         )
 
 
