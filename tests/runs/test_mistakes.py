@@ -11,9 +11,8 @@ RUN = "RUN"  # stands for the directory of a finished run
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"training.batch_size": 25}, "number of devices, 8, got 25: use 24 or 32"),
+        ({"training.batch_size": 25}, "multiple of the number of devices, 8, got 25"),
         ({"training.batch_size": 400}, "more than the 180 training images"),
-        ({"training.epochs": 10**20}, "a run has at most 306,783,378 epochs of 7 steps"),
         ({"training.stop_at_accuracy": 99.22}, STOP),
         (
             {"training.stop_at_accuracy": 0.9, "data.validation_fraction": 0.0},
