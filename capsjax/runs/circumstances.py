@@ -26,16 +26,14 @@ def current(devices: Sequence[jax.Device]) -> Circumstances:
 
     The cores count on CPU alone, where XLA divides sums by its threads.
     """
-    kind = devices[0].device_kind
     circumstances: Circumstances = {
-        "device kind": kind,
+        "device kind": devices[0].device_kind,
         "devices": len(devices),
         "processes": len({device.process_index for device in devices}),
         "platform version": devices[0].client.platform_version,
     }
-    circumstances |= {
-        name: " ".join(sorted(os.environ.get(name, "").split())) for name in VARIABLES
-    }
+    for name in VARIABLES:
+        circumstances[name] = " ".join(sorted(os.environ.get(name, "").split()))
     if devices[0].platform == "cpu":
         affinity = getattr(os, "sched_getaffinity", None)  # not on every system
         circumstances["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()

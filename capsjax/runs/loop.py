@@ -15,6 +15,7 @@ from flax import nnx
 from jaxtyping import Array
 
 from capsjax import _files
+from capsjax._options import Options, not_negative
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
@@ -47,7 +48,7 @@ class Result(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Monitoring:
+class Monitoring(Options):
     """What happens beside training; none of it changes a result.
 
     Attributes:
@@ -59,17 +60,15 @@ class Monitoring:
         none.
     """
 
-    stall_seconds: float = 600.0
-    snapshot_every: int = 0
+    stall_seconds: float = not_negative(600.0)
+    snapshot_every: int = not_negative(0)
     profile: tuple[int, int] | None = None
     tracker: str = ""
 
     def __post_init__(self) -> None:
-        Deadline(self.stall_seconds)
+        super().__post_init__()
         if self.tracker:
             tracking.check(self.tracker)
-        if self.snapshot_every < 0:
-            raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {self.snapshot_every}")
 
 
 def train(
@@ -162,14 +161,14 @@ def train_seed(
     profiler = Profiler(directory, monitoring.profile, training.num_steps)
     with contextlib.ExitStack() as stack:
         run = Run(training, seed, directory, monitoring, stack)
-        state = run.restore(training.init_state(seed, pretrained))
+        run.restore(training.init_state(seed, pretrained))
         if run.finished:
             say(f"{directory}: finished before, at step {run.step}.")
-            return Result(state, run.history)
+            return Result(run.state, run.history)
         if run.step:
             say(f"{directory}: resuming at step {run.step}.")
         stack.enter_context(jax.default_matmul_precision(run.config.training.matmul_precision))
-        run.start(state, profiler, stack)
+        run.start(profiler, stack)
         signum = run.to_the_end()
     if signum:
         raise Interrupted(signum, run.step)
@@ -190,9 +189,9 @@ class Run:
 
     Attributes:
       config: of this seed.
+      state: after the last dispatch; on the devices after `start`.
       step: number of updates done.
       history: of its metrics.
-      state: after the last dispatch, on the devices.
     """
 
     def __init__(
@@ -203,41 +202,39 @@ class Run:
         monitoring: Monitoring,
         stack: contextlib.ExitStack,
     ):
-        self.config, self.step, self.history = training.config_of(seed), 0, History()
+        self.config, self.history = training.config_of(seed), History()
         self._training, self._directory, self._monitoring = training, directory, monitoring
         self._circumstances = circumstances.current(training.devices)
-        self._compiled: set[str] = set()
+        self._warm = False  # whether an epoch has ended in this process
         claim = stack.enter_context(claimed(directory, self.config))
         self.config.key_version, self._check_claim = claim
         saver = Checkpoints(directory, keep=self.config.checkpoints.keep)
         self._saver = stack.enter_context(saver)
         self._deadline = stack.enter_context(Deadline(monitoring.stall_seconds))
 
-    def restore(self, fresh: TrainState) -> TrainState:
-        """Returns the state of the newest intact checkpoint, or `fresh` if there is none."""
-        state = fresh
+    def restore(self, fresh: TrainState) -> None:
+        """Takes the state of the newest intact checkpoint, or `fresh` if there is none."""
+        self.state = fresh
         if self._saver.latest_step() is not None:
-            state, saved = self._saver.restore(fresh)
+            self.state, saved = self._saver.restore(fresh)
             self.history = saved.history
             if hosts.is_first_host():
                 circumstances.warn_of_changes(saved.circumstances, self._circumstances)
-        self.step = int(state.step)
-        return state
+        self.step = int(self.state.step)
 
-    def start(self, state: TrainState, profiler: Profiler, stack: contextlib.ExitStack) -> None:
-        """Puts `state` on the devices, and opens what feeds, shows and records the steps."""
-        training, task = self._training, self._training.task
+    def start(self, profiler: Profiler, stack: contextlib.ExitStack) -> None:
+        """Puts the state on the devices, and opens what feeds, shows and records the steps."""
+        training, task, options = self._training, self._training.task, self._monitoring
         first, last = self.step, training.num_steps
         key = run_key(self.config.seed, self.config.key_version)
-        self.state, self._key = replicate((state, key), training.devices)
+        self.state, self._key = replicate((self.state, key), training.devices)
         self._dispatch = training.dispatch()
         self._labels = task.validation.labels() if len(task.validation) else None
-        tracker = None
-        if hosts.is_first_host():
-            if self._monitoring.snapshot_every:
-                self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
-            if self._monitoring.tracker:
-                tracker = tracking.start(self._monitoring.tracker, self._directory, self.config)
+        tracker, self._take_snapshot = None, None
+        if hosts.is_first_host() and options.snapshot_every:
+            self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
+        if hosts.is_first_host() and options.tracker:
+            tracker = tracking.start(options.tracker, self._directory, self.config)
         label = f"seed {self.config.seed}  " if training.config.seeds > 1 else ""
         self._display = stack.enter_context(Display(first=first, total=last, label=label))
         self._signals = stack.enter_context(catch_signals())
@@ -332,13 +329,17 @@ class Run:
         )
 
     def _end_epoch(self, epoch: int) -> None:
+        if self._warm:
+            self._deadline.restart()
+        else:
+            self._deadline.suspend()  # it compiles
+        self._warm = True
         accuracy = self._validation_accuracy()
         self.history.close_interval(self.step, epoch)
         if accuracy is not None:
             self.history.add_validation(self.step, epoch, accuracy)
-        every = self._monitoring.snapshot_every
-        if every and epoch % every == 0 and hosts.is_first_host():
-            self._begin("snapshot")
+        if self._take_snapshot and epoch % self._monitoring.snapshot_every == 0:
+            self._deadline.suspend()  # it may compile, and waits for no other host
             self._writer.add_snapshot(self.step, self._take_snapshot(self.state))
         self._display.epoch(epoch, self.history.epoch_means(epoch), accuracy)
         self._deadline.restart()
@@ -348,7 +349,6 @@ class Run:
         """Returns None if no images are held out."""
         if self._labels is None:
             return None
-        self._begin("validation")
         training, task = self._training, self._training.task
         scores = scoring.score(
             nnx.merge(training.eval_graphdef, self.state.params, self.state.rest),
@@ -359,14 +359,6 @@ class Run:
         )
         logits = training.score_kind is ScoreKind.LOGITS
         return summaries.accuracy(task.rule, scores, self._labels, logits=logits).accuracy
-
-    def _begin(self, work: str) -> None:
-        """Starts the time of a piece of work; the first one of its kind compiles, without limit."""
-        if work in self._compiled:
-            self._deadline.restart()
-        else:
-            self._deadline.suspend()
-        self._compiled.add(work)
 
     def save(self) -> None:
         """Begins to save, once a step; returns when the buffers of the state may be donated."""
