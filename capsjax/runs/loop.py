@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -98,27 +98,55 @@ def train(
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     training = load(config, data_dir=data_dir, device_budget_mb=device_budget_mb, devices=devices)
-    if training.config.seeds != 1:
-        raise ValueError(
-            f"seeds must be 1 here, got {training.config.seeds}: capsjax.runs.seeds.train_seeds "
-            "trains several"
+    workdir, config = _files.absolute(directory), training.config
+    profiler = Profiler(workdir, monitoring.profile, training.num_steps)
+    pretrained: dict[str, Array] = {}
+    if config.init_from and not hosts.from_first_host(lambda: checkpoints.finished(workdir)):
+        pretrained, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
+        say(words)
+    with contextlib.ExitStack() as stack:
+        run = Run(training, workdir, monitoring, stack)
+        run.restore(training.init_state(pretrained))
+        if run.finished:
+            say(f"{workdir}: finished before, at step {run.step}.")
+            return Result(run.state, run.history)
+        if run.step:
+            say(f"{workdir}: resuming at step {run.step}.")
+        stack.enter_context(jax.default_matmul_precision(config.training.matmul_precision))
+        run.start(profiler, stack)
+        signum = run.to_the_end()
+    if signum:
+        raise Interrupted(signum, run.step)
+    if run.stopped_early:
+        say(
+            f"{workdir}: stopped early, at step {run.step} of {training.num_steps}: the validation "
+            "accuracy reached training.stop_at_accuracy, "
+            f"{config.training.stop_at_accuracy:.2%}."
         )
-    workdir = _files.absolute(directory)
-    pretrained = read_pretrained(training, [workdir])
-    return train_seed(training, training.config.seed, workdir, pretrained, monitoring)
+    return Result(jax.tree.map(np.asarray, run.state), run.history)
+
+
+def agreed(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """Returns `config`, checked; with several hosts, that of host 0."""
+    hosts.check_connected()
+    own = configs.complete(config)
+    return configs.from_json(hosts.from_first_host(lambda: configs.to_json(own)))
 
 
 def load(
     config: ml_collections.ConfigDict,
     *,
-    data_dir: str | None = None,
-    device_budget_mb: float | None = DEVICE_BUDGET_MB,
-    devices: Sequence[jax.Device] | None = None,
+    data_dir: str | None,
+    device_budget_mb: float | None,
+    devices: Sequence[jax.Device] | None,
 ) -> Training:
-    """Checks `config`, loads its data and builds what is trained; arguments as for `train`."""
-    hosts.check_connected()
-    own = configs.complete(config)
-    config = configs.from_json(hosts.from_first_host(lambda: configs.to_json(own)))
+    """Loads the data of `config` and builds what is trained; arguments as for `train`."""
+    config = agreed(config)
+    if config.seeds != 1:
+        raise ValueError(
+            f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
+            "several"
+        )
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -135,52 +163,6 @@ def load(
     return training
 
 
-def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> dict[str, Array]:
-    """Returns the variables that the runs begin with in place of fresh ones, by path.
-
-    They are not read if all of the runs in `directories` have begun already.
-    """
-    config = training.config
-    if not config.init_from or hosts.from_first_host(
-        lambda: all(checkpoints.finished(directory) for directory in directories)
-    ):
-        return {}
-    variables, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
-    say(words)
-    return variables
-
-
-def train_seed(
-    training: Training,
-    seed: int,
-    directory: epath.Path,
-    pretrained: Mapping[str, Array],
-    monitoring: Monitoring,
-) -> Result:
-    """Trains one seed to the end, from what `load` and `read_pretrained` returned."""
-    profiler = Profiler(directory, monitoring.profile, training.num_steps)
-    with contextlib.ExitStack() as stack:
-        run = Run(training, seed, directory, monitoring, stack)
-        run.restore(training.init_state(seed, pretrained))
-        if run.finished:
-            say(f"{directory}: finished before, at step {run.step}.")
-            return Result(run.state, run.history)
-        if run.step:
-            say(f"{directory}: resuming at step {run.step}.")
-        stack.enter_context(jax.default_matmul_precision(run.config.training.matmul_precision))
-        run.start(profiler, stack)
-        signum = run.to_the_end()
-    if signum:
-        raise Interrupted(signum, run.step)
-    if run.stopped_early:
-        say(
-            f"{directory}: stopped early, at step {run.step} of {training.num_steps}: the "
-            "validation accuracy reached training.stop_at_accuracy, "
-            f"{run.config.training.stop_at_accuracy:.2%}."
-        )
-    return Result(jax.tree.map(np.asarray, run.state), run.history)
-
-
 class Run:
     """The dispatches of one run, and what the host keeps of them.
 
@@ -188,7 +170,7 @@ class Run:
     directory until then, and saves under way are waited for.
 
     Attributes:
-      config: of this seed.
+      config: with the `key_version` that the run began with.
       state: after the last dispatch; on the devices after `start`.
       step: number of updates done.
       history: of its metrics.
@@ -197,12 +179,11 @@ class Run:
     def __init__(
         self,
         training: Training,
-        seed: int,
         directory: epath.Path,
         monitoring: Monitoring,
         stack: contextlib.ExitStack,
     ):
-        self.config, self.history = training.config_of(seed), History()
+        self.config, self.history = training.config.copy_and_resolve_references(), History()
         self._training, self._directory, self._monitoring = training, directory, monitoring
         self._circumstances = circumstances.current(training.devices)
         self._warm = False  # whether an epoch has ended in this process
@@ -235,7 +216,8 @@ class Run:
             self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
         if hosts.is_first_host() and options.tracker:
             tracker = tracking.start(options.tracker, self._directory, self.config)
-        label = f"seed {self.config.seed}  " if training.config.seeds > 1 else ""
+        of_several = self._directory.name.startswith("seed_")
+        label = f"seed {self.config.seed}  " if of_several else ""
         self._display = stack.enter_context(Display(first=first, total=last, label=label))
         self._signals = stack.enter_context(catch_signals())
         self._source_at = stack.enter_context(

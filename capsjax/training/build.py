@@ -47,22 +47,14 @@ class Training:
         """The steps of a whole run, if nothing stops it early."""
         return self.config.training.epochs * self.batches.per_epoch
 
-    def config_of(self, seed: int) -> ml_collections.ConfigDict:
-        """Returns the complete config of one run."""
-        config = self.config.copy_and_resolve_references()
-        config.seed, config.seeds = seed, 1
-        return config
-
-    def init_state(self, seed: int, pretrained: Mapping[str, Array] | None = None) -> TrainState:
+    def init_state(self, pretrained: Mapping[str, Array] | None = None) -> TrainState:
         """Returns the state before the first step; abstract inside `jax.eval_shape`.
 
         `pretrained` holds variables by path, which take the place of fresh ones.
         """
-        model = build_model(self.config_of(seed))
+        model = build_model(self.config)
         if pretrained:
-            # Copies: a run donates its arrays, and other seeds begin with these too.
-            copies = {path: jnp.array(variable) for path, variable in pretrained.items()}
-            nnx.update(model, paths.replaced(nnx.state(model), copies))
+            nnx.update(model, paths.replaced(nnx.state(model), dict(pretrained)))
         set_training(model)
         return init_state(model, self.optimizer)[1]
 

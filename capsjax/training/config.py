@@ -228,6 +228,8 @@ def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) ->
     config was written had its default then.
     """
     was = flatten(old)
+    if "task" not in new:  # it follows from the data
+        was = {key: value for key, value in was.items() if not key.startswith("task.")}
     for section in SECTIONS:
         usual = defaults(section, old[section].get("name"))
         was = {dotted(section, key): value for key, value in usual.items()} | was
