@@ -105,7 +105,7 @@ def _about(directory: epath.Path) -> About:
 
 
 def _newest_intact(workdir: epath.Path, steps: Sequence[int]) -> int:
-    """Returns the first step whose files are as they were saved; those before it are warned about.
+    """Returns the first step whose files are as they were saved; warns of those before it.
 
     Orbax alone would restore a flipped bit in silence.
     """
@@ -114,8 +114,9 @@ def _newest_intact(workdir: epath.Path, steps: Sequence[int]) -> int:
         directory = workdir / FOLDER / str(step)
         wrong = _ledger.damage(directory)
         if wrong is None:
-            for problem in problems:
-                warnings.warn(f"{problem}; going back to step {step}", RuntimeWarning, stacklevel=4)
+            if problems:
+                said = f"{'; '.join(problems)}; going back to step {step}"
+                warnings.warn(said, RuntimeWarning, stacklevel=4)
             return step
         problems.append(f"the checkpoint {directory} cannot be used: {wrong}")
     raise ValueError("; ".join(problems) + ". Nothing was changed")
@@ -130,8 +131,8 @@ def _best(steps: Sequence[int], accuracy: Mapping[int, float]) -> int | None:
 class Checkpoints:
     """The checkpoints of one work directory, written during training.
 
-    Used as a context manager; leaving it waits for saves under way. With several hosts all of them
-    make every call; host 0 writes, as the state is whole on each.
+    A context manager; leaving it waits for saves under way. With several hosts all of them make
+    every call; host 0 writes, as the state is whole on each.
     """
 
     def __init__(self, workdir: epath.Path, *, keep: int):
@@ -162,35 +163,25 @@ class Checkpoints:
         if step == self.latest_step():
             return
         # Copied to the host: the device's memory is donated to the next dispatch.
-        model, optimizer = _split(jax.tree.map(lambda x: np.array(x, copy=True), state))
+        items = _items(jax.tree.map(lambda x: np.array(x, copy=True), state))
+        args = {name: ocp.args.StandardSave(item) for name, item in items.items()}
+        args["about"] = ocp.args.JsonSave(about.to_json())
         self._manager.wait_until_finished()
         self._accuracy, self._saving = about.history.validation_accuracy(), step
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                model=ocp.args.StandardSave(model),
-                optimizer=ocp.args.StandardSave(optimizer),
-                about=ocp.args.JsonSave(about.to_json()),
-            ),
-        )
+        self._manager.save(step, args=ocp.args.Composite(**args))
 
     def restore(self, like: TrainState) -> tuple[TrainState, About]:
         """Returns the newest intact state, on the host, and what is known about it.
 
         `like` gives the shapes. Raises ValueError if no checkpoint is intact.
         """
-        model, optimizer = _split(jax.tree.map(np.asarray, like))
+        items = _items(jax.tree.map(np.asarray, like))
+        args = {name: ocp.args.StandardRestore(item) for name, item in items.items()}
         step = from_first_host(self._set_damaged_aside)
         self._manager.reload()
-        items = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                model=ocp.args.StandardRestore(model),
-                optimizer=ocp.args.StandardRestore(optimizer),
-            ),
-        )
-        variables, rest = items.model, items.optimizer
-        state = TrainState(rest["step"], variables["params"], variables["rest"], rest["state"])
+        saved = self._manager.restore(step, args=ocp.args.Composite(**args))
+        model, rest = saved.model, saved.optimizer
+        state = TrainState(rest["step"], model["params"], model["rest"], rest["state"])
         return state, _about(self._directory / str(step))
 
     def wait(self) -> None:
@@ -229,7 +220,9 @@ class Checkpoints:
         return intact
 
 
-def _split(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the items `model` and `optimizer`."""
-    variables = {"params": state.params, "rest": state.rest}
-    return variables, {"step": state.step, "state": state.opt_state}
+def _items(state: TrainState) -> dict[str, dict[str, Any]]:
+    """Returns what a checkpoint holds of `state`, by item."""
+    return {
+        "model": {"params": state.params, "rest": state.rest},
+        "optimizer": {"step": state.step, "state": state.opt_state},
+    }

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import ml_collections
 from etils import epath
@@ -19,19 +18,15 @@ from capsjax.training import config as configs
 LOCK, CONFIG = ".lock", "config.json"
 
 
-class ClaimedDirectory(NamedTuple):
-    """A directory that is a run's."""
-
-    key_version: int  # that the run began with
-    # raises OSError if other processes are no longer kept out; with several hosts, all must call it
-    check: Callable[[], None]
-
-
 @contextlib.contextmanager
-def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[ClaimedDirectory]:
+def claimed(
+    workdir: epath.Path, config: ml_collections.ConfigDict
+) -> Iterator[tuple[int, Callable[[], None]]]:
     """Makes `workdir` the directory of this run, and keeps other processes out while in the block.
 
-    In an object store, or on a file system without locks, nothing is locked.
+    In an object store, or on a file system without locks, nothing is locked. The block gets the
+    `key_version` that the run began with, and a function that raises OSError if other processes are
+    no longer kept out; with several hosts, all must call it.
 
     Raises:
       ValueError: another process trains there; or it belongs to another config (the differences
@@ -53,7 +48,7 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
                     "another process may be training there: stopped without saving"
                 )
 
-        yield ClaimedDirectory(from_first_host(claim), partial(from_first_host, check))
+        yield from_first_host(claim), partial(from_first_host, check)
 
 
 def _check_place(workdir: epath.Path) -> None:

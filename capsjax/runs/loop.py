@@ -189,8 +189,8 @@ class Run:
         self._warm = False  # whether an epoch has ended in this process
         claim = stack.enter_context(claimed(directory, self.config))
         self.config.key_version, self._check_claim = claim
-        saver = Checkpoints(directory, keep=self.config.checkpoints.keep)
-        self._saver = stack.enter_context(saver)
+        keep = self.config.checkpoints.keep
+        self._saver = stack.enter_context(Checkpoints(directory, keep=keep))
         self._deadline = stack.enter_context(Deadline(monitoring.stall_seconds))
 
     def restore(self, fresh: TrainState) -> None:

@@ -13,9 +13,8 @@ from capsjax.runs.hosts import is_first_host
 class Profiler:
     """Writes a trace of the steps START up to but not STOP, counted from 0, into `workdir`/profile.
 
-    A context manager around the training; host 0 alone writes, of its own devices. What is
-    profiled is not changed: dispatches only end where a profile begins or ends, and their length
-    cannot change a result.
+    A context manager around the training; host 0 alone writes, of its own devices. Dispatches end
+    where a profile begins or ends; their length cannot change a result.
     """
 
     def __init__(self, workdir: epath.Path, steps: tuple[int, int] | None, total: int):

@@ -48,10 +48,8 @@ def write(
 ) -> epath.Path:
     """Writes `model` into a new file, and returns its path.
 
-    Args:
-      file: ends in .safetensors; a local path or any address of etils.epath.
-      model: the network.
-      description: its "config", "history" and "step", as what `json` writes.
+    `file` ends in .safetensors and is a local path or any address of etils.epath. `description` has
+    the "config", "history" and "step", as what `json` writes.
     """
     if not is_one(file):
         raise ValueError(f"file must end in {SUFFIX}, got {os.fspath(file)!r}")
@@ -101,8 +99,11 @@ def _model(
 ) -> Model:
     """Makes the network of a config with these variables."""
     graphdef, state = nnx.split(abstract_model(config))
-    wrong = _ledger.differences(_described(tensors), _described(paths.by_path(state)))
-    if wrong:
+    there, expected = (
+        {path: f"{x.dtype}{list(x.shape)}" for path, x in variables.items()}
+        for variables in (tensors, paths.by_path(state))
+    )
+    if wrong := _ledger.differences(there, expected):
         raise ValueError(
             f"{name} does not hold the variables of {config.model.name} (there → expected): "
             f"{wrong[0]}. It was probably made with another version of capsjax; its card names "
@@ -110,10 +111,6 @@ def _model(
         )
     state = paths.replaced(state, {path: jax.numpy.asarray(x) for path, x in tensors.items()})
     return cast(Model, nnx.merge(graphdef, state))
-
-
-def _described(variables: Mapping[str, Any]) -> dict[str, str]:
-    return {path: f"{np.dtype(x.dtype).name} of shape {x.shape}" for path, x in variables.items()}
 
 
 def _contents(name: str) -> bytes:

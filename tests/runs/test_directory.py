@@ -48,8 +48,8 @@ def test_two_processes_do_not_train_in_one_directory(copy):
 @pytest.mark.parametrize("lost", ["removed", "replaced", "the directory too"])
 def test_a_lock_that_was_lost_is_noticed(copy, lost):
     directory, config = copy
-    with claimed(directory, config) as claim:
-        claim.check()
+    with claimed(directory, config) as (_, check):
+        check()
         if lost == "the directory too":
             shutil.rmtree(directory)
         else:
@@ -57,7 +57,7 @@ def test_a_lock_that_was_lost_is_noticed(copy, lost):
         if lost == "replaced":
             (directory / LOCK).touch()
         with pytest.raises(OSError, match="removed or replaced during training"):
-            claim.check()
+            check()
     assert directory.exists() == (lost != "the directory too")
 
 
@@ -66,8 +66,9 @@ def test_a_file_system_without_locks_gives_a_warning(copy, monkeypatch):
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.warns(UserWarning, match="cannot be locked .*not implemented"), claimed(*copy) as c:
-        c.check()
+    warned = pytest.warns(UserWarning, match="cannot be locked .*not implemented")
+    with warned, claimed(*copy) as (_, check):
+        check()
 
 
 def test_a_foreign_directory_is_left_alone(tmp_path, npz):
