@@ -60,6 +60,7 @@ def source_images(
         shares = [batch.reshape(num_local, -1, *batch.shape[1:]) for batch in images]
         return divide(np.stack(shares, axis=1), devices)
 
+    labels = replicate(task.train.labels, devices)
     read = _reader(task, batches, key, devices)
     steps = min(CHUNK_STEPS, max(1, CHUNK_BYTES // read(first).nbytes))
     # The last chunk goes beyond `last`.
@@ -70,7 +71,6 @@ def source_images(
         .batch(steps, batch_fn=put)
     )
     chunks = iter(grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=1))
-    labels = replicate(task.train.labels, devices)
     chunk: Any = None
     end = first
 

@@ -66,7 +66,7 @@ def run(tmp_path, npz):
         process.wait()
 
 
-def wait_for(text, log, processes, seconds=120):
+def wait_for(text, log, processes, seconds=240):
     """Until `text` is in the log."""
     for _ in range(20 * seconds):
         if text in log.read_text():
@@ -76,7 +76,7 @@ def wait_for(text, log, processes, seconds=120):
     raise TimeoutError(f"{text!r} is not in {log.read_text()}")
 
 
-def end(processes, seconds=120):
+def end(processes, seconds=240):
     return [p.wait(timeout=seconds) for p in processes]
 
 
