@@ -1,8 +1,8 @@
 """Capsule networks in JAX: routing procedures, layers, models, training, data."""
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from capsjax._lazy import modules_of
 from capsjax._version import __version__
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     # Each room is imported when it is first used: routing needs no Flax, loading data no Orbax.
     if name == "restore":
-        return importlib.import_module("capsjax.runs.checkpoints").restore
-    if name in __all__:
-        return importlib.import_module(f"capsjax.{name}")
-    raise AttributeError(f"module 'capsjax' has no attribute {name!r}")
+        from capsjax.runs.checkpoints import restore
+
+        return restore
+    return modules_of(__name__)(name)

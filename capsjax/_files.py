@@ -1,4 +1,4 @@
-"""Atomic writes and copies of files, local or wherever etils.epath reaches."""
+"""Files that are written whole, local or wherever etils.epath reaches."""
 
 import os
 import uuid
@@ -13,37 +13,31 @@ from capsjax._extras import install
 
 P = TypeVar("P", Path, epath.Path)
 
-# What a write that was killed leaves behind ends like this.
-TEMPORARY = ".tmp"
+
+def cache_dir() -> Path:
+    """Returns where decoded data and compiled programs are kept between runs."""
+    return Path(os.environ.get("CAPSJAX_CACHE_DIR") or "~/.cache/capsjax").expanduser()
 
 
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
     """Returns `path`, made absolute if it is local; an address such as gs://… as it is.
 
-    Raises ValueError for an address that cannot be reached, or a name that is not UTF-8.
+    Raises ValueError for an address that cannot be reached.
     """
-    text = os.fspath(path)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"the name {text!r} is not UTF-8: choose or make another") from None
-    scheme, separator, _ = text.partition("://")
-    if not separator:
+    if is_local(path):
         return epath.Path(path).absolute()
     try:
         address = epath.Path(path)
         address.exists()  # what an address takes is imported when it is first used
-    except KeyError:
+    except (ImportError, KeyError) as error:
         raise ValueError(
-            f"{text}: unknown kind of address {scheme}://, expected a local path or gs://BUCKET/PATH"
-        ) from None
-    except ImportError as error:
-        command = install("gcs") if scheme == "gs" else f"pip install {scheme}fs"
-        raise ValueError(f"{text}: {scheme}:// needs {command} ({error})") from None
+            f"{os.fspath(path)} cannot be reached ({type(error).__name__}: {error}): expected a "
+            f"local path, or gs://BUCKET/PATH after {install('gcs')}"
+        ) from error
     return address
 
 
-def is_local(path: epath.Path | Path) -> bool:
+def is_local(path: str | os.PathLike[str]) -> bool:
     """Tells whether `path` is local: files there can be appended to and renamed."""
     return "://" not in os.fspath(path)
 
@@ -66,14 +60,13 @@ def replacing(path: P, *, follow: bool = False) -> Iterator[IO[bytes]]:
     replaced, or if `follow` its target; a device or a pipe is written to.
     """
     # Not asked with etils, to which everything that is not a directory is a file.
-    in_place = not is_local(path) or (os.path.exists(path) and not os.path.isfile(path))
+    if not is_local(path) or (os.path.exists(path) and not os.path.isfile(path)):
+        with path.open("wb") as file:  # an object appears when it is closed
+            yield file
+        return
     target = Path(os.path.realpath(path) if follow else path)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}{TEMPORARY}")
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
-        if in_place:
-            with path.open("wb") as file:  # an object appears when it is closed
-                yield file
-            return
         with temporary.open("xb") as file:
             yield file
             file.flush()
@@ -85,14 +78,11 @@ def replacing(path: P, *, follow: bool = False) -> Iterator[IO[bytes]]:
             error.filename = os.fspath(path)
         raise
     finally:
-        if not in_place:
-            temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def sync(path: epath.Path | Path) -> None:
     """Returns when the contents of a local file or directory would survive a power cut."""
-    if not is_local(path) or os.name != "posix":  # only there can directories be opened
-        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -100,22 +90,12 @@ def sync(path: epath.Path | Path) -> None:
         os.close(descriptor)
 
 
-def move(source: epath.Path, target: epath.Path) -> None:
-    """Moves a directory to `target`, which must not exist yet."""
-    if is_local(source):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        source.rename(target)
-        return
-    copy(source, target)
-    source.rmtree()  # last: interrupted, nothing is lost
-
-
-def copy(source: epath.Path, target: epath.Path) -> None:
-    """Copies all files of a directory and its subdirectories into `target`."""
-    for name in files(source):
-        file = target / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes((source / name).read_bytes())
+def upload(source: Path, target: epath.Path) -> None:
+    """Copies all files of a local directory and its subdirectories into `target`."""
+    for file in (path for path in source.rglob("*") if path.is_file()):
+        copy = target / file.relative_to(source).as_posix()
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
 
 
 def files(directory: epath.Path) -> Iterator[str]:

@@ -24,12 +24,17 @@ def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
     return table[name]
 
 
-def check_options(owner: str, keys: Iterable[str], known: Iterable[str]) -> None:
-    """Raises ValueError for an option that `owner` does not have."""
-    known = list(known)
-    for key in keys:
-        if key not in known:
-            raise ValueError(f"{owner} has no option {key!r}: {nearest(key, known)}")
+def check_options(owner: str, keys: Iterable[str], known: Iterable[str], section: str = "") -> None:
+    """Raises ValueError for an option that `owner`, or this `section` of it, does not have."""
+    full = [dotted(section, key) for key in known]
+    for key in (dotted(section, key) for key in keys):
+        if key not in full:
+            raise ValueError(f"{owner} has no option {key!r}: {nearest(key, full)}")
+
+
+def dotted(section: str, name: str) -> str:
+    """Returns the name of an option in a config."""
+    return f"{section}.{name}" if section else name
 
 
 def check_kind(name: str, value: Any, default: Any) -> None:
@@ -42,18 +47,16 @@ def check_kind(name: str, value: Any, default: Any) -> None:
         if not isinstance(value, tuple | list):
             such = f" such as {default}" if default else ""
             raise ValueError(f"{name} must be a tuple{such}, got {value!r}")
-        for element in value:
-            check_kind(f"each of {name}", element, default[0] if default else None)
-        return
-    if type(default) not in _KINDS:
-        return
-    accepted, words = _KINDS[type(default)]
-    if not isinstance(value, accepted) or isinstance(value, bool) != isinstance(default, bool):
-        raise ValueError(f"{name} must be {words}, got {value!r}")
-    size: Any = abs(value) if isinstance(value, Real) else 0
-    if not size <= LARGEST:  # nor NaN
-        what = "finite in float32" if size < math.inf else "finite"
-        raise ValueError(f"{name} must be {what}, got {value}")
+        for element in value if default else ():
+            check_kind(f"each of {name}", element, default[0])
+    elif type(default) in _KINDS:
+        accepted, words = _KINDS[type(default)]
+        if not isinstance(value, accepted) or isinstance(value, bool) != isinstance(default, bool):
+            raise ValueError(f"{name} must be {words}, got {value!r}")
+        size: Any = abs(value) if isinstance(value, Real) else 0
+        if not size <= LARGEST:  # nor NaN
+            what = "finite in float32" if size < math.inf else "finite"
+            raise ValueError(f"{name} must be {what}, got {value}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -7,10 +7,10 @@ the docstring of its class documents it.
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
-from capsjax._names import check_kind, check_options
+from capsjax._names import check_kind, check_options, dotted
 
 
 def checked(
@@ -18,19 +18,20 @@ def checked(
     accepts: Callable[[Any], bool],
     requirement: str,
     *,
-    element: Any = 1,
+    example: Any = None,
     whole: bool = False,
 ) -> Any:
     """Returns a field whose value, or each element of a tuple, must be one that `accepts` accepts.
 
     Args:
-      default: tells the kind of the value; None if it may be None or an integer.
-      accepts: of values of that kind.
+      default: None if the value may be None or an integer.
+      accepts: of values of the same kind as `example`.
       requirement: what a message says after the name, such as "must be positive".
-      element: a value of the kind of a tuple's elements.
+      example: by default the default; an integer for None, a tuple of integers for ().
       whole: whether `accepts` takes a tuple as one.
     """
-    check = {"accepts": accepts, "requirement": requirement, "element": element, "whole": whole}
+    example = example or {None: 1, (): (1,)}.get(default, default)
+    check = {"accepts": accepts, "requirement": requirement, "example": example, "whole": whole}
     return field(default=default, metadata=check)
 
 
@@ -65,7 +66,7 @@ def one_of(default: str, *others: str) -> Any:
 
 def names() -> Any:
     """Returns a field for a tuple of strings, by default empty."""
-    return checked((), lambda value: value != "", "must not be empty", element="")
+    return checked((), lambda value: value != "", "must not be empty", example=("conv",))
 
 
 @dataclass(frozen=True)
@@ -79,18 +80,14 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            value, default = getattr(self, option.name), option.default
+            value, default, check = getattr(self, option.name), option.default, option.metadata
             if value is None and default is None:
                 continue
-            name, check = dotted(self.SECTION, option.name), option.metadata
-            check_kind(name, value, 1 if default is None else default)
-            if "accepts" not in check:
-                continue
-            is_tuple = isinstance(value, tuple) and not check["whole"]
-            for part in value if is_tuple else (value,):
-                if is_tuple:
-                    check_kind(f"each of {name}", part, check["element"])
-                if not check["accepts"](part):
+            name = dotted(self.SECTION, option.name)
+            check_kind(name, value, check.get("example", default))
+            if "accepts" in check:
+                parts = value if isinstance(value, tuple) and not check["whole"] else (value,)
+                if not all(map(check["accepts"], parts)):
                     raise ValueError(f"{name} {check['requirement']}, got {value!r}")
 
     @classmethod
@@ -100,19 +97,8 @@ class Options:
         Raises:
           ValueError: an unknown option (the nearest is named) or a value that is not allowed.
         """
-        check_known(cls.SECTION, values, [option.name for option in fields(cls)])
+        check_options("the config", values, [option.name for option in fields(cls)], cls.SECTION)
         return cls(**values)
-
-
-def check_known(section: str, options: Mapping[str, Any], known: list[str]) -> None:
-    """Raises ValueError for an option that a section does not have; the nearest is named."""
-    full = [[dotted(section, name) for name in names] for names in (options, known)]
-    check_options("the config", *full)
-
-
-def dotted(section: str, name: str) -> str:
-    """Returns the name of an option in a config."""
-    return f"{section}.{name}" if section else name
 
 
 class Described(NamedTuple):
@@ -127,21 +113,15 @@ def describe(options: Any) -> dict[str, Described]:
     """Returns, by name, what a dataclass and its docstrings say about each field."""
     texts: dict[str, str] = {}
     for owner in reversed(type(options).__mro__):
-        attributes = re.search(
-            r"^Attributes[^\n]*:\n(.*)", inspect.getdoc(owner) or "", re.M | re.S
+        entries = re.findall(
+            r"^  (\w+): (.*(?:\n    .*)*)", inspect.getdoc(owner) or "", re.MULTILINE
         )
-        for name, words in re.findall(
-            r"^  (\w+): (.*(?:\n    .*)*)", attributes[1] if attributes else "", re.M
-        ):
-            texts[name] = re.sub(r"\s+", " ", words)
-    return {
-        option.name: Described(value, _allowed(option, value), texts.get(option.name, ""))
-        for option in fields(options)
-        for value in [getattr(options, option.name)]
-    }
-
-
-def _allowed(option: Field, value: Any) -> str:
-    usual = "True or False" if isinstance(value, bool) else ""
-    requirement = option.metadata.get("requirement", usual)
-    return re.sub(r"^must (not )?be ", r"\1", requirement)
+        texts |= {name: " ".join(words.split()) for name, words in entries}
+    described = {}
+    for option in fields(options):
+        value = getattr(options, option.name)
+        usual = "True or False" if isinstance(value, bool) else ""
+        requirement = option.metadata.get("requirement", usual)
+        allowed = re.sub(r"^must (not )?be ", r"\1", requirement)
+        described[option.name] = Described(value, allowed, texts.get(option.name, ""))
+    return described

@@ -111,7 +111,6 @@ def main(args: argparse.Namespace) -> None:
     from capsjax.runs.history import Diverged
 
     config = _cli.config_of(args)
-    process.shorten_background_errors()
     process.cache_programs()
     try:
         if several_hosts:

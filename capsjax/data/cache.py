@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from capsjax._cache import cache_dir
-from capsjax._files import replacing
+from capsjax._files import cache_dir, replacing
 from capsjax.data.dataset import Examples
 
 # Part of every fingerprint: raise it when the layout of entries or the decoding changes.

@@ -31,22 +31,16 @@ class Alignment(NamedTuple):
     direction: Float[Array, "*batch d"]
 
 
-def align(differences: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"]) -> Alignment:
+def align(differences: Float[Array | np.ndarray, "*batch k d"]) -> Alignment:
     """Finds the direction nearest to k vectors and their alignment (Choi et al. 2019, eq. 12–15).
 
     ṽ is the first right-singular vector of the stacked vectors, without centring. Random vectors
     are a reference: five standard normal ones give .462 ± .269 in R^32 and .498 ± .277 in R^16
-    (mean and standard deviation of r over 500,000 sets; the mean over 1,000 sets, as many as the
-    paper has, varies by .002 from run to run). The .311 ± .262 that the paper prints cannot come
-    from its formula: of five vectors of equal length, the mean of r² is at least 1/5.
+    (mean and standard deviation of r). The .311 ± .262 that the paper prints cannot come from its
+    formula: of five vectors of equal length, the mean of r² is at least 1/5.
 
     The `differences` are v_i = u(T_i(x)) − u(x), of the pose of the true class.
     """
-    if differences.ndim < 2:
-        raise ValueError(
-            "differences must have axes [..., k, d] (transformations, pose), got shape "
-            f"{differences.shape}"
-        )
     v = at_least_float32(jnp.asarray(differences))
     direction = jnp.linalg.svd(v, full_matrices=False)[2][..., 0, :]
     # Sums of products: a matrix product may be rounded to bfloat16 on accelerators.
@@ -68,7 +62,7 @@ def direction_cosines(
 
 
 def cosine_histogram(
-    cosines: Float[Array, "n"] | Float[np.ndarray, "n"], bins: int = 40
+    cosines: Float[Array | np.ndarray, "n"], bins: int = 40
 ) -> tuple[Int[np.ndarray, "bins"], Float[np.ndarray, "edges"]]:
     """Counts of cosines in `bins` equal intervals of [−1, 1], and the bins + 1 edges (figure 4)."""
     return np.histogram(cosines, bins=bins, range=(-1, 1))

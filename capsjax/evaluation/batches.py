@@ -1,20 +1,19 @@
 """A function of a network and of examples, one batch at a time."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
 from jax import lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Num, PyTree
 
 from capsjax.models import Output
-from capsjax.training.parallel import check_batch_size, of_this_process
-
-_AXIS = "devices"
+from capsjax.training import parallel
+from capsjax.training.parallel import check_batch_size, divide, of_this_process, replicate
+from capsjax.training.state import DEVICES
 
 
 def in_batches(
@@ -41,33 +40,28 @@ def in_batches(
       *shared: further arguments, the same for all batches: arrays.
       batch_size: examples at a time, on all devices together.
       devices: each batch is divided over them; they may belong to several hosts, which must then
-        all make this call. Default: JAX's default device.
+        all make this call. Default: the first of this process.
       progress: called with the number of examples done.
 
     Raises:
       ValueError: no examples, arrays of different lengths, or a batch size that is not a positive
         multiple of the number of devices.
     """
-    sizes = {len(array) for array in arrays}
-    if len(sizes) != 1 or 0 in sizes:
-        lengths = ", ".join(str(len(array)) for array in arrays)
+    lengths = [len(array) for array in arrays]
+    if len(set(lengths)) != 1 or 0 in lengths:
         raise ValueError(f"expected arrays of one length, at least 1; got lengths {lengths}")
-    num_devices = max(1, len(devices))
-    check_batch_size(batch_size, num_devices)
-    (num,) = sizes
-    batch_size = _no_larger_than_needed(batch_size, num, num_devices)
-    mesh = Mesh(np.asarray(devices), (_AXIS,)) if num_devices > 1 else None
+    num, devices = lengths[0], tuple(devices) or tuple(jax.local_devices()[:1])
+    check_batch_size(batch_size, len(devices))
+    batch_size = _no_larger_than_needed(batch_size, num, len(devices))
     graphdef, state = nnx.split(model)
-    if mesh is not None:
-        put = partial(jax.make_array_from_process_local_data, NamedSharding(mesh, PartitionSpec()))
-        state = jax.tree.map(lambda x: put(np.asarray(x)), state)
-    elif devices:
-        state = jax.device_put(state, devices[0])
+    state, shared = replicate((state, shared), devices)
+    program, own = _program(function, graphdef, devices), of_this_process(devices)
     parts: list[PyTree] = []
     for start in range(0, num, batch_size):
         places = np.minimum(np.arange(start, start + batch_size), num - 1)
-        batch = [_put(array, places, mesh) for array in arrays]
-        parts.append(_apply(function, mesh, graphdef, state, batch, shared))
+        shares = places.reshape(len(devices), -1)[own]  # a process reads only its own
+        batch = divide([np.asarray(array[shares]) for array in arrays], devices)
+        parts.append(program(state, batch, shared))
         if start:  # one batch ahead, so that the device never waits for the host
             parts[-2] = jax.device_get(parts[-2])
             progress(start)
@@ -88,30 +82,30 @@ def lower(
 
     The devices need not exist (`jax.experimental.topologies`), and `model` may be abstract.
     """
-    mesh = Mesh(np.asarray(devices), (_AXIS,))
+    graphdef, state = nnx.split(model)
+    state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
     batch_size = _no_larger_than_needed(batch_size, len(arrays[0]), len(devices))
-    same, divided = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), (_AXIS,)))
-    graphdef, state = nnx.split(model)
-    state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=same), state)
     examples = [np.asarray(array[np.zeros(1, np.int32)]) for array in arrays]
+    share = (len(devices), batch_size // len(devices))
     batch = [
-        jax.ShapeDtypeStruct(
-            (batch_size, *example.shape[1:]),
-            jax.dtypes.canonicalize_dtype(example.dtype),
-            sharding=divided,
-        )
-        for example in examples
+        jax.ShapeDtypeStruct((*share, *x.shape[1:]), jax.dtypes.canonicalize_dtype(x.dtype))
+        for x in examples
     ]
-    return _apply.lower(function, mesh if len(devices) > 1 else None, graphdef, state, batch, ())
+    program = _program(function, graphdef, tuple(devices))
+    return parallel.lower(program, devices, state, batch, ())
 
 
-def outline(
-    model: nnx.Module, images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"]
-) -> Output:
+def outline(model: nnx.Module, images: Num[Array | np.ndarray, "n h w c"]) -> Output:
     """Returns the shapes of all that the network captures for one image; computes nothing."""
-    image = jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype)
     graphdef, state = nnx.split(model)
-    return jax.eval_shape(partial(_apply, _captured, None, graphdef), state, [image], ())
+
+    def captured(state: nnx.State, images: Array) -> Output:
+        copy: Any = nnx.merge(graphdef, state)
+        copy.eval()
+        return copy(images, capture=True)
+
+    image = jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype)
+    return jax.eval_shape(captured, state, image)
 
 
 def check_labels(labels: Any, images: Any, num_classes: int) -> None:
@@ -133,34 +127,18 @@ def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
     return min(batch_size, -(-num // num_devices) * num_devices)
 
 
-def _put(array: Any, places: np.ndarray, mesh: Mesh | None) -> Any:
-    """Returns the examples at `places`, divided over the devices; a process reads only its own."""
-    if mesh is None:
-        return array[places]
-    numbers = of_this_process(list(mesh.devices))
-    local = np.concatenate([np.split(places, mesh.size)[n] for n in numbers])
-    sharding = NamedSharding(mesh, PartitionSpec(_AXIS))
-    return jax.make_array_from_process_local_data(sharding, np.asarray(array[local]))
+@lru_cache(maxsize=16)
+def _program(
+    function: Callable[..., PyTree], graphdef: nnx.GraphDef, devices: tuple[jax.Device, ...]
+) -> partial:
+    """Compiles the function of a batch for these devices; its results are whole on all of them."""
 
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _apply(function, mesh, graphdef, state, batch, shared):
-    def apply(state, batch, shared):
-        model = nnx.merge(graphdef, state)
+    def apply(state: nnx.State, batch: Sequence[Array], shared: Sequence[PyTree]) -> PyTree:
+        model: Any = nnx.merge(graphdef, state)
         model.eval()  # the copy inside this program
-        return function(model, *batch, *shared)
+        results = function(model, *batch, *shared)
+        if len(devices) == 1:  # XLA would not drop the collective
+            return results
+        return jax.tree.map(lambda x: lax.all_gather(x, DEVICES, tiled=True), results)
 
-    if mesh is None:
-        return apply(state, batch, shared)
-
-    def apply_and_gather(*args):
-        return jax.tree.map(lambda x: lax.all_gather(x, _AXIS, tiled=True), apply(*args))
-
-    same, divided = PartitionSpec(), PartitionSpec(_AXIS)
-    return jax.shard_map(
-        apply_and_gather, mesh=mesh, in_specs=(same, divided, same), out_specs=same, check_vma=False
-    )(state, batch, shared)
-
-
-def _captured(model: Any, images: Num[Array, "n h w c"]) -> Output:
-    return model(images, capture=True)
+    return parallel.on_devices(apply, devices, (None, 0, None))

@@ -20,7 +20,7 @@ AMOUNTS: dict[str, Float[np.ndarray, "9"]] = {
 
 
 def semantic_compactness(
-    poses: Float[Array, "*batch k d"] | Float[np.ndarray, "*batch k d"],
+    poses: Float[Array | np.ndarray, "*batch k d"],
 ) -> Float[Array, "*batch"]:
     """Computes KL(Var_n ‖ uniform), in nats (Gu et al. 2021, section 3.3 and table 5).
 
@@ -40,7 +40,7 @@ def semantic_compactness(
 
 
 def compactness_of_mean(
-    poses: Float[Array, "n k d"] | Float[np.ndarray, "n k d"],
+    poses: Float[Array | np.ndarray, "n k d"],
 ) -> Float[Array, ""]:
     """Computes KL(mean of Var_n over the images ‖ uniform), in nats: averaged first, then compared.
 

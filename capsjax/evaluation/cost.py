@@ -34,10 +34,7 @@ class Cost(NamedTuple):
 
 
 def inference_cost(
-    model: nnx.Module,
-    images: Num[Array, "n h w c"] | Num[np.ndarray, "n h w c"],
-    *,
-    repeats: int = 10,
+    model: nnx.Module, images: Num[Array | np.ndarray, "n h w c"], *, repeats: int = 10
 ) -> Cost:
     """Compiles and measures `model(images).scores`, nothing else of the output.
 

@@ -20,8 +20,6 @@ class Ensemble(nnx.Module):
     """
 
     def __init__(self, members: Sequence[nnx.Module]):
-        if not members:
-            raise ValueError("members must hold at least one network, got none")
         self.members = nnx.List(members)
 
     def __call__(
@@ -61,12 +59,8 @@ def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDi
             if config.task[key] != first.task[key]:
                 raise ValueError(
                     f"member {n} of the ensemble ({config.model.name}) has {key} "
-                    f"{config.task[key]}, the first has {first.task[key]}: join networks that were "
-                    "trained on the same images and classes"
+                    f"{config.task[key]}, the first has {first.task[key]}"
                 )
     if len({gives_logits(model, first.task.input_shape) for model in models}) > 1:
-        raise ValueError(
-            "the members of the ensemble score differently, some with logits and some with "
-            "lengths: their mean means nothing: join networks with the same kind of scores"
-        )
+        raise ValueError("some members of the ensemble score with logits and some with lengths")
     return Ensemble(models)

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from flax import nnx
 from jaxtyping import Array, Float, Num
-from scipy.spatial import cKDTree
+from scipy.spatial import cKDTree, procrustes
 
 from capsjax._extras import extra
 from capsjax._names import nearest
@@ -63,18 +62,9 @@ def fit_to(
 
     Least squares over the pairs with the same index (Procrustes): image and shift belong together.
     """
-    points, target = np.asarray(points, np.float64), np.asarray(target, np.float64)
-    if points.ndim != 2 or points.shape != target.shape:
-        raise ValueError(
-            f"points and target must have the same shape [n, d], got {points.shape} and "
-            f"{target.shape}"
-        )
-    centred, goal = points - points.mean(axis=0), target - target.mean(axis=0)
-    spread = np.sum(centred**2)
-    if not spread > 0:
-        raise ValueError("points are all the same: there is nothing to align")
-    turn, scale = scipy.linalg.orthogonal_procrustes(centred, goal)
-    return centred @ turn * (scale / spread) + target.mean(axis=0)
+    centre = np.mean(target, axis=0)
+    _, fitted, _ = procrustes(target, points)  # of length 1, around 0
+    return fitted * np.linalg.norm(target - centre) + centre
 
 
 def chamfer_distance(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -> float:

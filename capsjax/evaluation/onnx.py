@@ -28,7 +28,7 @@ def export_onnx(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
 
     Raises:
       ModuleNotFoundError: the extra `onnx` is not installed.
-      ValueError: onnxruntime cannot run the file, or its scores differ from the network's.
+      ValueError: the scores of onnxruntime differ from the network's.
     """
     with extra("onnx"):
         import jax2onnx
@@ -43,21 +43,13 @@ def export_onnx(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
     program = jax.make_jaxpr(scores)(images)
     # Traced here, because jax2onnx replaces functions of jax.numpy while it traces.
     rewritten = jax.make_jaxpr(lambda x: _evaluate(program, [x]))(images)
-    file = jax2onnx.to_onnx(
-        jaxpr_as_fun(rewritten),
-        [images],
-        model_name=type(model).__name__,
-        input_names=["images"],
-        output_names=["scores"],
-    )
+    name = type(model).__name__
+    names = {"model_name": name, "input_names": ["images"], "output_names": ["scores"]}
+    file = jax2onnx.to_onnx(jaxpr_as_fun(rewritten), [images], **names)
     contents: bytes = file.SerializeToString()
     pixels = np.random.default_rng(0).integers(256, size=(3, *input_shape), dtype=np.uint8)
-    name = type(model).__name__
-    try:
-        session = onnxruntime.InferenceSession(contents, providers=["CPUExecutionProvider"])
-        (converted,) = session.run(["scores"], {"images": pixels})
-    except Exception as error:  # its classes have no public base
-        raise ValueError(f"onnxruntime cannot run this {name} as ONNX: {error}") from error
+    session = onnxruntime.InferenceSession(contents, providers=["CPUExecutionProvider"])
+    (converted,) = session.run(["scores"], {"images": pixels})
     worst = np.abs(converted - np.asarray(jax.jit(scores)(pixels))).max()
     if not worst <= TOLERANCE:
         raise ValueError(f"as ONNX, scores of this {name} differ by {worst:.2g}")
@@ -69,15 +61,14 @@ def _evaluate(program: Any, args: Sequence[Any]) -> list[Any]:
     if not isinstance(program, ClosedJaxpr):
         program = ClosedJaxpr(program, ())
     jaxpr = program.jaxpr
-    values: dict[Any, Any] = dict(zip(jaxpr.constvars, program.consts, strict=True))
-    values |= zip(jaxpr.invars, args, strict=True)
+    variables = [*jaxpr.constvars, *jaxpr.invars]
+    values: dict[Any, Any] = dict(zip(variables, [*program.consts, *args], strict=True))
 
     def read(variable: Any) -> Any:
         return variable.val if isinstance(variable, Literal) else values[variable]
 
     for equation in jaxpr.eqns:
-        inputs = list(map(read, equation.invars))
-        outputs = _apply(equation, inputs)
+        outputs = _apply(equation, list(map(read, equation.invars)))
         values |= zip(equation.outvars, outputs, strict=True)
     return list(map(read, jaxpr.outvars))
 

@@ -17,7 +17,7 @@ def symmetric_offsets(limit: float = 0.25, step: float = 0.05) -> Float[np.ndarr
 
 
 def perturb(
-    poses: Float[Array, "*batch d"], offsets: Float[Array, "k"] | Float[np.ndarray, "k"]
+    poses: Float[Array, "*batch d"], offsets: Float[Array | np.ndarray, "k"]
 ) -> Float[Array, "*batch d k d"]:
     """Moves each element of every pose: `result[..., e, j, :]` has offset j on element e.
 

@@ -9,12 +9,12 @@ import jax
 import ml_collections
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int, PyTree, UInt8
+from jaxtyping import Array, Float, PyTree
 
 from capsjax.data import load, tasks
 from capsjax.data.accuracy import Rule, top
 from capsjax.data.images import AS_IT_IS, Fitting
-from capsjax.data.lazy_images import DEVICE_BUDGET_MB, Images
+from capsjax.data.lazy_images import DEVICE_BUDGET_MB, LazyImages
 from capsjax.data.sources import default_split
 from capsjax.data.tasks import EvaluationSet, Example, NumberedExamples
 from capsjax.evaluation.batches import in_batches, lower, outline
@@ -129,9 +129,11 @@ def on_examples(
     The arrays are the number, source images and labels of each example. The function is without the
     images, so that none is kept with its program.
     """
-    images = _Gathered(examples.source.images, examples.chosen)
-    arrays = np.arange(len(examples)), images, examples.source.labels[examples.chosen]
-    return _OnExamples(examples.numbered, answer), arrays
+    source, chosen = examples.source, examples.chosen
+    shape = (chosen.shape[1], *source.images.shape[1:])
+    numbers = np.arange(len(examples))
+    images = LazyImages(lambda numbers: source.images[chosen[numbers]], shape, numbers)
+    return _OnExamples(examples.numbered, answer), (numbers, images, source.labels[chosen])
 
 
 @dataclass(frozen=True)
@@ -141,28 +143,8 @@ class _OnExamples:
     numbered: NumberedExamples
     answer: Callable[[Any, Example], PyTree]
 
-    def __call__(
-        self,
-        model: Any,
-        numbers: Int[Array, "n"],
-        images: UInt8[Array, "n k h w c"],
-        labels: Int[Array, "n k"],
-    ) -> PyTree:
+    def __call__(self, model: Any, numbers: Array, images: Array, labels: Array) -> PyTree:
         return self.answer(model, jax.vmap(self.numbered.make)(numbers, images, labels))
-
-
-@dataclass(frozen=True)
-class _Gathered:
-    """Each example's source images, read when they are indexed."""
-
-    images: Images
-    chosen: Int[np.ndarray, "examples k"]
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def __getitem__(self, indices: Any) -> UInt8[np.ndarray, "m k h w c"]:
-        return self.images[self.chosen[indices]]
 
 
 def gives_logits(model: nnx.Module, image_shape: Sequence[int]) -> bool:
@@ -176,20 +158,17 @@ def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
     Classes are compared by name: scores for other classes, even if there are as many, would mean
     nothing.
     """
-    takes, has = tuple(config.task.input_shape), data.image_shape
-    if takes != has:
+    shape, names = tuple(config.task.input_shape), tuple(config.task.class_names)
+    differing = ""
+    if data.image_shape != shape:
+        differing = f"images of {_size(data.image_shape)}, this network takes {_size(shape)}"
+    elif data.class_names != names:
+        differing = f"the classes {_listed(data.class_names)}, this network knows {_listed(names)}"
+    if differing:
         raise ValueError(
-            f"{data.name} has images of {_size(has)}, this network takes {_size(takes)} (height "
-            f"× width × channels): choose a data set of that size, such as the "
-            f"--dataset={config.data.name} it was trained on, or train a network with "
+            f"{data.name} has {differing}: choose a data set like --dataset={config.data.name}, "
+            "which it was trained on, or train a network with "
             f"--config.data.name={data.name}"
-        )
-    known, asked = tuple(config.task.class_names), data.class_names
-    if known != asked:
-        raise ValueError(
-            f"{data.name} has the classes {_listed(asked)}, this network knows {_listed(known)}:"
-            f" choose a data set with the classes of --dataset={config.data.name}, which it was "
-            f"trained on, or train a network with --config.data.name={data.name}"
         )
 
 

@@ -62,10 +62,5 @@ def foreground_ari(
     with extra("data"):
         from sklearn.metrics import adjusted_rand_score
 
-    slots = masks.argmax(axis=1)
-    return np.array(
-        [
-            adjusted_rand_score(true[true > 0], predicted[true > 0])
-            for true, predicted in zip(objects, slots, strict=True)
-        ]
-    )
+    pairs = zip(objects, masks.argmax(axis=1), strict=True)
+    return np.array([adjusted_rand_score(true[true > 0], slot[true > 0]) for true, slot in pairs])

@@ -12,6 +12,13 @@ from capsjax.data.accuracy import Rule
 from capsjax.evaluation.batches import check_labels
 
 
+class Accuracy(NamedTuple):
+    """The fraction of correct answers and its 95 % confidence interval (Wilson's)."""
+
+    accuracy: float
+    interval: tuple[float, float]
+
+
 class Summary(NamedTuple):
     """Top-1 results.
 
@@ -26,31 +33,6 @@ class Summary(NamedTuple):
     interval: tuple[float, float]
     per_class: Float[np.ndarray, "classes"]
     confusion: Int[np.ndarray, "classes classes"]
-
-
-def summarize(
-    scores: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n"], *, versions: int = 1
-) -> Summary:
-    """Compares the class with the highest score with the label.
-
-    Args:
-      scores: of all examples.
-      labels: their classes.
-      versions: how many consecutive examples are made of one source image; the interval counts them
-        for what they tell together.
-
-    Raises:
-      ValueError: there are no examples, scores are not finite, or labels are not integers in
-        [0, classes).
-    """
-    num_classes = scores.shape[-1]
-    _check_scores(scores)
-    check_labels(labels, scores, num_classes)
-    confusion = np.zeros((num_classes, num_classes), np.int64)
-    np.add.at(confusion, (labels, scores.argmax(-1)), 1)
-    with np.errstate(invalid="ignore"):
-        per_class = np.diag(confusion) / confusion.sum(-1)
-    return Summary(*_accuracy(scores.argmax(-1) == labels, versions), per_class, confusion)
 
 
 class MultiLabelSummary(NamedTuple):
@@ -71,6 +53,30 @@ class MultiLabelSummary(NamedTuple):
     mistaken: Int[np.ndarray, "classes"]
 
 
+def summarize(
+    scores: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, "n"], *, versions: int = 1
+) -> Summary:
+    """Compares the class with the highest score with the label.
+
+    Args:
+      scores: of all examples.
+      labels: their classes.
+      versions: how many consecutive examples are made of one source image; the interval counts them
+        for what they tell together.
+
+    Raises:
+      ValueError: scores are not finite, or labels are not integers in [0, classes).
+    """
+    num_classes, predicted = scores.shape[-1], scores.argmax(-1)
+    _check_finite(scores)
+    check_labels(labels, scores, num_classes)
+    confusion = np.zeros((num_classes, num_classes), np.int64)
+    np.add.at(confusion, (labels, predicted), 1)
+    with np.errstate(invalid="ignore"):
+        per_class = np.diag(confusion) / confusion.sum(-1)
+    return Summary(*_accuracy(predicted == labels, versions), per_class, confusion)
+
+
 def summarize_multi_label(
     rule: Rule,
     scores: Float[np.ndarray, "n classes"],
@@ -80,7 +86,7 @@ def summarize_multi_label(
     versions: int = 1,
 ) -> MultiLabelSummary:
     """Compares the classes that `rule` predicts with those present; see `summarize`."""
-    _check_scores(scores)
+    _check_finite(scores)
     predicted, present = np.asarray(_predicted(rule, logits, scores)), labels > 0
     return MultiLabelSummary(
         *_accuracy((predicted == present).all(-1), versions),
@@ -88,24 +94,6 @@ def summarize_multi_label(
         (predicted & present).sum(0),
         (predicted & ~present).sum(0),
     )
-
-
-def _check_scores(scores: Float[np.ndarray, "n classes"]) -> None:
-    if not len(scores):
-        raise ValueError("scores must be those of at least one example, got none")
-    wrong = np.flatnonzero(~np.isfinite(scores).all(-1))
-    if wrong.size:
-        raise ValueError(
-            f"scores must be finite, got {scores[wrong[0]]} for example {wrong[0]} (and "
-            f"{wrong.size - 1} more): the network's parameters or its type do not fit the images"
-        )
-
-
-class Accuracy(NamedTuple):
-    """The fraction of correct answers and its 95 % confidence interval (Wilson's)."""
-
-    accuracy: float
-    interval: tuple[float, float]
 
 
 def accuracy(
@@ -121,6 +109,15 @@ def accuracy(
     return _accuracy((predicted == (labels > 0)).all(-1), versions)
 
 
+def _check_finite(scores: Float[np.ndarray, "n classes"]) -> None:
+    wrong = np.flatnonzero(~np.isfinite(scores).all(-1))
+    if wrong.size:
+        raise ValueError(
+            f"scores must be finite, got {scores[wrong[0]]} for example {wrong[0]} (and "
+            f"{wrong.size - 1} more): the network's parameters or its type do not fit the images"
+        )
+
+
 # Compiled once for each rule, not at every validation.
 @partial(jax.jit, static_argnums=(0, 1))
 def _predicted(rule: Rule, logits: bool, scores: Array) -> Array:
@@ -134,11 +131,10 @@ def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> Accuracy:
     independent, and the number of images if all versions of an image agree.
     """
     by_image = correct.reshape(-1, versions).mean(axis=1)
-    rate, num_images = float(correct.mean()), len(by_image)
-    squared_error = by_image.var() / max(1, num_images - 1)
-    num = num_images
+    rate, num = float(correct.mean()), len(by_image)
+    squared_error = by_image.var() / max(1, num - 1)
     if squared_error > 0:
-        num = round(np.clip(rate * (1 - rate) / squared_error, num_images, len(correct)))
+        num = round(np.clip(rate * (1 - rate) / squared_error, num, len(correct)))
     test = scipy.stats.binomtest(round(rate * num), num)
     interval = test.proportion_ci(confidence_level=0.95, method="wilson")
     return Accuracy(rate, (interval.low, interval.high))

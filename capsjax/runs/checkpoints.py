@@ -1,9 +1,17 @@
-"""Restores trained networks, from the work directories of runs and from released files."""
+"""The checkpoints of a run: Orbax, asynchronous, atomic, each complete and with checksums.
 
+A work directory holds `config.json` and `checkpoints/STEP/`, each with three items: `model`
+(parameters and running statistics), `optimizer` (its state and the step) and `about` (the config,
+the metrics history and the circumstances, JSON). Nothing else is needed to resume or to evaluate.
+"""
+
+import json
 import os
+import uuid
+import warnings
+from collections.abc import Mapping, Sequence
 from numbers import Integral
-from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import jax
 import ml_collections
@@ -12,16 +20,16 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax import nnx
 
-from capsjax import _files
-from capsjax.models import paths
+from capsjax import _files, _ledger
 from capsjax.models.model import Model
 from capsjax.runs import about, release
-from capsjax.runs.about import Checkpoint
-from capsjax.runs.verifying import choose, description, finished, reading
+from capsjax.runs.about import About, Checkpoint
+from capsjax.runs.hosts import from_first_host
 from capsjax.training.build import abstract_model
-from capsjax.training.state import split
+from capsjax.training.state import TrainState, split
 
 Which = Literal["best", "latest"] | int
+FOLDER = "checkpoints"
 
 
 def restore(
@@ -36,8 +44,8 @@ def restore(
         the number of a step; a released file holds one.
 
     Raises:
-      FileNotFoundError: there is no such directory or file, or no checkpoint in it.
-      ValueError: there is no such step, or the checkpoint cannot be read.
+      FileNotFoundError: there is no such file, or no checkpoint in the directory.
+      ValueError: there is no such step, or the checkpoint is damaged.
     """
     checkpoint = read(path, which)
     return checkpoint.model, checkpoint.config
@@ -45,45 +53,176 @@ def restore(
 
 def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     """Reads what `restore` returns, with the history and the step."""
-    if isinstance(which, Integral):
-        which = int(which)
-    elif which not in ("best", "latest"):
+    if which not in ("best", "latest") and not isinstance(which, Integral):
         raise ValueError(f'which must be "best", "latest" or a step number, got {which!r}')
     if release.is_one(path):
         return release.read(path, which)
-    directory = _checkpoints(path)
-    step = choose(directory, which)
-    source = directory / str(step)
-    config, history, _ = description(source)
+    workdir = _files.absolute(path)
+    step = _choose(workdir, which)
+    directory = workdir / FOLDER / str(step)
+    config, history, _ = _about(directory)
     graphdef, params, rest = split(abstract_model(config))
     like = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), {"params": params, "rest": rest})
-    with reading(source), ocp.StandardCheckpointer() as checkpointer:
-        variables = checkpointer.restore(source / "model", like)
+    with ocp.StandardCheckpointer() as checkpointer:
+        variables = checkpointer.restore(directory / "model", like)
     variables = jax.tree.map(jax.numpy.asarray, variables)
-    params, rest = variables["params"], variables["rest"]
-    about.check_finite(paths.by_path(params) | paths.by_path(rest), source)
-    return Checkpoint(cast(Model, nnx.merge(graphdef, params, rest)), config, history, step)
+    model = nnx.merge(graphdef, variables["params"], variables["rest"])
+    return Checkpoint(cast(Model, model), config, history, step)
 
 
-def latest_step(workdir: epath.Path) -> int | None:
-    """Returns the step of the newest checkpoint in a work directory; None if there is none yet."""
-    directory = workdir / "checkpoints"
-    return max(finished(directory), default=None) if directory.is_dir() else None
+def finished(workdir: epath.Path) -> list[int]:
+    """Returns the steps of a run's checkpoints that were saved to their end, the newest first."""
+    folder = workdir / FOLDER
+    found = [path for path in folder.iterdir() if path.name.isdecimal()] if folder.exists() else []
+    steps = [int(path.name) for path in found if ocp.utils.is_checkpoint_finalized(path)]
+    return sorted(steps, reverse=True)
 
 
-def _checkpoints(path: str | os.PathLike[str]) -> epath.Path:
-    """Returns the folder of a run's checkpoints; raises FileNotFoundError if there is none."""
-    workdir = _files.absolute(path)
-    directory = workdir / "checkpoints"
-    if directory.is_dir():
-        return directory
-    if workdir.exists() and not workdir.is_dir():
-        raise ValueError(
-            f"{path} is a file: expected a work directory or a file that ends in {release.SUFFIX}"
-        )
-    if _files.is_local(workdir) and (seeds := sorted(Path(workdir).glob("seed_*"))):
+def _choose(workdir: epath.Path, which: Which) -> int:
+    """Returns the step that is wanted; raises as `restore`."""
+    steps = finished(workdir)
+    if not steps:
+        what = "has no checkpoints" if workdir.exists() else "does not exist"
         raise FileNotFoundError(
-            f"{path} holds the runs of several seeds: choose one, such as {seeds[0]}"
+            f"{workdir} {what}: expected the --workdir of experiments/train.py, the seed_N in it "
+            f"where there are several, or a file that ends in {release.SUFFIX}"
         )
-    what = "has no checkpoints" if workdir.is_dir() else "does not exist"
-    raise FileNotFoundError(f"{path} {what}: expected the --workdir of experiments/train.py")
+    if isinstance(which, Integral):
+        if which not in steps:
+            raise ValueError(f"there is no step {which} in {workdir}, only {sorted(steps)}")
+        return _newest_intact(workdir, [int(which)])
+    latest = _newest_intact(workdir, steps)
+    if which == "latest":
+        return latest
+    history = _about(workdir / FOLDER / str(latest)).history
+    best = _best(steps, history.validation_accuracy())
+    return latest if best is None else _newest_intact(workdir, [best])
+
+
+def _about(directory: epath.Path) -> About:
+    """Reads what the checkpoint in `directory` says about itself."""
+    return about.parse(json.loads((directory / "about" / "metadata").read_text()), directory)
+
+
+def _newest_intact(workdir: epath.Path, steps: Sequence[int]) -> int:
+    """Returns the first step whose files are as they were saved; warns of those before it.
+
+    Orbax alone would restore a flipped bit in silence.
+    """
+    problems: list[str] = []
+    for step in steps:
+        directory = workdir / FOLDER / str(step)
+        wrong = _ledger.damage(directory)
+        if wrong is None:
+            if problems:
+                said = f"{'; '.join(problems)}; going back to step {step}"
+                warnings.warn(said, RuntimeWarning, stacklevel=4)
+            return step
+        problems.append(f"the checkpoint {directory} cannot be used: {wrong}")
+    raise ValueError("; ".join(problems) + ". Nothing was changed")
+
+
+def _best(steps: Sequence[int], accuracy: Mapping[int, float]) -> int | None:
+    """Returns the step of the highest accuracy, the latest of equal ones, or None."""
+    measured = [step for step in steps if step in accuracy]
+    return max(measured, key=lambda step: (accuracy[step], step), default=None)
+
+
+class Checkpoints:
+    """The checkpoints of one work directory, written during training.
+
+    A context manager; leaving it waits for saves under way. With several hosts all of them make
+    every call; host 0 writes, as the state is whole on each.
+    """
+
+    def __init__(self, workdir: epath.Path, *, keep: int):
+        self._workdir, self._directory, self._keep = workdir, workdir / FOLDER, keep
+        self._saving: int | None = None
+        self._accuracy: Mapping[int, float] = {}  # by step, of the whole run
+        self._manager = ocp.CheckpointManager(
+            self._directory,
+            options=ocp.CheckpointManagerOptions(
+                async_options=ocp.AsyncOptions(post_finalization_callback=self._seal_saved),
+                preservation_policy=self,
+            ),
+        )
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._manager.close()
+
+    def latest_step(self) -> int | None:
+        """Returns the step of the newest checkpoint, None if there is none."""
+        return self._manager.latest_step()
+
+    def save(self, state: TrainState, about: About) -> None:
+        """Begins to save, once a step; returns when the buffers of `state` may be donated."""
+        step = int(state.step)
+        if step == self.latest_step():
+            return
+        # Copied to the host: the device's memory is donated to the next dispatch.
+        items = _items(jax.tree.map(lambda x: np.array(x, copy=True), state))
+        args = {name: ocp.args.StandardSave(item) for name, item in items.items()}
+        args["about"] = ocp.args.JsonSave(about.to_json())
+        self._manager.wait_until_finished()
+        self._accuracy, self._saving = about.history.validation_accuracy(), step
+        self._manager.save(step, args=ocp.args.Composite(**args))
+
+    def restore(self, like: TrainState) -> tuple[TrainState, About]:
+        """Returns the newest intact state, on the host, and what is known about it.
+
+        `like` gives the shapes. Raises ValueError if no checkpoint is intact.
+        """
+        items = _items(jax.tree.map(np.asarray, like))
+        args = {name: ocp.args.StandardRestore(item) for name, item in items.items()}
+        step = from_first_host(self._set_damaged_aside)
+        self._manager.reload()
+        saved = self._manager.restore(step, args=ocp.args.Composite(**args))
+        model, rest = saved.model, saved.optimizer
+        state = TrainState(rest["step"], model["params"], model["rest"], rest["state"])
+        return state, _about(self._directory / str(step))
+
+    def wait(self) -> None:
+        """Returns when no save is under way."""
+        self._manager.wait_until_finished()
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
+        """Tells Orbax which checkpoints to keep: the latest, and the best by validation accuracy.
+
+        Orbax's own policy for the best knows the accuracies that its process has saved, and in a
+        resumed run no others: it would delete the best checkpoint of those before.
+        """
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        kept = {*steps[-self._keep :], _best(steps, self._accuracy)}
+        return [step in kept for step in steps]
+
+    def _seal_saved(self) -> None:
+        """Seals a save. Orbax calls it, in its own thread, when all is written but not committed.
+
+        Until then the name of a local directory has an ending; an object store has no renaming,
+        and there a file that Orbax writes last makes the checkpoint one.
+        """
+        if _files.is_local(self._directory):
+            for directory in self._directory.glob(f"{self._saving}.*"):
+                _ledger.seal(directory)
+        else:
+            _ledger.seal(self._directory / str(self._saving))
+
+    def _set_damaged_aside(self) -> int:
+        """Returns the newest intact step; moves damaged ones out of the way of new saves."""
+        steps = finished(self._workdir)
+        intact = _newest_intact(self._workdir, steps)
+        for step in (newer for newer in steps if newer > intact):
+            damaged = self._workdir / f"damaged-{step}-{uuid.uuid4().hex[:8]}"
+            (self._directory / str(step)).rename(damaged)
+        return intact
+
+
+def _items(state: TrainState) -> dict[str, dict[str, Any]]:
+    """Returns what a checkpoint holds of `state`, by item."""
+    return {
+        "model": {"params": state.params, "rest": state.rest},
+        "optimizer": {"step": state.step, "state": state.opt_state},
+    }

@@ -7,6 +7,8 @@ from importlib.metadata import version
 
 import jax
 
+from capsjax import _ledger
+
 # Values by name, of types that JSON holds.
 Circumstances = dict[str, str | int | bool | None]
 
@@ -26,16 +28,14 @@ def current(devices: Sequence[jax.Device]) -> Circumstances:
 
     The cores count on CPU alone, where XLA divides sums by its threads.
     """
-    kind = devices[0].device_kind
     circumstances: Circumstances = {
-        "device kind": kind,
+        "device kind": devices[0].device_kind,
         "devices": len(devices),
         "processes": len({device.process_index for device in devices}),
         "platform version": devices[0].client.platform_version,
     }
-    circumstances |= {
-        name: " ".join(sorted(os.environ.get(name, "").split())) for name in VARIABLES
-    }
+    for name in VARIABLES:
+        circumstances[name] = " ".join(sorted(os.environ.get(name, "").split()))
     if devices[0].platform == "cpu":
         affinity = getattr(os, "sched_getaffinity", None)  # not on every system
         circumstances["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()
@@ -46,12 +46,9 @@ def current(devices: Sequence[jax.Device]) -> Circumstances:
 
 def warn_of_changes(before: Circumstances, now: Circumstances) -> None:
     """Warns of what a resumed run finds changed; silent for runs that recorded no circumstances."""
-    changes = [
-        f"{name} {before[name]!r} → {now[name]!r}"
-        for name in now
-        if name in before and before[name] != now[name]
-    ]
-    if changes:
+    known = before.keys() & now.keys()
+    before, now = ({name: values[name] for name in known} for values in (before, now))
+    if changes := _ledger.differences(before, now):
         warnings.warn(
             f"resumed in other circumstances ({', '.join(changes)}): the run goes on, but will not "
             "end in the same bits as one that was not interrupted",

@@ -1,9 +1,7 @@
 """What a person sees of a run: the terminal, metrics.jsonl, TensorBoard."""
 
 import contextlib
-import io
 import json
-import sys
 import tempfile
 import time
 from datetime import timedelta
@@ -16,9 +14,7 @@ from capsjax import _files
 from capsjax._extras import extra
 from capsjax.runs.history import History
 from capsjax.runs.hosts import is_first_host
-from capsjax.runs.output import LenientOutput
 from capsjax.runs.snapshots import Snapshot
-from capsjax.runs.tracking import Tracking
 
 with extra("train"):
     import rich.progress
@@ -27,13 +23,13 @@ with extra("train"):
 SECONDS_BETWEEN_LINES = 60
 # An object of a store cannot be appended to, so files are uploaded whole and not at each dispatch.
 SECONDS_BETWEEN_UPLOADS = 60.0
+# The time left is estimated from the steps of this time, with what happens between them.
+SPEED_SECONDS = 3600.0
 
 
 def console() -> Console:
     """Returns the terminal, or plain lines of any length without one. Only host 0 prints."""
-    quiet = not is_first_host()
-    out: Any = LenientOutput(sys.stdout) if sys.stdout else io.StringIO()  # None where it is closed
-    return Console(file=out, soft_wrap=True, highlight=False, quiet=quiet)
+    return Console(soft_wrap=True, highlight=False, quiet=not is_first_host())
 
 
 def say(text: str) -> None:
@@ -45,38 +41,24 @@ class Display:
     """A line per epoch; below it a progress bar, or where there is no terminal a line a minute.
 
     Args:
-      console: where to print.
       first, total: the step that the run is at, and its last.
-      batch_size: images per step.
-      steps_per_epoch: to know what ends of epochs are still to come.
       label: what each line begins with, such as the seed where there are several.
     """
 
-    def __init__(
-        self,
-        console: Console,
-        *,
-        first: int,
-        total: int,
-        batch_size: int,
-        steps_per_epoch: int,
-        label: str = "",
-    ):
-        self._console, self._label = console, label
-        self._total, self._batch_size, self._per_epoch = total, batch_size, steps_per_epoch
-        # Times of the steps done, without compilation, and of each end of an epoch.
-        self._steps, self._seconds, self._ends = 0, 0.0, list[float]()
+    def __init__(self, *, first: int, total: int, label: str = ""):
+        self._console, self._label = console(), label
         self._bar = rich.progress.Progress(
             # All of it fits 80 columns.
             rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             rich.progress.BarColumn(bar_width=10),
             rich.progress.TextColumn("{task.description}"),
-            rich.progress.TextColumn("{task.fields[left]} left"),
-            console=console,
-            disable=not console.is_terminal,
+            rich.progress.TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            speed_estimate_period=SPEED_SECONDS,
         )
-        self._printed = time.monotonic()
-        self._task = self._bar.add_task("compiling", total=total, completed=first, left="?")
+        self._printed, self._speed = time.monotonic(), ""
+        self._bar.add_task("compiling", total=total, completed=first)
 
     def __enter__(self) -> "Display":
         self._bar.start()
@@ -85,45 +67,30 @@ class Display:
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
 
-    def update(self, step: int, count: int, seconds: float, loss: float, accuracy: float) -> None:
-        """Shows the numbers of the last step after a dispatch of `count` steps."""
-        self._steps, self._seconds = self._steps + count, self._seconds + seconds
-        text = f"loss {loss:.4f}  accuracy {accuracy:.1%}  {self._speed():,.0f} images/s"
-        self._bar.update(self._task, completed=step, description=text, left=self._left(step))
+    def update(self, step: int, images_per_second: float, loss: float, accuracy: float) -> None:
+        """Shows the numbers of the last step of a dispatch."""
+        self._speed = f"  {images_per_second:,.0f} images/s"
+        text = f"loss {loss:.4f}  accuracy {accuracy:.1%}{self._speed}"
+        self._bar.update(self._bar.task_ids[0], completed=step, description=text)
         # A log should show that the run is alive in the middle of a long epoch too.
         if self._bar.disable and time.monotonic() - self._printed > SECONDS_BETWEEN_LINES:
-            self._print(f"step {step}/{self._total}  {text}  {self._left(step)} left")
+            self._print(text)
 
-    def _print(self, line: str) -> None:
-        self._console.print(self._label + line, markup=False)
-        self._printed = time.monotonic()
-
-    def epoch(
-        self,
-        step: int,
-        epoch: int,
-        train: dict[str, float],
-        validation: float | None,
-        seconds: float,
-    ) -> None:
-        """Shows the end of an epoch, which took `seconds` to validate and show."""
-        self._ends.append(seconds)
+    def epoch(self, epoch: int, train: dict[str, float], validation: float | None) -> None:
+        """Shows the end of an epoch."""
         held_out = "" if validation is None else f"  validation {validation:.2%}"
         self._print(
-            f"epoch {epoch:3d}  step {step}/{self._total}  loss {train['loss']:.4f}  "
-            f"accuracy {train['accuracy']:.2%}{held_out}  {self._speed():,.0f} images/s  "
-            f"{self._left(step)} left"
+            f"loss {train['loss']:.4f}  accuracy {train['accuracy']:.2%}{held_out}{self._speed}",
+            beginning=f"epoch {epoch:3d}  ",
         )
 
-    def _speed(self) -> float:
-        return self._steps * self._batch_size / self._seconds
-
-    def _left(self, step: int) -> timedelta:
-        steps = self._total - step
-        seconds = steps * self._seconds / self._steps
-        if self._ends[1:]:  # the first one compiles
-            seconds += -(-steps // self._per_epoch) * min(self._ends[1:])
-        return timedelta(seconds=round(seconds))
+    def _print(self, numbers: str, beginning: str = "") -> None:
+        task = self._bar.tasks[0]
+        place = f"step {task.completed:.0f}/{task.total:.0f}"
+        left = task.time_remaining
+        rest = "" if left is None else f"  {timedelta(seconds=round(left))} left"
+        self._console.print(f"{self._label}{beginning}{place}  {numbers}{rest}", markup=False)
+        self._printed = time.monotonic()
 
 
 class Writer:
@@ -132,13 +99,13 @@ class Writer:
     A local `workdir` is written to directly. For an object store the files grow in a temporary
     directory and are uploaded every minute and at the end: what a crash loses of them is in the
     checkpoint's history, from which they are rewritten. Hosts but the first write into a temporary
-    directory that nobody reads.
+    directory that nobody reads. `tracker` is what `tracking.start` returns.
     """
 
-    def __init__(self, workdir: epath.Path, history: History, tracking: Tracking | None = None):
+    def __init__(self, workdir: epath.Path, history: History, tracker: Any = None):
         self._history, self._written = history, len(history.records)
-        self._tracking, self._closing = tracking, contextlib.ExitStack()
-        self._store = None if _files.is_local(workdir) or not is_first_host() else workdir
+        self._workdir, self._tracker = workdir, tracker
+        self._closing = contextlib.ExitStack()
         if _files.is_local(workdir) and is_first_host():
             self._local = Path(workdir)
         else:
@@ -155,7 +122,8 @@ class Writer:
         last = history.records[-1]["step"] if history.records else 0
         self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
         self._closing.callback(self._events.close)
-        self._closing.enter_context(tracking or contextlib.nullcontext())
+        if tracker is not None:
+            self._closing.callback(tracker.finish)
         self._uploaded = time.monotonic()
 
     def __enter__(self) -> "Writer":
@@ -170,28 +138,27 @@ class Writer:
             self._file.write(json.dumps(record) + "\n")
             names = record.keys() - {"step", "epoch", "split", "steps"}
             values = {f"{record['split']}/{name}": record[name] for name in sorted(names)}
-            for tag, value in values.items():
-                self._events.add_scalar(tag, value, record["step"])
-            if self._tracking is not None:
-                self._tracking.log(record["step"], values)
+            self.add_scalars(record["step"], values)
+            if self._tracker is not None:
+                self._tracker.log(values, step=record["step"])
         self._file.flush()
         self._written = len(self._history.records)
         if time.monotonic() - self._uploaded > SECONDS_BETWEEN_UPLOADS:
             self._events.flush()
             self._upload()
 
-    def add_speed(self, step: int, images_per_second: float) -> None:
-        """Adds a rate for TensorBoard alone: times are not part of the history."""
-        self._events.add_scalar("train/images_per_second", images_per_second, step)
+    def add_scalars(self, step: int, values: dict[str, float]) -> None:
+        """Adds numbers for TensorBoard alone; such as times, which are not part of the history."""
+        for tag, value in values.items():
+            self._events.add_scalar(tag, value, step)
 
     def add_snapshot(self, step: int, snapshot: Snapshot) -> None:
         """Adds a snapshot for TensorBoard alone: it is not part of the history."""
-        for tag, value in snapshot.scalars.items():
-            self._events.add_scalar(tag, value, step)
+        self.add_scalars(step, snapshot.scalars)
         for tag, picture in snapshot.pictures.items():
             self._events.add_image(tag, picture, step, dataformats="HWC")
 
     def _upload(self) -> None:
         self._uploaded = time.monotonic()
-        if self._store is not None:
-            _files.copy(epath.Path(self._local), self._store)
+        if not _files.is_local(self._workdir) and is_first_host():
+            _files.upload(self._local, self._workdir)

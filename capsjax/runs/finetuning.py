@@ -1,6 +1,7 @@
 """Training that begins with what another network learned."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import jax
 from flax import nnx
@@ -24,44 +25,34 @@ def read(
       layers: paths of attributes to take, such as "conv" or "capsules/0"; () for all that fit.
 
     Raises:
-      ValueError: there is no checkpoint, nothing fits, or a layer that was asked for does not fit.
+      FileNotFoundError: there is no checkpoint.
+      ValueError: nothing fits, or a layer that was asked for does not fit.
     """
-    try:
-        checkpoint = checkpoints.read(path)
-    except FileNotFoundError as error:
-        raise ValueError(f"init_from: {error}") from error
+    checkpoint = checkpoints.read(path)
     source = f"{path}, step {checkpoint.step}"
     theirs = paths.by_path(nnx.state(checkpoint.model))
-    wanted = {path for path in shapes if not layers or paths.is_in(path, layers)}
-    taken, fresh = {}, []
-    for path, variable in shapes.items():
-        there = theirs.get(path)
-        if path not in wanted:
-            fresh.append(f"{path} (not in init_layers)")
-        elif there is None:
-            fresh.append(f"{path} (not there)")
-        elif there.shape != variable.shape:
-            fresh.append(f"{path} ({_size(there)} there, {_size(variable)} here)")
+    taken, fresh, lacking = {}, [], []
+    for name, variable in shapes.items():
+        there = theirs.get(name)
+        if layers and not paths.is_in(name, layers):
+            fresh.append(f"{name} (not in init_layers)")
+        elif there is None or there.shape != variable.shape:
+            lacking.append(f"{name} ({_size(there)} there, {_size(variable)} here)")
         else:
-            taken[path] = there
-    if layers and len(taken) < len(wanted):
+            taken[name] = there
+    if not taken or (layers and lacking):
         raise ValueError(
-            f"init_layers are to come from {source}, but not all of it fits: "
-            f"{', '.join(line for line in fresh if not line.endswith('(not in init_layers)'))}"
-        )
-    if not taken:
-        raise ValueError(
-            f"nothing of {source} fits this network: no variable has the same name and "
-            f"shape. {_some(fresh)}"
+            f"what init_from and init_layers ask for does not fit this network, of {source}: "
+            f"{_some(lacking)}"
         )
     return taken, (
         f"From {source}: {len(taken)} of {len(shapes)} variables, {_some(list(taken))}. "
-        f"Fresh: {_some(fresh)}."
+        f"Fresh: {_some(fresh + lacking)}."
     )
 
 
-def _size(array: jax.ShapeDtypeStruct | Array) -> str:
-    return "×".join(map(str, array.shape)) or "one number"
+def _size(array: Any) -> str:
+    return "none" if array is None else "×".join(map(str, array.shape)) or "one number"
 
 
 def _some(names: list[str], show: int = 40) -> str:

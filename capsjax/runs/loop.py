@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,20 +15,19 @@ from flax import nnx
 from jaxtyping import Array
 
 from capsjax import _files
+from capsjax._options import Options, not_negative
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
 from capsjax.models import ScoreKind
 from capsjax.runs import checkpoints, circumstances, finetuning, hosts, snapshots, tracking
 from capsjax.runs.about import About
+from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.directory import claimed
-from capsjax.runs.display import Display, Writer, console, say
-from capsjax.runs.failures import explained
+from capsjax.runs.display import Display, Writer, say
 from capsjax.runs.history import Diverged, History
-from capsjax.runs.process import STALL_SECONDS, Deadline, Interrupted, catch_signals
+from capsjax.runs.process import Deadline, Interrupted, catch_signals
 from capsjax.runs.profiling import Profiler
-from capsjax.runs.saving import Checkpoints
-from capsjax.runs.tracking import Tracking
 from capsjax.training import config as configs
 from capsjax.training import divergence, feed
 from capsjax.training.build import MAX_STEPS_PER_DISPATCH, Training, build
@@ -49,7 +48,7 @@ class Result(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Monitoring:
+class Monitoring(Options):
     """What happens beside training; none of it changes a result.
 
     Attributes:
@@ -57,20 +56,19 @@ class Monitoring:
         no limit.
       snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
       profile: (START, STOP), steps to trace into the run's profile/.
-      tracker: a service to send the metrics to, see `capsjax.runs.tracking`; "" for none.
+      tracker: a service to send the metrics to, "wandb" or "trackio", or "wandb:PROJECT"; "" for
+        none.
     """
 
-    stall_seconds: float = STALL_SECONDS
-    snapshot_every: int = 0
+    stall_seconds: float = not_negative(600.0)
+    snapshot_every: int = not_negative(0)
     profile: tuple[int, int] | None = None
     tracker: str = ""
 
     def __post_init__(self) -> None:
-        Deadline(self.stall_seconds)
+        super().__post_init__()
         if self.tracker:
             tracking.check(self.tracker)
-        if self.snapshot_every < 0:
-            raise ValueError(f"snapshot_every must be ≥ 0 (0 for none), got {self.snapshot_every}")
 
 
 def train(
@@ -86,7 +84,7 @@ def train(
 
     Args:
       config: see `capsjax.training.config.default`; of one seed (`seeds.train_seeds` trains
-        several).
+        several). With several hosts, that of host 0 is trained.
       directory: for the config, metrics and checkpoints; local, or any address of etils.epath.
       data_dir: as for `capsjax.data.load`.
       device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
@@ -100,29 +98,55 @@ def train(
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     training = load(config, data_dir=data_dir, device_budget_mb=device_budget_mb, devices=devices)
-    seed, workdir = training.config.seed, _files.absolute(directory)
-    pretrained = read_pretrained(training, [workdir])
-    return train_seed(training, seed, workdir, pretrained, monitoring)
+    workdir, config = _files.absolute(directory), training.config
+    profiler = Profiler(workdir, monitoring.profile, training.num_steps)
+    pretrained: dict[str, Array] = {}
+    if config.init_from and not hosts.from_first_host(lambda: checkpoints.finished(workdir)):
+        pretrained, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
+        say(words)
+    with contextlib.ExitStack() as stack:
+        run = Run(training, workdir, monitoring, stack)
+        run.restore(training.init_state(pretrained))
+        if run.finished:
+            say(f"{workdir}: finished before, at step {run.step}.")
+            return Result(run.state, run.history)
+        if run.step:
+            say(f"{workdir}: resuming at step {run.step}.")
+        stack.enter_context(jax.default_matmul_precision(config.training.matmul_precision))
+        run.start(profiler, stack)
+        signum = run.to_the_end()
+    if signum:
+        raise Interrupted(signum, run.step)
+    if run.stopped_early:
+        say(
+            f"{workdir}: stopped early, at step {run.step} of {training.num_steps}: the validation "
+            "accuracy reached training.stop_at_accuracy, "
+            f"{config.training.stop_at_accuracy:.2%}."
+        )
+    return Result(jax.tree.map(np.asarray, run.state), run.history)
+
+
+def agreed(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """Returns `config`, checked; with several hosts, that of host 0."""
+    hosts.check_connected()
+    own = configs.complete(config)
+    return configs.from_json(hosts.from_first_host(lambda: configs.to_json(own)))
 
 
 def load(
     config: ml_collections.ConfigDict,
     *,
-    data_dir: str | None = None,
-    device_budget_mb: float | None = DEVICE_BUDGET_MB,
-    devices: Sequence[jax.Device] | None = None,
-    several_seeds: bool = False,
+    data_dir: str | None,
+    device_budget_mb: float | None,
+    devices: Sequence[jax.Device] | None,
 ) -> Training:
-    """Checks `config`, loads its data and builds what is trained; arguments as for `train`."""
-    hosts.check_connected()
-    config = configs.complete(config)
-    if config.seeds != 1 and not several_seeds:
+    """Loads the data of `config` and builds what is trained; arguments as for `train`."""
+    config = agreed(config)
+    if config.seeds != 1:
         raise ValueError(
             f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
             "several"
         )
-    values = configs.flatten(config)
-    hosts.check_same(values)
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -139,133 +163,68 @@ def load(
     return training
 
 
-def read_pretrained(training: Training, directories: Sequence[epath.Path]) -> dict[str, Array]:
-    """Returns the variables that the runs begin with in place of fresh ones, by path.
-
-    They are not read if all of the runs in `directories` have begun already.
-    """
-    config = training.config
-    if not config.init_from:
-        return {}
-
-    def all_begun() -> bool:
-        return all(checkpoints.latest_step(directory) is not None for directory in directories)
-
-    if hosts.from_first_host(all_begun):
-        return {}
-    variables, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
-    say(words)
-    return variables
-
-
-def train_seed(
-    training: Training,
-    seed: int,
-    directory: epath.Path,
-    pretrained: Mapping[str, Array],
-    monitoring: Monitoring,
-) -> Result:
-    """Trains one seed to the end, from what `load` and `read_pretrained` returned."""
-    run, fresh = Run(training, seed, directory, monitoring), training.init_state(seed, pretrained)
-    with explained(directory), run:
-        state = run.restore(fresh)
-        if run.finished:
-            say(f"{directory}: finished before, at step {run.step}.")
-            return Result(state, run.history)
-        if run.step:
-            say(f"{directory}: resuming at step {run.step}.")
-        if monitoring.profile and run.step >= monitoring.profile[1]:
-            say("The steps to profile were done before: there will be no trace.")
-        with jax.default_matmul_precision(run.config.training.matmul_precision), run.started(state):
-            signum = run.to_the_end()
-        if signum:
-            raise Interrupted(signum, run.step)
-        if run.stopped_early:
-            say(
-                f"{directory}: stopped early, at step {run.step} of {training.num_steps}: the "
-                "validation accuracy reached training.stop_at_accuracy, "
-                f"{run.config.training.stop_at_accuracy:.2%}."
-            )
-        return Result(jax.tree.map(np.asarray, run.state), run.history)
-
-
 class Run:
     """The dispatches of one run, and what the host keeps of them.
 
-    A context manager in which no other process trains in the directory; leaving it waits for saves
-    under way.
+    What it opens is closed with the `stack` that it is given: no other process trains in the
+    directory until then, and saves under way are waited for.
 
     Attributes:
-      config: of this seed.
+      config: with the `key_version` that the run began with.
+      state: after the last dispatch; on the devices after `start`.
       step: number of updates done.
       history: of its metrics.
-      state: after the last dispatch, on the devices.
     """
 
     def __init__(
-        self, training: Training, seed: int, directory: epath.Path, monitoring: Monitoring
+        self,
+        training: Training,
+        directory: epath.Path,
+        monitoring: Monitoring,
+        stack: contextlib.ExitStack,
     ):
-        self.config, self.step, self.history = training.config_of(seed), 0, History()
+        self.config, self.history = training.config.copy_and_resolve_references(), History()
         self._training, self._directory, self._monitoring = training, directory, monitoring
-        self._profiler = Profiler(directory, monitoring.profile, training.num_steps)
-        self._deadline = Deadline(monitoring.stall_seconds)
-        self._compiled: set[str] = set()
+        self._circumstances = circumstances.current(training.devices)
+        self._warm = False  # whether an epoch has ended in this process
+        claim = stack.enter_context(claimed(directory, self.config))
+        self.config.key_version, self._check_claim = claim
+        keep = self.config.checkpoints.keep
+        self._saver = stack.enter_context(Checkpoints(directory, keep=keep))
+        self._deadline = stack.enter_context(Deadline(monitoring.stall_seconds))
 
-    def __enter__(self) -> "Run":
-        with contextlib.ExitStack() as opening:
-            claim = opening.enter_context(claimed(self._directory, self.config))
-            self.config.key_version, self._check_claim = claim
-            saver = Checkpoints(self._directory, keep=self.config.checkpoints.keep)
-            self._saver = opening.enter_context(saver)
-            opening.enter_context(self._deadline)
-            self._closing = opening.pop_all()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._closing.close()
-
-    def restore(self, fresh: TrainState) -> TrainState:
-        """Returns the state of the newest intact checkpoint, or `fresh` if there is none."""
-        state, self._circumstances = fresh, circumstances.current(self._training.devices)
+    def restore(self, fresh: TrainState) -> None:
+        """Takes the state of the newest intact checkpoint, or `fresh` if there is none."""
+        self.state = fresh
         if self._saver.latest_step() is not None:
-            state, saved = self._saver.restore(fresh, self.config)
+            self.state, saved = self._saver.restore(fresh)
             self.history = saved.history
             if hosts.is_first_host():
                 circumstances.warn_of_changes(saved.circumstances, self._circumstances)
-        self.step = int(state.step)
-        return state
+        self.step = int(self.state.step)
 
-    @contextlib.contextmanager
-    def started(self, state: TrainState) -> Iterator[None]:
-        """Puts `state` on the devices, and opens what feeds, shows and records the steps."""
-        training, task, batches = self._training, self._training.task, self._training.batches
+    def start(self, profiler: Profiler, stack: contextlib.ExitStack) -> None:
+        """Puts the state on the devices, and opens what feeds, shows and records the steps."""
+        training, task, options = self._training, self._training.task, self._monitoring
         first, last = self.step, training.num_steps
         key = run_key(self.config.seed, self.config.key_version)
-        self.state, self._key = replicate((state, key), training.devices)
+        self.state, self._key = replicate((self.state, key), training.devices)
         self._dispatch = training.dispatch()
         self._labels = task.validation.labels() if len(task.validation) else None
-        if self._monitoring.snapshot_every and hosts.is_first_host():
+        tracker, self._take_snapshot = None, None
+        if hosts.is_first_host() and options.snapshot_every:
             self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
-        display = Display(
-            console(),
-            first=first,
-            total=last,
-            batch_size=batches.batch_size,
-            steps_per_epoch=batches.per_epoch,
-            label=f"seed {self.config.seed}  " if training.config.seeds > 1 else "",
+        if hosts.is_first_host() and options.tracker:
+            tracker = tracking.start(options.tracker, self._directory, self.config)
+        of_several = self._directory.name.startswith("seed_")
+        label = f"seed {self.config.seed}  " if of_several else ""
+        self._display = stack.enter_context(Display(first=first, total=last, label=label))
+        self._signals = stack.enter_context(catch_signals())
+        self._source_at = stack.enter_context(
+            feed.source_images(task, training.batches, key, training.devices, first, last)
         )
-        tracker = self._monitoring.tracker
-        tracking = Tracking(tracker, self._directory, self.config) if tracker else None
-        with (
-            display as self._display,
-            catch_signals() as self._signals,
-            feed.source_images(
-                task, batches, key, training.devices, first, last
-            ) as self._source_at,
-            self._profiler,
-            Writer(self._directory, self.history, tracking) as self._writer,
-        ):
-            yield
+        self._profiler = stack.enter_context(profiler)
+        self._writer = stack.enter_context(Writer(self._directory, self.history, tracker))
 
     @property
     def stopped_early(self) -> bool:
@@ -325,16 +284,16 @@ class Run:
         count = min(count, min(epoch * batches.per_epoch, end) - self.step)
         self.state, record = self._dispatch(self.state, source, self._key, np.int32(count))
         metrics = {name: np.asarray(values)[:count] for name, values in record.items()}
-        seconds = time.monotonic() - began
+        speed = count * batches.batch_size / (time.monotonic() - began)
         every = self.config.training.log_every_steps
         try:
             self.history.add_steps(self.step, metrics, every=every, epoch=epoch)
         except Diverged as error:
             raise self._explained(error, source) from None
         self.step += count
-        self._writer.add_speed(self.step, count * batches.batch_size / seconds)
+        self._writer.add_scalars(self.step, {"train/images_per_second": speed})
         last = {name: float(values[-1]) for name, values in metrics.items()}
-        self._display.update(self.step, count, seconds, last["loss"], last["accuracy"])
+        self._display.update(self.step, speed, last["loss"], last["accuracy"])
         return count
 
     def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
@@ -352,16 +311,19 @@ class Run:
         )
 
     def _end_epoch(self, epoch: int) -> None:
-        began, accuracy = time.monotonic(), self._validation_accuracy()
+        if self._warm:
+            self._deadline.restart()
+        else:
+            self._deadline.suspend()  # it compiles
+        self._warm = True
+        accuracy = self._validation_accuracy()
         self.history.close_interval(self.step, epoch)
         if accuracy is not None:
             self.history.add_validation(self.step, epoch, accuracy)
-        every = self._monitoring.snapshot_every
-        if every and epoch % every == 0 and hosts.is_first_host():
-            self._begin("snapshot")
+        if self._take_snapshot and epoch % self._monitoring.snapshot_every == 0:
+            self._deadline.suspend()  # it may compile, and waits for no other host
             self._writer.add_snapshot(self.step, self._take_snapshot(self.state))
-        means, seconds = self.history.epoch_means(epoch), time.monotonic() - began
-        self._display.epoch(self.step, epoch, means, accuracy, seconds)
+        self._display.epoch(epoch, self.history.epoch_means(epoch), accuracy)
         self._deadline.restart()
         self.save()
 
@@ -369,7 +331,6 @@ class Run:
         """Returns None if no images are held out."""
         if self._labels is None:
             return None
-        self._begin("validation")
         training, task = self._training, self._training.task
         scores = scoring.score(
             nnx.merge(training.eval_graphdef, self.state.params, self.state.rest),
@@ -380,14 +341,6 @@ class Run:
         )
         logits = training.score_kind is ScoreKind.LOGITS
         return summaries.accuracy(task.rule, scores, self._labels, logits=logits).accuracy
-
-    def _begin(self, work: str) -> None:
-        """Starts the time of a piece of work; the first one of its kind compiles, without limit."""
-        if work in self._compiled:
-            self._deadline.restart()
-        else:
-            self._deadline.suspend()
-        self._compiled.add(work)
 
     def save(self) -> None:
         """Begins to save, once a step; returns when the buffers of the state may be donated."""

@@ -1,9 +1,6 @@
 """The process of a run: where it keeps its programs, and how it ends early."""
 
-import contextlib
 import faulthandler
-import functools
-import logging
 import os
 import signal
 import sys
@@ -16,10 +13,8 @@ from typing import NoReturn
 
 import jax
 
-from capsjax._cache import cache_dir
+from capsjax._files import cache_dir
 
-STALL_SECONDS = 600.0
-LONGEST_SECONDS = 365 * 24 * 3600
 # How long other hosts have to hear of the end of this one.
 LINGER_SECONDS = 40.0
 # A few large programs take most of a start; the many small ones are not worth their files.
@@ -79,35 +74,14 @@ def fail(message: str, *, hosts: int = 1) -> NoReturn:
 
     When a save fails, Orbax leaves threads behind that wait for it, and Python would wait for them.
     """
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {message}", file=sys.stderr, flush=True)
     if hosts == 1:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError):
-                stream.flush()
+        sys.stdout.flush()
         os._exit(1)
     timer = threading.Timer(LINGER_SECONDS, os._exit, (1,))
     timer.daemon = True
     timer.start()
     sys.exit(1)
-
-
-def shorten_background_errors() -> None:
-    """Reports errors of other threads and of callbacks as one line each, without repeats.
-
-    It fails in the main thread too, which says what to do. When a save fails, Orbax's callbacks
-    fail by the dozen.
-    """
-
-    def say(failure: "threading.ExceptHookArgs | sys.UnraisableHookArgs") -> None:
-        _say_once(failure.exc_type.__name__, str(failure.exc_value))
-
-    threading.excepthook = sys.unraisablehook = say
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks that were given up
-
-
-@functools.cache
-def _say_once(kind: str, message: str) -> None:
-    print(f"warning: {kind} in the background: {message}", file=sys.stderr)
 
 
 class Deadline:
@@ -119,11 +93,7 @@ class Deadline:
     limit.
     """
 
-    def __init__(self, seconds: float = STALL_SECONDS):
-        if not 0 <= seconds <= LONGEST_SECONDS:
-            raise ValueError(
-                f"stall_seconds must be from 0 (no limit) to {LONGEST_SECONDS:,}, got {seconds}"
-            )
+    def __init__(self, seconds: float):
         self._seconds = seconds
 
     def __enter__(self) -> "Deadline":

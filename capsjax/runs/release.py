@@ -6,19 +6,17 @@ safetensors gives. The file's metadata hold the config, the history and the step
 """
 
 import hashlib
-import http.client
 import json
 import os
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import jax
 import ml_collections
 import numpy as np
+import safetensors
 import safetensors.numpy
 from etils import epath
 from flax import nnx
@@ -50,10 +48,8 @@ def write(
 ) -> epath.Path:
     """Writes `model` into a new file, and returns its path.
 
-    Args:
-      file: ends in .safetensors; a local path or any address of etils.epath.
-      model: the network.
-      description: its "config", "history" and "step", as what `json` writes.
+    `file` ends in .safetensors and is a local path or any address of etils.epath. `description` has
+    the "config", "history" and "step", as what `json` writes.
     """
     if not is_one(file):
         raise ValueError(f"file must end in {SUFFIX}, got {os.fspath(file)!r}")
@@ -81,8 +77,7 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
         header = json.loads(contents[8 : 8 + int.from_bytes(contents[:8], "little")])
         metadata = header["__metadata__"]
         description, expected = metadata["capsjax"], metadata["sha256"]
-        tree = json.loads(description)
-    except Exception as error:  # safetensors raises many types for other files
+    except (safetensors.SafetensorError, KeyError) as error:
         raise ValueError(
             f"{name} is damaged, or was not made by experiments/release.py "
             f"({type(error).__name__}: {error})"
@@ -91,13 +86,11 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
         raise ValueError(
             f"{name} is damaged: its checksum does not match. Download or copy it again"
         )
+    tree = json.loads(description)
     config, history, _ = about.parse(tree, name)
-    step = tree.get("step")
-    if type(step) is not int or step < 0:
-        raise ValueError(f"{name}: step must be a number of steps, got {step!r}")
+    step = tree["step"]
     if isinstance(which, int) and which != step:
         raise ValueError(f"there is no step {which} in {name}, only {step}")
-    about.check_finite(tensors, name)
     return Checkpoint(_model(name, config, tensors), config, history, step)
 
 
@@ -105,45 +98,29 @@ def _model(
     name: str, config: ml_collections.ConfigDict, tensors: Mapping[str, np.ndarray]
 ) -> Model:
     """Makes the network of a config with these variables."""
-    try:
-        graphdef, state = nnx.split(abstract_model(config))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from error
-    expected = _described(paths.by_path(state))
-    stored = _described(tensors)
-    if wrong := _ledger.changes(stored, expected):
-        path = next(iter(wrong))
-        there = stored.get(path, "missing")
+    graphdef, state = nnx.split(abstract_model(config))
+    there, expected = (
+        {path: f"{x.dtype}{list(x.shape)}" for path, x in variables.items()}
+        for variables in (tensors, paths.by_path(state))
+    )
+    if wrong := _ledger.differences(there, expected):
         raise ValueError(
-            f"{name} does not hold the variables of {config.model.name}: {path} is {there}, "
-            f"expected {expected.get(path, 'none')}. It was probably made with another version of "
-            "capsjax; its card names the commit"
+            f"{name} does not hold the variables of {config.model.name} (there → expected): "
+            f"{wrong[0]}. It was probably made with another version of capsjax; its card names "
+            "the commit"
         )
     state = paths.replaced(state, {path: jax.numpy.asarray(x) for path, x in tensors.items()})
     return cast(Model, nnx.merge(graphdef, state))
 
 
-def _described(variables: Mapping[str, Any]) -> dict[str, str]:
-    return {path: f"{np.dtype(x.dtype).name} of shape {x.shape}" for path, x in variables.items()}
-
-
 def _contents(name: str) -> bytes:
-    if is_on_the_web(name):
-        try:
-            with urllib.request.urlopen(name, timeout=TIMEOUT_SECONDS) as answer:
-                return answer.read()
-        except urllib.error.HTTPError as error:
-            kind = FileNotFoundError if error.code == 404 else OSError
-            raise kind(f"{name}: the server answers {error.code} {error.reason}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise OSError(f"{name} cannot be read: {getattr(error, 'reason', error)}") from error
-    path = _files.absolute(name)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    # epath takes a pipe for a file, and reading one may wait for ever.
-    if not (Path(path).is_file() if _files.is_local(path) else path.is_file()):
-        raise ValueError(f"{path} is not a regular file")
-    return path.read_bytes()
+    if not is_on_the_web(name):
+        return _files.absolute(name).read_bytes()
+    try:
+        with urllib.request.urlopen(name, timeout=TIMEOUT_SECONDS) as answer:
+            return answer.read()
+    except OSError as error:  # which does not name the address
+        raise OSError(f"{name} cannot be read: {error}") from error
 
 
 def _digest(tensors: Mapping[str, np.ndarray], description: str) -> str:

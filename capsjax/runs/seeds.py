@@ -3,7 +3,6 @@
 import json
 import os
 import statistics
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_collections
@@ -13,8 +12,7 @@ from capsjax.runs import hosts
 from capsjax.runs.directory import claimed
 from capsjax.runs.display import say
 from capsjax.runs.history import History
-from capsjax.runs.loop import Monitoring, Result, load, read_pretrained, train_seed
-from capsjax.runs.profiling import Profiler
+from capsjax.runs.loop import Result, agreed, train
 
 
 class SeedResults(NamedTuple):
@@ -27,8 +25,6 @@ class SeedResults(NamedTuple):
 def train_seeds(
     config: ml_collections.ConfigDict,
     directory: str | os.PathLike[str],
-    *,
-    monitoring: Monitoring = Monitoring(),
     **options: Any,
 ) -> SeedResults:
     """Trains `config.seeds` seeds, `config.seed`, `config.seed` + 1, …, one after another.
@@ -38,21 +34,14 @@ def train_seeds(
 
     Arguments and errors are those of `loop.train`.
     """
-    workdir = _files.absolute(directory)
-    training = load(config, **options, several_seeds=True)
-    seeds = range(training.config.seed, training.config.seed + training.config.seeds)
-    directories = [workdir / f"seed_{seed}" for seed in seeds]
-    for path in directories:
-        if _files.is_local(path) and Path(path).is_symlink():
-            raise ValueError(f"{path} is a link: remove it, or train that seed where it leads")
-    Profiler(workdir, monitoring.profile, training.num_steps)  # raises before it is written
-    pretrained = read_pretrained(training, directories)
-    with claimed(workdir, training.config):
+    workdir, config = _files.absolute(directory), agreed(config)
+    seeds = range(config.seed, config.seed + config.seeds)
+    with claimed(workdir, config):
         say(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
-        results = {
-            seed: train_seed(training, seed, path, pretrained, monitoring)
-            for seed, path in zip(seeds, directories, strict=True)
-        }
+        results, own = {}, config.copy_and_resolve_references()
+        for seed in seeds:
+            own.seed, own.seeds = seed, 1
+            results[seed] = train(own, workdir / f"seed_{seed}", **options)
         summary = summarize({seed: result.history for seed, result in results.items()})
         text = json.dumps(summary, indent=2) + "\n"
         hosts.from_first_host(lambda: _files.write_atomically(workdir / "seeds.json", text))

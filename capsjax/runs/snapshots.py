@@ -20,14 +20,16 @@ NUM_IMAGES = 8
 
 
 class Snapshot(NamedTuple):
-    """For TensorBoard: none of it is part of a run's history."""
+    """For TensorBoard, by tag: none of it is part of a run's history.
 
-    # by tag, the mean over the images of the entropy of each routing layer's coupling, in nats: of
-    # each child's over its parents, or, in layers where each parent is divided over its children
-    # (attention routing), of each parent's over its children
+    Attributes:
+      scalars: the mean entropy of each routing layer's coupling, in nats: of each child's over its
+        parents, or, where each parent is divided over its children (attention routing), of those.
+      pictures: inputs in the first row, below each the reconstructions of its objects; none of a
+        network without a decoder.
+    """
+
     scalars: dict[str, float]
-    # by tag; inputs in the first row, below each the reconstructions of its objects. None of a
-    # network without a decoder
     pictures: dict[str, UInt8[np.ndarray, "height width channels"]]
 
 
@@ -38,9 +40,7 @@ def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot
     first to train on. It runs on one device of this process alone: other hosts need not call it.
     `graphdef` is that of the network in evaluation mode.
     """
-    examples = task.validation
-    if not len(examples):
-        examples = task.evaluation_set("train")
+    examples = task.validation if len(task.validation) else task.evaluation_set("train")
     batch = examples.examples(np.arange(min(NUM_IMAGES, len(examples))))
 
     @jax.jit

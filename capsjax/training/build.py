@@ -10,21 +10,20 @@ import jax.numpy as jnp
 import ml_collections
 import optax
 from flax import nnx
-from jaxtyping import Array, Int, Key, PRNGKeyArray
+from jaxtyping import Array
 
 from capsjax import models
-from capsjax.data.tasks import Example, Task
+from capsjax.data.tasks import Task
 from capsjax.models import Output, ScoreKind, paths
 from capsjax.training import divergence, step
 from capsjax.training.feed import is_streamed
-from capsjax.training.objective import Metrics, Objective, make_objective
+from capsjax.training.objective import Objective, make_objective
 from capsjax.training.optimizers import make_optimizer
 from capsjax.training.parallel import Devices, check_batch_size, on_devices
 from capsjax.training.state import TrainState, init_state, num_parameters, set_training, split
 from capsjax.training.step import Batches, DeviceSource
 
 MAX_STEPS_PER_DISPATCH = 256
-MAX_STEPS = 2**31 - 1  # they are counted in int32
 
 
 @dataclass(frozen=True)
@@ -48,56 +47,34 @@ class Training:
         """The steps of a whole run, if nothing stops it early."""
         return self.config.training.epochs * self.batches.per_epoch
 
-    def config_of(self, seed: int) -> ml_collections.ConfigDict:
-        """Returns the complete config of one run."""
-        config = self.config.copy_and_resolve_references()
-        config.seed, config.seeds = seed, 1
-        return config
-
-    def init_state(self, seed: int, pretrained: Mapping[str, Array] | None = None) -> TrainState:
+    def init_state(self, pretrained: Mapping[str, Array] | None = None) -> TrainState:
         """Returns the state before the first step; abstract inside `jax.eval_shape`.
 
         `pretrained` holds variables by path, which take the place of fresh ones.
         """
-        model = build_model(self.config_of(seed))
+        model = build_model(self.config)
         if pretrained:
-            # Copies: a run donates its arrays, and other seeds begin with these too.
-            copies = {path: jnp.array(variable) for path, variable in pretrained.items()}
-            nnx.update(model, paths.replaced(nnx.state(model), copies))
+            nnx.update(model, paths.replaced(nnx.state(model), dict(pretrained)))
         set_training(model)
         return init_state(model, self.optimizer)[1]
 
-    def update(
-        self, state: TrainState, batch: Example, keys: Key[Array, "n"]
-    ) -> tuple[TrainState, Metrics]:
-        """See `step.update`."""
-        return step.update(state, batch, keys, optimizer=self.optimizer, **self._forward)
-
-    def run_steps(
-        self, state: TrainState, source: DeviceSource, key: PRNGKeyArray, count: Int[Array, ""]
-    ) -> tuple[TrainState, dict[str, Array]]:
-        """See `step.run_steps`."""
-        return step.run_steps(
-            state,
-            source,
-            key,
-            count,
-            task=self.task,
-            batches=self.batches,
-            update=self.update,
-            capacity=MAX_STEPS_PER_DISPATCH,
-        )
-
     def dispatch(self) -> partial:
-        """Runs `run_steps` on the devices; the state that it is given is consumed."""
+        """Runs `step.run_steps` on the devices; the state that it is given is consumed."""
+        update = partial(step.update, optimizer=self.optimizer, **self._forward)
+        run_steps = partial(
+            step.run_steps, update=update, capacity=MAX_STEPS_PER_DISPATCH, **self._data
+        )
         axes = (None, self._source_axes, None, None)
-        return on_devices(self.run_steps, self.devices, axes, donate=(0,))
+        return on_devices(run_steps, self.devices, axes, donate=(0,))
 
     def examination(self) -> partial:
         """Runs `divergence.examine` on the devices."""
-        of_run = {"task": self.task, "batches": self.batches, **self._forward}
-        examine = partial(divergence.examine, **of_run)
+        examine = partial(divergence.examine, **self._data, **self._forward)
         return on_devices(examine, self.devices, (None, self._source_axes, None))
+
+    @property
+    def _data(self) -> dict[str, Any]:
+        return {"task": self.task, "batches": self.batches}
 
     @property
     def _forward(self) -> dict[str, Any]:
@@ -133,10 +110,7 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
     if config.frozen_layers:
         frozen = paths.within(params, config.frozen_layers, "frozen_layers")
         if all(jax.tree.leaves(frozen)):
-            raise ValueError(
-                f"frozen_layers {config.frozen_layers} is the whole network: nothing is left to "
-                "train"
-            )
+            raise ValueError(f"frozen_layers {config.frozen_layers} leaves nothing to train")
         optimizer = paths.freeze(optimizer, frozen)
     return Training(
         config=config,
@@ -184,9 +158,8 @@ def abstract_model(config: ml_collections.ConfigDict) -> nnx.Module:
 
 def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKind:
     """Returns the kind of the scores; raises as `build` for a network that cannot be trained."""
-    name, classes = config.model.name, len(config.task.class_names)
-    random = nnx.to_flat_state(nnx.state(model, nnx.RngState))
-    if random:
+    name = config.model.name
+    if random := nnx.to_flat_state(nnx.state(model, nnx.RngState)):
         path = ".".join(map(str, random[0][0][:-1]))
         raise ValueError(
             f"the network {name!r} keeps a stream of random numbers, {path}, which a checkpoint "
@@ -199,11 +172,6 @@ def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKi
         raise TypeError(
             f"the network {name!r} must return a capsjax.models.Output, got {type(out).__name__}"
         )
-    if jnp.shape(out.scores) != (2, classes):
-        raise ValueError(
-            f"the network {name!r} must return scores [n, {classes}], one for each class, got "
-            f"{list(jnp.shape(out.scores))} for 2 images"
-        )
     return out.score_kind
 
 
@@ -213,20 +181,14 @@ def _batches(config: ml_collections.ConfigDict, task: Task, num_devices: int) ->
     check_batch_size(options.batch_size, num_devices, "training.batch_size")
     batches = Batches(len(task.train.labels), options.batch_size, num_devices, task.versions)
     if not batches.per_epoch:
-        fitting = batches.num_examples // num_devices * num_devices
         raise ValueError(
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "
             f"training images of {task.name} (data.validation_fraction holds out "
-            f"{len(task.validation)}): choose --config.training.batch_size={fitting}"
-        )
-    if options.epochs * batches.per_epoch > MAX_STEPS:
-        raise ValueError(
-            f"training.epochs is {options.epochs}: a run has at most "
-            f"{MAX_STEPS // batches.per_epoch:,} epochs of {batches.per_epoch:,} steps"
+            f"{len(task.validation)})"
         )
     if options.stop_at_accuracy and not len(task.validation):
         raise ValueError(
-            f"training.stop_at_accuracy is {options.stop_at_accuracy}, but nothing is held "
-            "out to measure it: raise data.validation_fraction, or set it to 0"
+            f"training.stop_at_accuracy is {options.stop_at_accuracy}, but nothing is held out to "
+            "measure it: raise data.validation_fraction"
         )
     return batches

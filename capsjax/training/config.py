@@ -13,17 +13,8 @@ from typing import Any, ClassVar
 import ml_collections
 
 from capsjax import _ledger, _options, models
-from capsjax._names import check_kind, lookup
-from capsjax._options import (
-    Described,
-    Options,
-    check_known,
-    checked,
-    dotted,
-    names,
-    one_of,
-    positive,
-)
+from capsjax._names import check_kind, check_options, dotted, lookup
+from capsjax._options import Described, Options, checked, names, one_of, positive
 from capsjax.data import tasks
 from capsjax.training.objective import LossOptions
 from capsjax.training.optimizers import OPTIMIZERS, SCHEDULES
@@ -125,8 +116,8 @@ SECTIONS: dict[str, Callable[[str], Any]] = {
     "training": lambda _: TrainingOptions(),
     "checkpoints": lambda _: CheckpointOptions(),
 }
-NAMED = ("model", "data", "optimizer", "schedule")
-_NAMES = {
+# Sections with a name, and what `describe` says of it.
+NAMED = {
     "model": ("listed by experiments/models.py, or registered", "the network."),
     "data": ("listed by experiments/data.py, npz:FILE or folder:PATH", "the data set or task."),
     "optimizer": (", ".join(OPTIMIZERS), _first_lines(OPTIMIZERS)),
@@ -157,7 +148,7 @@ def describe(config: ml_collections.ConfigDict) -> dict[str, Described]:
     options = _options.describe(RunOptions())
     for section, declared in SECTIONS.items():
         if section in NAMED:
-            options[f"{section}.name"] = Described("", *_NAMES[section])
+            options[f"{section}.name"] = Described("", *NAMED[section])
         of_section = _options.describe(declared(config[section].get("name")))
         options |= {dotted(section, key): option for key, option in of_section.items()}
     values = flatten(config)
@@ -176,21 +167,17 @@ def complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
             f"a config must be an ml_collections.ConfigDict, got {type(config).__name__}: {_HOW}"
         )
     values = config.to_dict()
-    if missing := [section for section in SECTIONS if section not in values]:
-        raise ValueError(f"the config has no section {missing[0]!r}: {_HOW}")
-    known = {section: _checked(section, values.pop(section)) for section in SECTIONS}
+    known = {section: _checked(section, values.pop(section, None)) for section in SECTIONS}
     known |= {"task": values.pop("task")} if "task" in values else {}
     return ml_collections.ConfigDict(asdict(RunOptions.of(values)) | known).lock()
 
 
 def _checked(section: str, values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
-        raise ValueError(f"{section} must be a section, got {values!r}: {_HOW}")
-    named = {"name": values.pop("name", None)} if section in NAMED else {}
-    if named and not isinstance(named["name"], str):
-        raise ValueError(f"the config has no {section}.name, a string: {_HOW}")
+        raise ValueError(f"the config has no section {section!r}: {_HOW}")
+    named = {"name": str(values.pop("name", ""))} if section in NAMED else {}
     usual = SECTIONS[section](named.get("name", ""))
-    check_known(section, values, [option.name for option in fields(usual)])
+    check_options("the config", values, [option.name for option in fields(usual)], section)
     for key, value in values.items():
         check_kind(dotted(section, key), value, getattr(usual, key))
     return named | asdict(replace(usual, **values))
@@ -223,8 +210,8 @@ def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
     # The first version was not written down.
     values = {"key_version": 1} | tuples(tree)
     for key, inactive in RETIRED.items():
-        section, _, name = key.partition(".")
-        if isinstance(values.get(section), dict) and values[section].get(name) == inactive:
+        section, name = key.split(".")
+        if values[section].get(name) == inactive:
             del values[section][name]
     return ml_collections.ConfigDict(values).lock()
 
@@ -235,16 +222,16 @@ def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) 
 
 
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
-    """Returns the differences that prevent a run of `old` from continuing with `new`.
+    """Returns the differences that prevent a run of `old` from continuing with a complete `new`.
 
     More epochs extend a run: no schedule depends on their number. An option that came after a
     config was written had its default then.
     """
-    extended = old.copy_and_resolve_references()
-    extended.training.epochs = max(old.training.epochs, new.training.epochs)
-    for config in (extended, new := new.copy_and_resolve_references()):
-        with config.unlocked():
-            for section in SECTIONS:
-                usual = defaults(section, config[section].get("name"))
-                config[section] = usual | config[section].to_dict()
-    return differences(extended, new)
+    was = flatten(old)
+    if "task" not in new:  # it follows from the data
+        was = {key: value for key, value in was.items() if not key.startswith("task.")}
+    for section in SECTIONS:
+        usual = defaults(section, old[section].get("name"))
+        was = {dotted(section, key): value for key, value in usual.items()} | was
+    was["training.epochs"] = max(was["training.epochs"], new.training.epochs)
+    return _ledger.differences(was, flatten(new))

@@ -31,39 +31,68 @@ READERS = 8  # threads
 SourceAt = Callable[[int], tuple[DeviceSource, int]]
 
 
+def is_streamed(task: Task) -> bool:
+    """Tells whether the training images stay on the host: they do not fit on a device."""
+    return isinstance(task.train.images, LazyImages)
+
+
 @contextmanager
 def source_images(
     task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices, first: int, last: int
 ) -> Iterator[SourceAt]:
     """Yields the source images of the steps `first` … `last` − 1 (`key` as in `step.run_steps`).
 
-    The steps must be asked for in ascending order.
+    The steps must be asked for in ascending order. Grain reads ahead while the devices compute. The
+    size of a chunk depends on neither `first` nor `last`: another size would be another program,
+    and a resumed or longer run would round differently.
     """
     if not is_streamed(task):
-        source = replicate(DeviceSource.whole(task.train), devices)
-        yield lambda step: (source, last)
+        flat = np.asarray(task.train.images).reshape(len(task.train.labels), -1)
+        arrays = replicate((task.train.labels, flat, np.int32(0)), devices)
+        yield lambda step: (DeviceSource(*arrays), last)
         return
+    with extra("data"):
+        import grain
+
+    num_local = len(of_this_process(devices))
+
+    def put(images: list[UInt8[np.ndarray, "local k h w c"]]) -> Array:
+        shares = [batch.reshape(num_local, -1, *batch.shape[1:]) for batch in images]
+        return divide(np.stack(shares, axis=1), devices)
+
     labels = replicate(task.train.labels, devices)
-    batch = _reader(task, batches, key, devices)
-    with _chunks(batch, devices, first, last) as chunk_at:
+    read = _reader(task, batches, key, devices)
+    steps = min(CHUNK_STEPS, max(1, CHUNK_BYTES // read(first).nbytes))
+    # The last chunk goes beyond `last`.
+    dataset = (
+        grain.MapDataset.range(first, first + -(-(last - first) // steps) * steps)
+        .map(read)
+        .to_iter_dataset(grain.ReadOptions(READERS, prefetch_buffer_size=READERS))
+        .batch(steps, batch_fn=put)
+    )
+    chunks = iter(grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=1))
+    chunk: Any = None
+    end = first
 
-        def source_at(step: int) -> tuple[DeviceSource, int]:
-            start, chunk, end = chunk_at(step)
-            return DeviceSource(labels, chunk, np.asarray(start, np.int32)), end
+    def source_at(step: int) -> tuple[DeviceSource, int]:
+        nonlocal chunk, end
+        while step >= end:
+            chunk, end = next(chunks), end + steps
+        return DeviceSource(labels, chunk, np.asarray(end - steps, np.int32)), end
 
+    try:
         yield source_at
-
-
-def is_streamed(task: Task) -> bool:
-    """Tells whether the training images stay on the host: they do not fit on a device."""
-    return isinstance(task.train.images, LazyImages)
+    finally:
+        chunks.close()
 
 
 def _reader(
     task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices
 ) -> Callable[[int], UInt8[np.ndarray, "local k h w c"]]:
     """Returns a function from a step to the source images that this process's devices need."""
-    key, labels = _on_host((key, task.train.labels))
+    # Committed to the CPU, so that everything computed from them runs there too.
+    cpu = jax.local_devices(backend="cpu")[0]
+    key, labels = jax.device_put((key, task.train.labels), cpu)
     order_key, example_key = jax.random.split(key)
     slots = _slots(batches, devices)
     make_order = jax.jit(batches.order)
@@ -84,76 +113,6 @@ def _reader(
     return read
 
 
-@contextmanager
-def _chunks(
-    read: Callable[[int], UInt8[np.ndarray, "local k h w c"]],
-    devices: Devices,
-    first: int,
-    last: int,
-) -> Iterator[Callable[[int], tuple[int, UInt8[Array, "devices steps local k h w c"], int]]]:
-    """Batches of consecutive steps on the devices: where a chunk starts, its images, where it ends.
-
-    Grain reads ahead while the devices compute. The size of a chunk depends on neither `first` nor
-    `last`: another size would be another program, and a resumed or longer run would round
-    differently.
-    """
-    num_local = len(of_this_process(devices))
-
-    def put(batches: list[UInt8[np.ndarray, "local k h w c"]]) -> Array:
-        shares = [batch.reshape(num_local, -1, *batch.shape[1:]) for batch in batches]
-        return divide(np.stack(shares, axis=1), devices)
-
-    with extra("data"):
-        import grain
-
-    with _of_this_host():
-        size = read(first).nbytes
-    steps = min(CHUNK_STEPS, max(1, CHUNK_BYTES // size))
-    # The last chunk goes beyond `last`.
-    stop = first + -(-(last - first) // steps) * steps
-    dataset = (
-        grain.MapDataset.range(first, stop)
-        .map(read)
-        .to_iter_dataset(grain.ReadOptions(READERS, prefetch_buffer_size=READERS))
-        .batch(steps, batch_fn=put)
-    )
-    chunks = iter(grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=1))
-    chunk, end = None, first
-
-    def chunk_at(step: int) -> tuple[int, Any, int]:
-        nonlocal chunk, end
-        while step >= end:
-            with _of_this_host():
-                chunk, end = next(chunks), end + steps
-        return end - steps, chunk, end
-
-    try:
-        yield chunk_at
-    finally:
-        chunks.close()
-
-
-@contextmanager
-def _of_this_host() -> Iterator[None]:
-    """Wraps ValueErrors: a file may be damaged on this host alone, but all must raise the same."""
-    try:
-        yield
-    except ValueError as error:
-        raise OSError(str(error)) from error
-
-
 def _slots(batches: Batches, devices: Devices) -> Int[np.ndarray, "local"]:
     """Lists the places in the global batch of this process's devices, in their order."""
     return np.concatenate([batches.slots_of(number) for number in of_this_process(devices)])
-
-
-def _on_host(tree: Any) -> Any:
-    """Puts `tree` on the CPU, committed, so that everything computed from it runs there too."""
-    try:
-        cpu = jax.local_devices(backend="cpu")[0]
-    except RuntimeError as error:
-        raise ValueError(
-            "feeding images from the host takes JAX's CPU backend beside that of the devices: set "
-            "JAX_PLATFORMS=cuda,cpu (or tpu,cpu), or raise device_budget_mb so that nothing is fed"
-        ) from error
-    return jax.device_put(tree, cpu)

@@ -24,10 +24,9 @@ from capsjax.models import Output, ScoreKind
 
 Metrics = dict[str, Float[Array, ""]]
 Objective = Callable[[Output, Example], tuple[Float[Array, ""], Metrics]]
-Loss = Callable[..., Float[Array, ""]]
 
-ON_PRESENCES: dict[str, Loss] = {"margin": margin_loss, "spread": spread_loss}
-ON_LOGITS: dict[str, Loss] = {
+ON_PRESENCES: dict[str, Callable] = {"margin": margin_loss, "spread": spread_loss}
+ON_LOGITS: dict[str, Callable] = {
     "cross_entropy": cross_entropy,
     "sigmoid_cross_entropy": sigmoid_cross_entropy,
 }
@@ -70,11 +69,14 @@ def make_objective(*, rule: Rule, **options: Any) -> Objective:
     loss_of = (ON_PRESENCES | ON_LOGITS)[name]
 
     def objective(output: Output, batch: Example) -> tuple[Float[Array, ""], Metrics]:
-        scores = presences(output) if name in ON_PRESENCES else logits(output)
+        is_logits, scores = output.score_kind is ScoreKind.LOGITS, output.scores
+        if is_logits and name in ON_PRESENCES:
+            scores = jax.nn.sigmoid(scores)
+        elif not is_logits and name in ON_LOGITS:
+            scores = length_logits(scores)
         loss = jnp.mean(jax.vmap(loss_of)(scores, batch.label))
         if own.classes == "mean":
             loss /= scores.shape[-1]
-        is_logits = output.score_kind is ScoreKind.LOGITS
         correct = jax.vmap(partial(is_correct, rule, logits=is_logits))(output.scores, batch.label)
         metrics = {name: loss, "accuracy": jnp.mean(correct.astype(jnp.float32))}
         if output.reconstruction is not None:
@@ -86,20 +88,6 @@ def make_objective(*, rule: Rule, **options: Any) -> Objective:
         return loss, metrics | {"loss": loss}
 
     return objective
-
-
-def presences(output: Output) -> Float[Array, "n classes"]:
-    """Returns the scores as what margin losses take: lengths, or the probabilities of logits."""
-    if output.score_kind is ScoreKind.LENGTHS:
-        return output.scores
-    return jax.nn.sigmoid(output.scores)
-
-
-def logits(output: Output) -> Float[Array, "n classes"]:
-    """Returns the scores as what cross-entropies take."""
-    if output.score_kind is ScoreKind.LENGTHS:
-        return length_logits(output.scores)
-    return output.scores
 
 
 def _squared_error(

@@ -5,24 +5,20 @@ that name: `optimizer_options("sgd", momentum=0.8)` is such a section.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import ml_collections
 import optax
-from jaxtyping import Array, Float, Int
 
 from capsjax._names import lookup
 from capsjax._options import Options, checked, decay, fraction, not_negative, positive
 
-Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
-
 
 @dataclass(frozen=True)
-class Optimizer(Options, ABC):
+class Optimizer(Options):
     """What every optimizer has.
 
     Attributes:
@@ -37,9 +33,9 @@ class Optimizer(Options, ABC):
     weight_decay: float = not_negative(0.0)
     clip_norm: float = not_negative(0.0)
 
-    @abstractmethod
-    def make(self, rate: Schedule) -> optax.GradientTransformation:
+    def make(self, rate: optax.Schedule) -> optax.GradientTransformation:
         """Returns the optimizer at the learning rate `rate`, without weight decay and clipping."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Adam(Optimizer):
     b1: float = decay(0.9)
     b2: float = decay(0.999)
 
-    def make(self, rate: Schedule) -> optax.GradientTransformation:
+    def make(self, rate: optax.Schedule) -> optax.GradientTransformation:
         return optax.adam(rate, b1=self.b1, b2=self.b2)
 
 
@@ -70,7 +66,7 @@ class RMSprop(Optimizer):
     rho: float = decay(0.9)
     eps: float = positive(1e-7)
 
-    def make(self, rate: Schedule) -> optax.GradientTransformation:
+    def make(self, rate: optax.Schedule) -> optax.GradientTransformation:
         return optax.rmsprop(rate, decay=self.rho, eps=self.eps, eps_in_sqrt=False)
 
 
@@ -84,7 +80,7 @@ class SGD(Optimizer):
 
     momentum: float = decay(0.9)
 
-    def make(self, rate: Schedule) -> optax.GradientTransformation:
+    def make(self, rate: optax.Schedule) -> optax.GradientTransformation:
         return optax.sgd(rate, momentum=self.momentum)
 
 
@@ -100,7 +96,7 @@ class Constant(Options):
 
     warmup_steps: int = not_negative(0)
 
-    def make(self, rate: float, steps_per_epoch: int) -> Schedule:
+    def make(self, rate: float, steps_per_epoch: int) -> optax.Schedule:
         """Returns the learning rate by step, without the warm-up; `rate` is the optimizer's."""
         return optax.constant_schedule(rate)
 
@@ -119,7 +115,7 @@ class Exponential(Constant):
     decay_steps: int = positive(2000)
     minimum: float = not_negative(1e-6)
 
-    def make(self, rate: float, steps_per_epoch: int) -> Schedule:
+    def make(self, rate: float, steps_per_epoch: int) -> optax.Schedule:
         return optax.exponential_decay(
             rate, self.decay_steps, self.decay_rate, end_value=self.minimum
         )
@@ -135,7 +131,7 @@ class InverseTime(Constant):
 
     decay: float = not_negative(1e-4)
 
-    def make(self, rate: float, steps_per_epoch: int) -> Schedule:
+    def make(self, rate: float, steps_per_epoch: int) -> optax.Schedule:
         return lambda step: rate / (1 + self.decay * jnp.asarray(step, jnp.float32))
 
 
@@ -157,7 +153,7 @@ class Steps(Constant):
     )
     factor: float = positive(0.1)
 
-    def make(self, rate: float, steps_per_epoch: int) -> Schedule:
+    def make(self, rate: float, steps_per_epoch: int) -> optax.Schedule:
         boundaries = {round(epoch * steps_per_epoch): self.factor for epoch in self.epochs}
         return optax.piecewise_constant_schedule(rate, boundaries)
 
@@ -191,16 +187,14 @@ def make_optimizer(
     options, rates_options = dict(optimizer), dict(schedule)
     own = OPTIMIZERS[options.pop("name")](**options)
     rates = SCHEDULES[rates_options.pop("name")](**rates_options)
-    rate = rates.make(own.learning_rate, steps_per_epoch)
-    if rates.warmup_steps:
-        rate = _after_warmup(rate, rates.warmup_steps)
+    after_warmup = rates.make(own.learning_rate, steps_per_epoch)
+    rise = optax.linear_schedule(0.0, 1.0, rates.warmup_steps)
+
+    def warming_up(step: Any) -> Any:
+        return rise(step) * after_warmup(step)
+
     return optax.chain(
         *([optax.add_decayed_weights(own.weight_decay)] if own.weight_decay else []),
         *([optax.clip_by_global_norm(own.clip_norm)] if own.clip_norm else []),
-        own.make(rate),
+        own.make(warming_up if rates.warmup_steps else after_warmup),
     )
-
-
-def _after_warmup(rate: Schedule, warmup: int) -> Schedule:
-    rise = optax.linear_schedule(0.0, 1.0, warmup)
-    return lambda step: rise(step) * rate(step)

@@ -36,11 +36,8 @@ def override(
     known = flatten(ml_collections.ConfigDict(values))
     for key, text in texts.items():
         section, _, name = key.rpartition(".")
-        if key in values and key not in known:
-            raise ValueError(f"{key} is a section: set one of its values: {', '.join(values[key])}")
         if key not in known:
-            siblings = [other for other in known if other.rpartition(".")[0] == section]
-            raise ValueError(f"the config has no option {key!r}: {nearest(key, siblings or known)}")
+            raise ValueError(f"the config has no option {key!r}: {nearest(key, known)}")
         (values[section] if section else values)[name] = parse(text, known[key])
     return complete(ml_collections.ConfigDict(values))
 

@@ -21,11 +21,9 @@ Devices = Sequence[jax.Device]
 def check_batch_size(batch_size: int, num_devices: int, name: str = "batch_size") -> None:
     """Raises ValueError unless the devices can share a batch evenly."""
     if batch_size < 1 or batch_size % num_devices:
-        below = max(batch_size // num_devices * num_devices, 0)
-        near = " or ".join(str(n) for n in (below, below + num_devices) if n > 0)
         raise ValueError(
-            f"{name} must be a positive multiple of the number of devices, {num_devices}, "
-            f"got {batch_size}: use {near}, or fewer devices"
+            f"{name} must be a positive multiple of the number of devices, {num_devices}, got "
+            f"{batch_size}"
         )
 
 

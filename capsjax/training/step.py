@@ -16,48 +16,46 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, Shaped, UInt8
 
-from capsjax.data.tasks import Example, Source, Task, make_example
+from capsjax.data.tasks import Example, Task, make_example
 from capsjax.models import Output
 from capsjax.training.objective import Metrics, Objective
 from capsjax.training.state import DEVICES, TrainState
 
+Number = Int[Array, ""]
+Keys = Key[Array, "local"]  # one for each example of a device, for the model's dropout
+
 # Folded into a seed's key. Parameters, which fold in 0, 1, …, never come so far.
 _RUN = 2**32 - 1
-
-
-class Forward(NamedTuple):
-    """The output, the metrics and, after the step, the network's variables that are not trained."""
-
-    output: Output
-    metrics: Metrics
-    rest: nnx.State
 
 
 def forward(
     params: nnx.State,
     rest: nnx.State,
     batch: Example,
-    keys: Key[Array, "n"],
+    keys: Keys,
     *,
     graphdef: nnx.GraphDef,
     objective: Objective,
     compute_dtype: DTypeLike,
     capture: bool = False,
-) -> tuple[Float[Array, ""], Forward]:
-    """Returns the loss on this device's part of the batch, and its parts; see `update`."""
+) -> tuple[Float[Array, ""], tuple[Output, Metrics, nnx.State]]:
+    """Returns the loss on this device's part of the batch; see `update`.
+
+    Beside it the output, the metrics and, after the step, the variables that are not trained.
+    """
     narrow = jax.tree.map(lambda x: x.astype(compute_dtype), params)
     # Without copy=True a running statistic's update would leak out of the gradient's trace.
     model = nnx.merge(graphdef, narrow, rest, copy=True)
     images = batch.image.astype(compute_dtype)
     output = model(images, mask=batch.objects.labels, keys=keys, capture=capture)
     loss, metrics = objective(output, batch)
-    return loss, Forward(output, metrics, nnx.state(model, nnx.Not(nnx.Param)))
+    return loss, (output, metrics, nnx.state(model, nnx.Not(nnx.Param)))
 
 
 def update(
     state: TrainState,
     batch: Example,
-    keys: Key[Array, "n"],
+    keys: Keys,
     *,
     graphdef: nnx.GraphDef,
     objective: Objective,
@@ -66,26 +64,25 @@ def update(
 ) -> tuple[TrainState, Metrics]:
     """Does one step on this device's part of the batch; averages gradients and metrics.
 
-    `keys` holds one key per example, for the model's dropout. The network computes in
-    `compute_dtype`; parameters, their gradients, routing's logits and the loss stay in float32.
+    The network computes in `compute_dtype`; parameters, their gradients, routing's logits and the
+    loss stay in float32.
     """
     loss = partial(forward, graphdef=graphdef, objective=objective, compute_dtype=compute_dtype)
-    grads, done = jax.grad(loss, has_aux=True)(state.params, state.rest, batch, keys)
-    grads, metrics = lax.pmean((grads, done.metrics), DEVICES)
+    compute = jax.grad(loss, has_aux=True)
+    grads, (_, metrics, rest) = compute(state.params, state.rest, batch, keys)
+    grads, metrics = lax.pmean((grads, metrics), DEVICES)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     metrics["gradient_norm"] = optax.tree.norm(grads)
-    return TrainState(state.step + 1, params, done.rest, opt_state), metrics
+    return TrainState(state.step + 1, params, rest, opt_state), metrics
 
 
 class Batches(NamedTuple):
     """How a global batch is cut out of an epoch and divided over the devices.
 
-    An epoch is a random order of the training examples, cut into batches; the few left over at
-    its end (fewer than a batch) wait for another epoch's order.
-
-    Where a task has `versions` of each training image (`capsjax.data.tasks.Task`), epoch e shows
-    version e mod `versions` of all of them, so that as many epochs show every version once.
+    An epoch is a random order of the training examples, without the few (fewer than a batch) at
+    its end. Where a task has `versions` of each training image, epoch e shows version
+    e mod `versions` of all of them, so that as many epochs show every version once.
     """
 
     num_examples: int
@@ -97,7 +94,7 @@ class Batches(NamedTuple):
     def per_epoch(self) -> int:
         return self.num_examples // self.batch_size
 
-    def order(self, key: PRNGKeyArray, epoch: Int[Array, ""]) -> Int[Array, "examples"]:
+    def order(self, key: PRNGKeyArray, epoch: Number) -> Int[Array, "examples"]:
         """Returns the order of an epoch, counted from 0; indices as `Recipe.choose` takes them."""
         order = jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
         return order + epoch % self.versions * self.num_examples
@@ -106,36 +103,23 @@ class Batches(NamedTuple):
         """Returns the places of a step's examples in the epoch's order, for arrays of any kind."""
         return step % self.per_epoch * self.batch_size + slots
 
-    def slots_of(self, device: Int[Array, ""] | int) -> Int[Array, "local"]:
+    def slots_of(self, device: Number | int) -> Int[Array, "local"]:
         """Returns the places in the global batch that belong to device number `device`."""
         local = self.batch_size // self.num_devices
         return device * local + jnp.arange(local)
 
 
 class DeviceSource(NamedTuple):
-    """The source images as they lie on a device."""
+    """The source images as they lie on a device.
+
+    All of them, flat: from a row of pixels a TPU takes what it wants, from [n, h, w, c] it would
+    first copy all into another layout. Or, where they would not fit, those of each example in this
+    device's share of some consecutive steps.
+    """
 
     labels: Int[Array, "n"]  # of all source images
-    # all of them, flat: from a row of pixels a TPU takes what it wants, from [n, h, w, c] it would
-    # first copy all into another layout. Or, where they would not fit, those of each example in
-    # this device's share of some consecutive steps
     images: UInt8[Array, "n pixels"] | UInt8[Array, "steps local k h w c"]
-    first: Int[Array, ""] | Int[np.ndarray, ""]  # the number of the first of those steps
-
-    @classmethod
-    def whole(cls, source: Source) -> "DeviceSource":
-        """Returns all labels and images of a source, still on the host."""
-        labels: Any = source.labels
-        images: Any = np.asarray(source.images).reshape(len(labels), -1)
-        return cls(labels, images, np.asarray(0, np.int32))
-
-    def images_of(
-        self, step: Int[Array, ""], chosen: Int[Array, "local k"], shape: tuple[int, int, int]
-    ) -> UInt8[Array, "local k h w c"]:
-        """Returns the chosen images of a step's examples; `shape` is that of one."""
-        if self.images.ndim == 2:
-            return self.images[chosen].reshape(*chosen.shape, *shape)
-        return self.images[step - self.first]
+    first: Number | Int[np.ndarray, ""]  # the number of the first of those steps
 
 
 def run_key(seed: int, version: int) -> PRNGKeyArray:
@@ -149,7 +133,7 @@ def run_key(seed: int, version: int) -> PRNGKeyArray:
 
 
 def example_keys(
-    key: PRNGKeyArray, step: Int[Array, ""], slots: Int[Array, "*local"]
+    key: PRNGKeyArray, step: Number, slots: Int[Array, "*local"]
 ) -> tuple[Key[Array, "*local"], Key[Array, "*local"]]:
     """Makes two keys, for the data and for the model, for the example in each slot of a step.
 
@@ -162,21 +146,24 @@ def example_keys(
 
 
 def drawing(
-    first: Int[Array, ""], source: DeviceSource, key: PRNGKeyArray, *, task: Task, batches: Batches
-) -> Callable[[Int[Array, ""]], tuple[Example, Key[Array, "local"]]]:
+    first: Number, source: DeviceSource, key: PRNGKeyArray, *, task: Task, batches: Batches
+) -> Callable[[Number], tuple[Example, Keys]]:
     """Returns a function from a step of the epoch of step `first` to examples and model keys."""
     order_key, example_key = jax.random.split(key)
     order = batches.order(order_key, first // batches.per_epoch)
     slots = batches.slots_of(lax.axis_index(DEVICES))
 
-    def draw(step: Int[Array, ""]) -> tuple[Example, Key[Array, "local"]]:
+    def draw(step: Number) -> tuple[Example, Keys]:
         for_data, for_model = example_keys(example_key, step, slots)
         indices = order[batches.places(step, slots)]
-        chosen = jax.vmap(task.recipe.choose, in_axes=(0, None, 0))(
-            for_data, source.labels, indices
-        )
+        choose = jax.vmap(task.recipe.choose, in_axes=(0, None, 0))
+        chosen = choose(for_data, source.labels, indices)
+        if source.images.ndim == 2:
+            shape = (*chosen.shape, *task.train.images.shape[1:])
+            images = source.images[chosen].reshape(shape)
+        else:
+            images = source.images[step - source.first]
         make = jax.vmap(partial(make_example, task.recipe))
-        images = source.images_of(step, chosen, task.train.images.shape[1:])
         return make(for_data, indices, images, source.labels[chosen]), for_model
 
     return draw
@@ -186,11 +173,11 @@ def run_steps(
     state: TrainState,
     source: DeviceSource,
     key: PRNGKeyArray,
-    count: Int[Array, ""],
+    count: Number,
     *,
     task: Task,
     batches: Batches,
-    update: Callable[[TrainState, Example, Key[Array, "local"]], tuple[TrainState, Metrics]],
+    update: Callable[[TrainState, Example, Keys], tuple[TrainState, Metrics]],
     capacity: int,
 ) -> tuple[TrainState, dict[str, Shaped[Array, "capacity *metric"]]]:
     """Does `count` steps of one epoch in one program; returns each step's metrics.
@@ -198,12 +185,9 @@ def run_steps(
     The loop's length is an argument of the program and not part of it: the same executable
     runs whatever the number of steps, so where a run was interrupted cannot change its numbers.
     (A `lax.scan` would be compiled again for each length, and the compiler rounds differently
-    for each.) The last `capacity - count` metrics are zeros.
+    for each.) Of the `capacity` metrics those beyond `count` are zeros.
 
     A step whose metrics are not all finite is not taken: the state stays that before it.
-
-    The `source` holds the images of these steps; `key` is that of the run; `count` is at most
-    `capacity`, the length of the metrics that are returned.
     """
     draw = drawing(state.step, source, key, task=task, batches=batches)
 

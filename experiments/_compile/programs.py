@@ -92,7 +92,7 @@ def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:
 
 
 def _training(setup: Training) -> jax.stages.Lowered:
-    state = jax.eval_shape(lambda: setup.init_state(0))
+    state = jax.eval_shape(lambda: setup.init_state())
     images = setup.task.train.images
     flat = jax.ShapeDtypeStruct((len(images), math.prod(images.shape[1:])), images.dtype)
     source = DeviceSource(setup.task.train.labels, flat, np.int32(0))

@@ -78,8 +78,3 @@ def test_transformations_of_table_3():
     assert TRANSFORMATIONS["y+"] == ("y", (1, 2, 3, 4, 5))
     for factor, amounts in TRANSFORMATIONS.values():
         motions(factor, amounts)
-
-
-def test_one_vector_without_axes():
-    with pytest.raises(ValueError, match=r"must have axes \[..., k, d\]"):
-        align(np.ones(3))

@@ -56,8 +56,8 @@ def test_outline_computes_nothing():
 @pytest.mark.parametrize(
     ("arrays", "batch_size", "match"),
     [
-        ((np.zeros((0, 1, 1, 1)),), 1, "at least 1; got lengths 0"),
-        ((np.zeros((2, 1, 1, 1)), np.zeros(3)), 1, "got lengths 2, 3"),
+        ((np.zeros((0, 1, 1, 1)),), 1, r"at least 1; got lengths \[0\]"),
+        ((np.zeros((2, 1, 1, 1)), np.zeros(3)), 1, r"got lengths \[2, 3\]"),
         (
             (np.zeros((2, 1, 1, 1)),),
             0,

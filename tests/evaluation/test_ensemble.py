@@ -1,7 +1,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from capsjax.evaluation.ensemble import Ensemble
 from capsjax.models import ScoreKind
@@ -22,8 +21,3 @@ def test_scores_are_the_mean_of_the_members():
     assert output.score_kind is ScoreKind.LENGTHS
     assert output.poses is None
     assert {f"member{i}/classes" for i in range(3)} == set(output.routed)
-
-
-def test_an_ensemble_needs_members():
-    with pytest.raises(ValueError, match="at least one"):
-        Ensemble([])

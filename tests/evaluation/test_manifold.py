@@ -79,9 +79,7 @@ def test_representations_of_a_layer(capsnet):
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="all the same"):
+    with pytest.raises(ValueError, match="Input matrices must contain >1 unique points"):
         fit_to(np.ones((4, 2)), np.eye(4)[:, :2])
-    with pytest.raises(ValueError, match=r"got \(80, 2\) and \(81, 2\)"):
-        grid_distance(np.ones((80, 2)))
     with pytest.raises(ValueError, match=r"perplexity \(30.0\) must be less than n_samples \(9\)"):
         embed(np.ones((9, 4)))

@@ -1,52 +1,41 @@
 """What a person sees of a run."""
 
-import datetime
-import io
+import json
 
-import pytest
-from rich.console import Console
+from etils import epath
 
-from capsjax.runs.display import Display
+from capsjax.runs import display
+from capsjax.runs.history import History
 
 TRAIN = {"loss": 0.5, "accuracy": 0.9}
 
 
-@pytest.fixture
-def display():
-    console = Console(file=io.StringIO(), width=300)
-    return Display(console, first=0, total=40, batch_size=5, steps_per_epoch=10, label="seed 3  ")
+def test_lines_where_there_is_no_terminal(monkeypatch, capsys):
+    """A resumed run; its second end of an epoch comes 20 seconds after the first dispatch."""
+    clock = iter([100.0, 120.0])
+    shown = display.Display(first=10, total=40, label="seed 3  ")
+    monkeypatch.setattr(shown._bar, "get_time", lambda: next(clock, 120.0))
+    shown.update(20, 50.0, 0.5, 0.9)
+    shown.epoch(2, TRAIN, 0.8)
+    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", -1)
+    shown.update(30, 50.0, 0.4, 0.95)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == (
+        "seed 3  epoch   2  step 20/40  loss 0.5000  accuracy 90.00%  validation 80.00%  "
+        "50 images/s"
+    )
+    assert second == ("seed 3  step 30/40  loss 0.4000  accuracy 95.0%  50 images/s  0:00:20 left")
 
 
-def shown(display):
-    return display._console.file.getvalue().splitlines()
-
-
-def left(line):
-    return datetime.datetime.strptime(line.split()[-2], "%H:%M:%S").time()
-
-
-def test_each_line_names_the_seed(display):
-    display.update(10, 10, 20.0, 0.5, 0.9)
-    display.epoch(10, 1, TRAIN, 0.8, seconds=1.0)
-    (line,) = shown(display)
-    assert line.startswith("seed 3  epoch   1  step 10/40  loss 0.5000")
-    assert "validation 80.00%" in line
-    assert "2 images/s" in line  # 50 in 20 seconds, rounded to even
-
-
-def test_time_left_does_not_count_compilation(display):
-    """An end of an epoch takes a second, but a hundred the first time, where it is compiled."""
-    for epoch, seconds in enumerate([100.0, 1.0], start=1):
-        display.update(10 * epoch, 10, 20.0, 0.5, 0.9)
-        display.epoch(10 * epoch, epoch, TRAIN, None, seconds)
-    first, second = map(left, shown(display))
-    assert first == datetime.time(0, 1, 0)  # 30 steps of two seconds
-    assert second == datetime.time(0, 0, 42)  # 20 of them, and two ends of epochs
-
-
-def test_a_resumed_run_counts_its_own_steps_alone():
-    console = Console(file=io.StringIO(), width=300)
-    display = Display(console, first=30, total=40, batch_size=5, steps_per_epoch=10)
-    display.update(35, 5, 10.0, 0.5, 0.9)
-    display.epoch(35, 4, TRAIN, None, seconds=1.0)
-    assert left(shown(display)[0]) == datetime.time(0, 0, 10)
+def test_the_file_follows_the_history(tmp_path):
+    history = History()
+    history.add_steps(0, {"loss": [1.0, 2.0]}, every=1, epoch=1)
+    with display.Writer(epath.Path(tmp_path), history) as writer:
+        history.add_validation(2, 1, 0.5)
+        writer.flush()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == history.records
+    older = History(history.records[:1])
+    with display.Writer(epath.Path(tmp_path), older):
+        pass
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1

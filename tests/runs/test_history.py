@@ -2,9 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from etils import epath
 
-from capsjax.runs.display import Writer
 from capsjax.runs.history import Diverged, History
 
 
@@ -39,17 +37,3 @@ def test_what_is_being_saved_does_not_change():
 def test_a_value_that_is_not_finite_names_its_step(value):
     with pytest.raises(Diverged, match=r"loss is \w+ at step 12 \(epoch 1\)$"):
         History().add_steps(10, steps(1, value, 2), every=5, epoch=1)
-
-
-def test_the_file_follows_the_history(tmp_path):
-    history = History()
-    history.add_steps(0, steps(1, 2), every=1, epoch=1)
-    with Writer(epath.Path(tmp_path), history) as writer:
-        history.add_validation(2, 1, 0.5)
-        writer.flush()
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == history.records
-    older = History(history.records[:1])
-    with Writer(epath.Path(tmp_path), older):
-        pass
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1

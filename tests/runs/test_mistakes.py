@@ -2,7 +2,7 @@
 
 import pytest
 
-from capsjax.runs import loop, seeds
+from capsjax.runs import loop
 
 STOP = r"a fraction in \[0, 1\] such as 0.9922"
 RUN = "RUN"  # stands for the directory of a finished run
@@ -11,33 +11,25 @@ RUN = "RUN"  # stands for the directory of a finished run
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"training.batch_size": 25}, "number of devices, 8, got 25: use 24 or 32"),
+        ({"training.batch_size": 25}, "multiple of the number of devices, 8, got 25"),
         ({"training.batch_size": 400}, "more than the 180 training images"),
-        ({"training.epochs": 0}, "training.epochs must be positive"),
         ({"training.stop_at_accuracy": 99.22}, STOP),
-        ({"training.stop_at_accuracy": -0.1}, STOP),
-        ({"training.stop_at_accuracy": 1.01}, STOP),
         (
             {"training.stop_at_accuracy": 0.9, "data.validation_fraction": 0.0},
             r"nothing is held out to measure it: raise data\.",
         ),
-        ({"training.compute_dtype": "float16"}, "one of float32, bfloat16, got 'float16'"),
-        ({"training.matmul_precision": "low"}, "must be one of default, high, highest"),
-        ({"checkpoints.keep": 0}, "checkpoints.keep must be positive"),
-        ({"optimizer.learning_rate": -1.0}, "learning_rate must be positive"),
         ({"data.validation_fraction": 0.9999}, "training images of npz.*data.validation_fraction"),
-        ({"data.validation_fraction": 1.0}, r"validation_fraction must be in \[0, 1\)"),
         ({"data.max_shift": 8}, r"max_shift must be in \[0, 8\)"),
-        ({"loss.reconstruction_weight": -1.0}, "loss.reconstruction_weight must not be negative"),
         ({"model.kernel_size": 5}, "smallest is 9×9"),
-        ({"init_from": "nowhere"}, r"init_from: nowhere does not exist"),
+        ({"init_from": "nowhere"}, "nowhere does not exist"),
         ({"frozen_layers": ("con",)}, r"frozen_layers: no parameters in 'con': did you mean 'c"),
-        ({"frozen_layers": "conv"}, "must be a tuple, got 'conv'"),
+        ({"frozen_layers": "conv"}, "must be a tuple such as .*, got 'conv'"),
+        ({"frozen_layers": ("conv", "primary", "classes", "decoder")}, "leaves nothing to train"),
         ({"init_layers": ("conv",)}, "init_from is empty"),
         ({"init_from": RUN, "init_layers": ("cnov",)}, "init_layers: no .* mean 'conv'"),
         (
             {"init_from": RUN, "init_layers": ("conv",), "model.width": 1 / 16},
-            "not all of it fits: conv/",
+            r"does not fit this network.* conv/bias \(8 there, 16 here\)",
         ),
         ({"seeds": 2}, r"seeds must be 1 here, got 2: .*seeds\.train_seeds"),
     ],
@@ -46,15 +38,9 @@ def test_configs(config, tmp_path, tiny_run, changes, message):
     with config.ignore_type():
         for key, value in changes.items():
             config.update_from_flattened_dict({key: str(tiny_run) if value == RUN else value})
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         loop.train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("train", [loop.train, seeds.train_seeds])
-def test_a_dictionary_is_not_a_config(tmp_path, train):
-    with pytest.raises(ValueError, match="ConfigDict, got dict"):
-        train({}, tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -62,14 +48,11 @@ def test_a_dictionary_is_not_a_config(tmp_path, train):
     [
         ({"profile": (5, 5)}, r"START:STOP with 0 ≤ START < STOP ≤ 14, .* got 5:5"),
         ({"profile": (5, 15)}, "got 5:15"),
-        ({"snapshot_every": -1}, "snapshot_every must be ≥ 0"),
-        ({"stall_seconds": -1}, "stall_seconds must be"),
+        ({"snapshot_every": -1}, "snapshot_every must not be negative"),
+        ({"stall_seconds": float("nan")}, "stall_seconds must be finite"),
     ],
 )
 def test_monitoring(config, tmp_path, options, message):
-    def train():
-        loop.train(config, tmp_path / "run", monitoring=loop.Monitoring(**options))
-
     with pytest.raises(ValueError, match=message):
-        train()
+        loop.train(config, tmp_path / "run", monitoring=loop.Monitoring(**options))
     assert not (tmp_path / "run").exists()

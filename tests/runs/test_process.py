@@ -1,11 +1,5 @@
 import subprocess
 import sys
-import threading
-
-import pytest
-
-from capsjax.runs import process
-from capsjax.runs.process import Deadline
 
 
 def run(program):
@@ -45,30 +39,3 @@ with Deadline(0):
     time.sleep(1)
 """
     assert run(program) == (0, "")
-
-
-@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
-def test_deadlines_that_are_none(seconds):
-    message = r"stall_seconds must be from 0 \(no limit\) to 31,536,000"
-    with pytest.raises(ValueError, match=message):
-        Deadline(seconds)
-
-
-def test_errors_in_the_background_are_one_line_each_once(monkeypatch, capsys):
-    for module, hook in ((threading, "excepthook"), (sys, "unraisablehook")):
-        monkeypatch.setattr(module, hook, getattr(module, hook))
-    process.shorten_background_errors()
-
-    def fail():
-        raise RuntimeError("the disk is full")
-
-    class FailsWhenDropped:
-        def __del__(self):
-            fail()
-
-    for _ in range(2):
-        thread = threading.Thread(target=fail)
-        thread.start()
-        thread.join()
-        FailsWhenDropped()
-    assert capsys.readouterr().err == "warning: RuntimeError in the background: the disk is full\n"

@@ -72,7 +72,7 @@ def test_a_complete_config_has_defaults_for_what_is_missing(config):
         ("key_version", 3, "key_version must be from 1 to 2, got 3"),
         ("model.width", 0.0, "width must be at least 0.0009765625"),
         ("model.mean", 3, "model.mean must be a tuple, got 3"),
-        ("training", 3, "training must be a section, got 3"),
+        ("training", 3, "the config has no section 'training'"),
     ],
 )
 def test_values_that_are_not_allowed(config, key, value, message):

@@ -1,0 +1,153 @@
+"""Whose a run's directory is: one config's and one process's."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+from etils import epath
+
+from capsjax import _files, _ledger
+from capsjax.runs import checkpoints, loop
+from capsjax.runs.directory import CONFIG, LOCK, claimed
+from tests.tiny import quick_config
+
+ONE = jax.devices()[:1]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def copy(tiny_run, tmp_path):
+    """A copy of a finished run, and its config."""
+    directory = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    return epath.Path(directory), checkpoints.read(directory).config
+
+
+def test_a_lock_keeps_others_out_and_its_file_as_it_is(tmp_path):
+    file = tmp_path / "letter.txt"
+    file.write_text("years of work")
+    with _ledger.lock(file) as holds, _ledger.lock(file, wait=False) as second:
+        assert holds()
+        assert second is None
+    assert file.read_text() == "years of work"
+
+
+def test_two_processes_do_not_train_in_one_directory(copy):
+    with (
+        claimed(*copy),
+        pytest.raises(ValueError, match="another process is training in"),
+        claimed(*copy),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("lost", ["removed", "replaced", "the directory too"])
+def test_a_lock_that_was_lost_is_noticed(copy, lost):
+    directory, config = copy
+    with claimed(directory, config) as (_, check):
+        check()
+        if lost == "the directory too":
+            shutil.rmtree(directory)
+        else:
+            (directory / LOCK).unlink()
+        if lost == "replaced":
+            (directory / LOCK).touch()
+        with pytest.raises(OSError, match="removed or replaced during training"):
+            check()
+    assert directory.exists() == (lost != "the directory too")
+
+
+def test_a_file_system_without_locks_gives_a_warning(copy, monkeypatch):
+    def flock(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    warned = pytest.warns(UserWarning, match="cannot be locked .*not implemented")
+    with warned, claimed(*copy) as (_, check):
+        check()
+
+
+def test_a_foreign_directory_is_left_alone(tmp_path, npz):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with (
+        pytest.raises(ValueError, match="is not empty and not a run"),
+        claimed(epath.Path(tmp_path), quick_config(npz)),
+    ):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_start_that_was_killed_is_no_run(tmp_path, npz):
+    """Between lock and config, or while the config was written."""
+    (tmp_path / LOCK).touch()
+    (tmp_path / f".{CONFIG}.1234.tmp").touch()
+    with claimed(epath.Path(tmp_path), quick_config(npz)):
+        assert (tmp_path / CONFIG).exists()
+
+
+def test_a_name_that_orbax_takes_for_a_pattern(tmp_path, npz):
+    with (
+        pytest.raises(ValueError, match="Orbax takes"),
+        claimed(epath.Path(tmp_path / "a[b]"), quick_config(npz)),
+    ):
+        pass
+
+
+def test_another_config_is_refused(copy):
+    directory, config = copy
+    before = {p: p.read_bytes() for p in Path(directory).rglob("*") if p.is_file()}
+    config.training.epochs = 1
+    config.optimizer.learning_rate = 0.1
+    with pytest.raises(ValueError, match="another config") as error, claimed(directory, config):
+        pass
+    assert "optimizer.learning_rate: 0.001 → 0.1" in str(error.value)
+    assert "training.epochs: 2 → 1" in str(error.value)
+    after = {p: p.read_bytes() for p in Path(directory).rglob("*") if p.is_file()}
+    assert after == before
+    (directory / CONFIG).write_text("{")
+    with pytest.raises(ValueError, match=r"config\.json is damaged"), claimed(directory, config):
+        pass
+
+
+def test_a_run_whose_lock_was_removed_stops_at_the_next_save(npz, tmp_path, monkeypatch):
+    directory, config = tmp_path / "run", quick_config(npz)
+    epochs = iter([lambda: None, (directory / LOCK).unlink])
+    monkeypatch.setattr(loop.Display, "epoch", lambda *_: next(epochs)())
+    with pytest.raises(OSError, match="stopped without saving"):
+        loop.train(config, directory, devices=ONE)
+    assert os.listdir(directory / "checkpoints") == ["7"]
+    monkeypatch.undo()
+    assert int(loop.train(config, directory, devices=ONE).state.step) == 14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("time", range(3))
+def test_of_two_that_start_at_once_one_is_refused(npz, tmp_path, time):
+    command = f"experiments/train.py --config=tests/quick.py:{npz} --workdir={tmp_path / 'run'}"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *command.split(), f"--config.seed={seed}"],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed in (0, 1)
+    ]
+    errors = [process.communicate(timeout=240)[1] for process in processes]
+    winner = [process.returncode for process in processes].index(0)
+    assert checkpoints.read(tmp_path / "run").config.seed == winner
+    # It came while the other trained, or when it was over.
+    refused = errors[1 - winner]
+    assert "another process is training" in refused or "a run of another config" in refused
+
+
+def test_local_paths_and_addresses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(_files.absolute("runs/x")) == f"{tmp_path}/runs/x"
+    with pytest.raises(ValueError, match="foo://x cannot be reached"):
+        _files.absolute("foo://x")
