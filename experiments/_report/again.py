@@ -25,7 +25,7 @@ def train_command(
     wanted = _without_task(config)
     candidates: list[tuple[str, dict[str, Any]]] = []
     for name in _configs.files():
-        base = _configs.load(name)
+        base = _configs.read(name)
         before = flatten(base)
         names = {k: wanted[k] for k in NAMES if before[k] != wanted[k]}
         values = _without_task(override(base, names))

@@ -19,10 +19,12 @@ class Shown(NamedTuple):
     lines: Sequence[str]  # below it
 
 
-def gallery(title: str, classes: Mapping[str, Sequence[Shown]], broken: Sequence[str]) -> str:
-    """Returns the page; `broken` are lines on files that could not be read."""
+def gallery(network: str, classes: Mapping[str, Sequence[Shown]], broken: Sequence[str]) -> str:
+    """Returns the page of a network; `broken` are lines on files that could not be read."""
+    present = {name: images for name, images in classes.items() if images}
+    title = f"{counted(sum(map(len, present.values())), 'image')}, {network}"
     parts = [tag("h1", title)]
-    for i, (name, images) in enumerate(classes.items()):
+    for i, (name, images) in enumerate(present.items()):
         body = tag("div", *map(_figure, images), class_="gallery")
         parts.append(section(f"class-{i}", name, counted(len(images), "image"), body))
     if broken:

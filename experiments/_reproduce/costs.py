@@ -109,7 +109,7 @@ def _compiled(chip: str) -> list[Compiled]:
         if any(option.startswith("--config.") for option in record["options"]):
             continue
         (recipe,) = (o for o in record["options"] if o.startswith("--config="))
-        config = _configs.load(recipe.removeprefix("--config=configs/").replace(".py", ""))
+        config = _configs.read(recipe.removeprefix("--config=configs/").replace(".py", ""))
         milliseconds = record["estimated"]["milliseconds"]
         if milliseconds is None:
             milliseconds = 1e3 * record["bytes_moved"] / CHIPS_BY_NAME[chip].bandwidth

@@ -49,7 +49,7 @@ def _config(
     return config
 
 
-_file = functools.cache(_configs.load)  # each file is executed once
+_file = functools.cache(_configs.read)  # each file is executed once
 
 
 def source_of(config: ml_collections.ConfigDict) -> str:

@@ -64,7 +64,7 @@ def sizes(data):
 
 
 def load(stem, variant=None):
-    return _configs.load(stem if variant is None else f"{stem}:{variant}")
+    return _configs.read(stem if variant is None else f"{stem}:{variant}")
 
 
 @pytest.mark.parametrize(("stem", "variant"), CASES)
@@ -128,9 +128,9 @@ def test_recipes_of_the_papers():
 
 def test_unknown_files_and_variants_are_named():
     with pytest.raises(ValueError, match="did you mean 'gu2021_mnist'"):
-        _configs.load("gu2021_mnst")
+        _configs.read("gu2021_mnst")
     with pytest.raises(ValueError, match="has no variants"):
-        _configs.load("digits:small")
+        _configs.read("digits:small")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -139,7 +139,7 @@ def test_every_row_is_its_config_and_what_it_declares(name):
     experiment = EXPERIMENTS[name]
     for scale in SCALES:
         for row in experiment.at(scale).values():
-            recipe = _configs.load(row.config)
+            recipe = _configs.read(row.config)
             declared = {
                 **experiment.scales[scale].overrides,
                 **row.changes,
@@ -162,7 +162,7 @@ def test_rows_of_full_scale_do_not_restate_their_config(name):
     experiment = EXPERIMENTS[name]
     rows = experiment.at("full").values()
     for row in rows:
-        recipe = configs.flatten(_configs.load(row.config))
+        recipe = configs.flatten(_configs.read(row.config))
         changes = {**experiment.scales["full"].overrides, **row.changes, **row.at.get("full", {})}
         for key, value in changes.items():
             varies = len({other.changes.get(key) for other in rows}) > 1

@@ -31,7 +31,7 @@ def compiled(name, target):
 
 
 def test_a_compiled_network_takes_what_was_compiled():
-    config = _configs.load("sabour2017_mnist")
+    config = _configs.read("sabour2017_mnist")
     record = compiled("sabour2017_mnist", "v5e:2x2")
     seconds = 4 * record["estimated"]["milliseconds"] / 1e3 / 128
     assert costs.seconds_for_an_image(config, "v5e") == pytest.approx(seconds)
