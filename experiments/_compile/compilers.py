@@ -6,7 +6,6 @@ environment: there JAX would take them for the sign of a device.
 
 import atexit
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -49,27 +48,32 @@ def required(platform: str) -> Requirement:
 
 def check(platform: str) -> None:
     """Raises ValueError unless the compiler for `platform` is there and fits this JAX."""
-    need = required(platform)
-    for package in metadata.distributions(path=[str(folder() / platform)]):
-        if package.name == need.name:
-            if need.specifier.contains(package.version, prereleases=True):
-                return
-            raise ValueError(
-                f"{folder() / platform} has {need.name} {package.version}, but jax "
-                f"{metadata.version('jax')} needs {need.specifier}: `{FETCH}` replaces it"
-            )
-    raise ValueError(
-        f"the compiler for {platform}s is missing ({need.name}{need.specifier} in "
-        f"{folder() / platform}, or elsewhere if CAPSJAX_COMPILERS says so): `{FETCH}` gets it"
-    )
+    need, place = required(platform), folder() / platform
+    found = [p.version for p in metadata.distributions(path=[str(place)]) if p.name == need.name]
+    if not found:
+        raise ValueError(
+            f"the compiler for {platform}s is missing ({need.name}{need.specifier} in {place}, or "
+            f"elsewhere if CAPSJAX_COMPILERS says so): `{FETCH}` gets it"
+        )
+    if not need.specifier.contains(found[0], prereleases=True):
+        raise ValueError(
+            f"{place} has {need.name} {found[0]}, but jax {metadata.version('jax')} needs "
+            f"{need.specifier}: `{FETCH}` replaces it"
+        )
+
+
+def _fits(platform: str) -> bool:
+    try:
+        check(platform)
+    except ValueError:
+        return False
+    return True
 
 
 def fetch() -> None:
     """Installs the compilers that are missing (0.7 GB for TPUs, 0.6 GB for GPUs)."""
     for platform in EXTRAS:
-        try:
-            check(platform)
-        except ValueError:
+        if not _fits(platform):
             need = required(platform)
             wheels = [f"{need.name}{need.specifier}", *([ASSEMBLER] if platform == "gpu" else [])]
             _install(wheels, folder() / platform)
@@ -127,14 +131,6 @@ def enable() -> None:
         sys.path.append(str(folder() / "gpu"))
 
 
-def _fits(platform: str) -> bool:
-    try:
-        check(platform)
-    except ValueError:
-        return False
-    return True
-
-
 def enabled() -> bool:
     """Tells whether this process called `enable`."""
     return _dumps is not None
@@ -157,4 +153,4 @@ def version(platform: str) -> str:
     name = EXTRAS[platform][1] if platform in EXTRAS else "jaxlib"
     path = [str(folder() / platform)] if platform in EXTRAS else sys.path
     (package,) = list(metadata.distributions(name=name, path=path))[:1]
-    return re.sub(r"\s+", " ", f"{name} {package.version}")
+    return f"{name} {package.version}"

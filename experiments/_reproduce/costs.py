@@ -76,8 +76,7 @@ def estimate(experiment: Experiment) -> Cost:
 def images_shown(config: ml_collections.ConfigDict) -> int:
     """Counts the images that a run trains on, if nothing stops it early."""
     batch = config.training.batch_size
-    number = len(tasks.create(**config.data, read=programs.blank).train.labels)
-    return config.training.epochs * (number // batch) * batch
+    return config.training.epochs * (programs.num_examples(config) // batch) * batch
 
 
 def seconds_for_an_image(config: ml_collections.ConfigDict, chip: str) -> float:
