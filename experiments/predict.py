@@ -251,7 +251,7 @@ def write(
     """Writes all results, in the format of the file's ending."""
     names, network = checkpoint.config.task.class_names, checkpoint.config.model.name
     if path.suffix == ".html":
-        from _report.gallery import Shown, gallery
+        from _report.pages import Shown, gallery
 
         classes: dict[str, list[Shown]] = {name: [] for name in names}
         for p in predictions:

@@ -103,9 +103,9 @@ def of_runs(args: argparse.Namespace) -> None:
     if len(members) == 1 and evaluation.segmentation.has_masks(
         first.model, first.config.task.input_shape
     ):
-        from _report import segments
+        from _report import pages
 
-        _write(args, segments.page(first, images_of(first, args), [shlex.join(command)]))
+        _write(args, pages.of_slots(first, images_of(first, args), [shlex.join(command)]))
         return
     answers = [_answers(*run, args) for run in zip(args.runs, members, strict=True)]
     results = answers[0]
@@ -130,13 +130,13 @@ def of_runs(args: argparse.Namespace) -> None:
         _write(args, text, "comparison.html")
     else:
         from _report.again import train_command
-        from _report.page import page
+        from _report.pages import of_run
 
         (run,) = args.runs
         workdir = f"runs/{Path(run).stem}" if runs.release.is_one(run) else run
         train = train_command(first.config, workdir, imports)
         train = train or f"# No file of configs/ fits; the values are in {run}/config.json."
-        _write(args, page(results, versions(), [train, again]))
+        _write(args, of_run(results, versions(), [train, again]))
 
 
 def _write(args: argparse.Namespace, text: str, name: str = "report.html") -> None:

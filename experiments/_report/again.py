@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import _configs
@@ -15,7 +14,7 @@ NAMES = tuple(f"{section}.name" for section in NAMED)
 
 
 def train_command(
-    config: ml_collections.ConfigDict, workdir: Path, imports: Sequence[str] = ()
+    config: ml_collections.ConfigDict, workdir: str, imports: Sequence[str] = ()
 ) -> str | None:
     """Returns experiments/train.py with the nearest file of configs/ and what differs from it.
 
@@ -23,7 +22,7 @@ def train_command(
     after an update. `imports` are words --import=FILE.py.
     """
     wanted = _without_task(config)
-    candidates: list[tuple[str, dict[str, Any]]] = []
+    candidates: list[list[str]] = []
     for name in _configs.files():
         base = _configs.read(name)
         before = flatten(base)
@@ -31,13 +30,10 @@ def train_command(
         values = _without_task(override(base, names))
         if values.keys() == wanted.keys():
             changes = names | {k: v for k, v in wanted.items() if values[k] != v}
-            candidates.append((f"{name}.py", changes))
-    if not candidates:
-        return None
-    name, changes = min(candidates, key=lambda candidate: len(candidate[1]))
-    words = ["python", "experiments/train.py", f"--config=configs/{name}", f"--workdir={workdir}"]
-    words += imports
-    return shlex.join([*words, *(f"--config.{key}={value}" for key, value in changes.items())])
+            changed = [f"--config.{key}={value}" for key, value in changes.items()]
+            words = [f"--config=configs/{name}.py", f"--workdir={workdir}", *imports, *changed]
+            candidates.append(["python", "experiments/train.py", *words])
+    return shlex.join(min(candidates, key=len)) if candidates else None
 
 
 def _without_task(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -1,24 +1,21 @@
 """The page of several runs: what differs in their configs, and what came of it."""
 
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Int
 
-from _report import curves
+from _report import curves, numbers
 from _report.html import Html, contents, counted, document, join, percent, section, table, tag
-from _report.numbers import commands
-from _report.pictures import picture
+from _report.mistakes import card
 from _report.results import Results
 from capsjax.runs.history import History
 from capsjax.training.config import flatten
 from capsjax.training.state import num_parameters, split
 
 MAX_IMAGES = 24  # on either side of a comparison
-NONE = "–"
 SECTIONS = {
     "configs": "What differs",
     "accuracy": "Accuracy",
@@ -67,16 +64,15 @@ def page(
     """Writes one HTML document by the command `lines`, which refers to nothing outside itself."""
     for name, run in zip(names[1:], runs[1:], strict=True):
         _check_same_images(names[0], runs[0], name, run)
-    first = runs[0].dataset
-    groups = grouped(names, runs)
+    first, groups = runs[0].dataset, grouped(names, runs)
     # Seeds of a single config are compared with each other.
-    one_config = len(groups) == 1
-    columns = [Group([n], [r]) for n, r in zip(names, runs, strict=True)] if one_config else groups
-    written = ", ".join(f"{name} {number}" for name, number in versions.items())
+    alone = [Group([name], [run]) for name, run in zip(names, runs, strict=True)]
+    columns = groups if len(groups) > 1 else alone
     title = f"{len(runs)} runs on {first.name}"
     images = f"{len(first.labels):,} images of the {first.split} split."
+    written = f"Page written with {numbers.said(versions)}."
     body = [
-        tag("header", tag("h1", title), tag("p", f"{images} Page written with {written}.")),
+        tag("header", tag("h1", title), tag("p", f"{images} {written}")),
         contents(SECTIONS),
         tag(
             "main",
@@ -84,10 +80,10 @@ def page(
             _accuracy(groups),
             _learning(groups),
             _mistakes(columns),
-            commands(lines, "The runs are only evaluated."),
+            numbers.commands(lines, "The runs are only evaluated."),
         ),
     ]
-    return document(escape(title), join(body), ("elements.js", "curves.js"))
+    return document(title, join(body), ("elements.js", "curves.js"))
 
 
 def _check_same_images(first_name: str, first: Results, name: str, other: Results) -> None:
@@ -111,14 +107,19 @@ def grouped(names: Sequence[str], runs: Sequence[Results]) -> list[Group]:
     """Groups the runs by config, in the order of the first of each."""
     groups: list[Group] = []
     for name, run in zip(names, runs, strict=True):
-        alone = Group([name], [run])
-        same = next((group for group in groups if group.config == alone.config), None)
-        if same is None:
-            groups.append(alone)
-        else:
-            same.names.append(name)
-            same.runs.append(run)
+        config = Group([name], [run]).config
+        same = next((group for group in groups if group.config == config), Group([], []))
+        if not same.runs:
+            groups.append(same)
+        same.names.append(name)
+        same.runs.append(run)
     return groups
+
+
+def _section(name: str, text: str, groups: Sequence[Group], seeds: str, *body: Html) -> Html:
+    """Returns a section, whose text ends with `seeds` where a group has several."""
+    said = f"{text} {seeds}" if any(len(group.runs) > 1 for group in groups) else text
+    return section(name, SECTIONS[name], said, join(body))
 
 
 def _configs(groups: Sequence[Group]) -> Html:
@@ -128,12 +129,11 @@ def _configs(groups: Sequence[Group]) -> Html:
     configs = [group.config for group in groups]
     rows = []
     for key in dict.fromkeys(key for config in configs for key in config):
-        values = [str(config.get(key, NONE)) for config in configs]
+        values = [str(config.get(key, "–")) for config in configs]
         if len(set(values)) > 1:
-            rows.append([escape(key), *values])
+            rows.append([key, *values])
     text = "The values of the configs that are not the same, apart from the seed."
-    heads = ["", *(group.name for group in groups)]
-    return section("configs", title, text, table(heads, rows))
+    return section("configs", title, text, table(["", *(group.name for group in groups)], rows))
 
 
 def _accuracy(groups: Sequence[Group]) -> Html:
@@ -142,25 +142,17 @@ def _accuracy(groups: Sequence[Group]) -> Html:
         if len(group.runs) > 1:
             shares = [100 * run.summary.accuracy for run in group.runs]
             spread = f"{np.mean(shares):.2f} ± {np.std(shares, ddof=1):.2f} %"
-            rows.append([escape(group.name), spread, "", "", "", f"{len(shares)} seeds"])
+            rows.append([group.name, spread, "", "", "", f"{len(shares)} seeds"])
         for name, run in zip(group.names, group.runs, strict=True):
             low, high = run.summary.interval
-            _, params, _ = split(run.checkpoint.model)
-            rows.append(
-                [
-                    escape(name),
-                    percent(run.summary.accuracy),
-                    f"{100 * low:.1f} to {percent(high)}",
-                    f"{num_parameters(params):,}",
-                    f"{run.checkpoint.step:,}",
-                    str(run.checkpoint.config.seed),
-                ]
-            )
+            share, interval = percent(run.summary.accuracy), f"{100 * low:.1f} to {percent(high)}"
+            parameters = f"{num_parameters(split(run.checkpoint.model)[1]):,}"
+            step, seed = f"{run.checkpoint.step:,}", str(run.checkpoint.config.seed)
+            rows.append([name, share, interval, parameters, step, seed])
     text = "Each accuracy with its 95 % interval (Wilson's), for other images of the same kind."
-    if any(len(group.runs) > 1 for group in groups):
-        text += " Several seeds: the mean and the standard deviation (over n − 1)."
+    seeds = "Several seeds: the mean and the standard deviation (over n − 1)."
     heads = ["", "accuracy", "95 % interval", "parameters", "step", "seed"]
-    return section("accuracy", SECTIONS["accuracy"], text, table(heads, rows))
+    return _section("accuracy", text, groups, seeds, table(heads, rows))
 
 
 def _learning(groups: Sequence[Group]) -> Html:
@@ -182,10 +174,8 @@ def _learning(groups: Sequence[Group]) -> Html:
         curves.accuracies(shares, f"{kind.capitalize()} accuracy of {listed}"),
         class_="plots",
     )
-    text = f"Training loss and {kind} accuracy."
-    if any(len(group.runs) > 1 for group in groups):
-        text += " Several seeds are shown by their mean, in a band of one standard deviation."
-    return section("learning", SECTIONS["learning"], text, plots)
+    seeds = "Several seeds are shown by their mean, in a band of one standard deviation."
+    return _section("learning", f"Training loss and {kind} accuracy.", groups, seeds, plots)
 
 
 def _line(
@@ -206,10 +196,8 @@ def _mistakes(columns: Sequence[Group]) -> Html:
     """Compares each run with the first."""
     base, *others = columns
     text = "What one gets wrong and the other does not: where they differ, for better or worse."
-    if any(len(column.runs) > 1 for column in columns):
-        text += " Several seeds get an image wrong when more than half of them do."
-    body = join(_versus(base, other) for other in others)
-    return section("mistakes", SECTIONS["mistakes"], text, body)
+    seeds = "Several seeds get an image wrong when more than half of them do."
+    return _section("mistakes", text, columns, seeds, *(_versus(base, other) for other in others))
 
 
 def _versus(base: Group, other: Group) -> Html:
@@ -220,27 +208,18 @@ def _versus(base: Group, other: Group) -> Html:
     if sum(num):
         p = scipy.stats.binomtest(num[0], sum(num)).pvalue
         said += f" McNemar's exact test of {num[0]:,} against {num[1]:,}: p = {p:.2g}."
-    sides = _side(base, ours), _side(other, theirs)
-    heading = tag("h3", f"{base.name} and {other.name}")
-    return join([heading, tag("p", said), tag("div", *sides, class_="versus")])
+    sides = tag("div", _side(base, ours), _side(other, theirs), class_="versus")
+    return join([tag("h3", f"{base.name} and {other.name}"), tag("p", said), sides])
 
 
 def _side(group: Group, places: Bool[np.ndarray, "n"]) -> Html:
     """Returns the images that `group` alone gets wrong, the surest first."""
     lead = np.mean([run.lead for run in group.runs], axis=0)
-    wrong = np.flatnonzero(places)
-    shown = wrong[np.argsort(-lead[wrong], kind="stable")][:MAX_IMAGES]
-    figures = [_figure(group, int(i)) for i in shown] or [tag("p", "None.")]
-    part = f"{len(shown)} of {len(wrong):,}" if len(shown) < len(wrong) else str(len(wrong))
+    wrong, data = np.flatnonzero(places), group.runs[0].dataset
+    cards = []
+    for place in wrong[np.argsort(-lead[wrong], kind="stable")][:MAX_IMAGES].tolist():
+        labels = data.labels[place], group.mistaken_for[place]
+        cards.append(card(place, *(data.class_names[k] for k in labels), data.images[place]))
+    part = f"{len(cards)} of {len(wrong):,}" if len(cards) < len(wrong) else str(len(wrong))
     heading = tag("h4", f"Wrong in {group.name} alone: {part}")
-    return tag("div", heading, tag("div", *figures, class_="gallery"))
-
-
-def _figure(group: Group, place: int) -> Html:
-    data = group.runs[0].dataset
-    true, wrong = (data.class_names[k] for k in (data.labels[place], group.mistaken_for[place]))
-    alt = f"Image {place}, class {true}, taken for {wrong}"
-    number = tag("small", f"image {place}")
-    caption = tag("b", true), " taken for ", tag("b", wrong), " ", number
-    image = tag("img", src=picture(data.images[place]), alt=alt)
-    return tag("figure", image, tag("figcaption", *caption))
+    return tag("div", heading, tag("div", *(cards or [tag("p", "None.")]), class_="gallery"))
