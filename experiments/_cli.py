@@ -45,19 +45,16 @@ SHARED: dict[str, dict[str, Any]] = {
         "type": lambda text: int(text) if text.isdecimal() else text,
         "default": "best",
         "metavar": "best|latest|STEP",
-        "help": "which checkpoint: best by validation accuracy (default), latest, or a step",
+        "help": "which checkpoint: the best by validation accuracy, the latest, or a step",
     },
     "--dataset": {"metavar": "NAME", "help": "default: the one that the network was trained on"},
     "--split": {"help": "default: test, or validation where there is no test set"},
-    "--data_dir": {
-        "metavar": "DIR",
-        "help": "prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    },
+    "--data_dir": {"metavar": "DIR", "help": "of prepared TFDS sets; default: CAPSJAX_DATA_DIR"},
     "--device_budget_mb": {
         "type": float,
         "default": 2048.0,
         "metavar": "MB",
-        "help": "images that take more when decoded are fed in batches; default: 2048",
+        "help": "images that take more when decoded are fed in batches",
     },
     "--batch_size": {
         "type": int,
@@ -78,23 +75,28 @@ def parser(text: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command(Path(sys.argv[0]).stem) if PROGRAM else None,
         description=re.sub(r"python experiments/(\w+)\.py", lambda match: command(match[1]), text),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         add_help=False,  # ours lists the options of a config too
     )
     parser.add_argument("-h", "--help", nargs=0, action=_Help, help="show this")
+    text = "run a file of yours first, which registers networks; may be repeated"
     parser.add_argument(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="FILE.py",
-        help="run a file of yours first, which registers networks; may be repeated",
+        "--import", dest="imports", action="append", default=[], metavar="FILE.py", help=text
     )
     parser.add_argument("--quiet", action="store_true", help="print errors and nothing else")
     versions = [f"{name} {version(name)}" for name in ("capsjax", "jax", "flax")]
     text = ", ".join([*versions, f"Python {platform.python_version()}"])
     parser.add_argument("--version", action="version", version=text)
     return parser
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Adds the default to an argument's help."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        default = action.default
+        none = default in (None, False, "", argparse.SUPPRESS) or isinstance(default, list)
+        return action.help if none else f"{action.help}; default: {default}"
 
 
 def add(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:

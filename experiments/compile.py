@@ -22,7 +22,6 @@ import _cli
 from _compile import catalogue, compilers
 from _provenance import commit
 
-CPU_SECONDS_OF_EACH = 300
 PROGRAMS = ("training", "validation", "evaluation")
 
 
@@ -33,46 +32,20 @@ def parser() -> argparse.ArgumentParser:
     option = parser.add_argument
     option("--target", metavar="NAME", help="what to compile for, such as v5e:2x4 or h100")
     option("--chips", type=int, metavar="N", help="only the first so many of its devices")
-    option(
-        "--program",
-        nargs="+",
-        choices=PROGRAMS,
-        default=PROGRAMS[:2],
-        help="of a run's programs only these; evaluation is that of experiments/evaluate.py, 128 "
-        "images on each device",
-    )
-    option(
-        "--largest_batch",
-        action="store_true",
-        help="also find the largest batch whose training fits, to a sixteenth, compiling again and "
-        "again",
-    )
-    option(
-        "--routing",
-        choices=(*catalogue.PROCEDURES, *catalogue.SLOTS),
-        help="not a run but a procedure at its size in experiments/benchmark.py routing, on one "
-        "device",
-    )
+    text = "only these; evaluation is that of evaluate.py, 128 images on each device"
+    option("--program", nargs="+", choices=PROGRAMS, default=PROGRAMS[:2], help=text)
+    text = "also find the largest batch that fits, to a sixteenth, compiling again and again"
+    option("--largest_batch", action="store_true", help=text)
+    text = "not a run but a procedure at its size in benchmark.py routing, on one device"
+    option("--routing", choices=(*catalogue.PROCEDURES, *catalogue.SLOTS), help=text)
     option("--gradient", action="store_true", help="with --routing: forward and backward")
     option("--output", type=Path, metavar="FILE.json", help="write everything to it")
     option("--fetch", action="store_true", help="fetch the compilers that are missing")
-    option(
-        "--list",
-        action="store_true",
-        help="compile the whole list, and write docs/accelerators.md and docs/scaling.md; records "
-        "are kept in runs/compiled until sources change, so that it can be interrupted",
-    )
-    option(
-        "--groups", nargs="+", choices=catalogue.GROUPS, help="with --list: only these parts of it"
-    )
-    option(
-        "--cpu_seconds",
-        type=int,
-        default=CPU_SECONDS_OF_EACH,
-        metavar="S",
-        help="with --list: give up a program whose compilation takes more CPU time; default: "
-        f"{CPU_SECONDS_OF_EACH}",
-    )
+    text = "compile all of docs/accelerators.md and docs/scaling.md; interrupted, it goes on"
+    option("--list", action="store_true", help=text)
+    option("--groups", nargs="+", choices=catalogue.GROUPS, help="with --list: only these parts")
+    text = "with --list: give up a program that takes more to compile"
+    option("--cpu_seconds", type=int, default=300, metavar="S", help=text)
     return parser
 
 

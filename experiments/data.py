@@ -41,26 +41,12 @@ def parser() -> argparse.ArgumentParser:
     option("name", metavar="NAME", help="of a task or a data set")
     option("--out", type=Path, metavar="FILE.png", help="draw a sheet")
     option("--export", type=Path, metavar="FILE.npz", help="write images")
-    option(
-        "--count",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="how many images to export, spread over all sources; default: 1000",
-    )
-    option(
-        "--set",
-        metavar="NAME",
-        help="train, validation or one of the task's test sets; default: test, or validation where "
-        "there is no test set",
-    )
-    option(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the task, as in config.data; may be repeated",
-    )
+    text = "how many images to export, spread over all sources"
+    option("--count", type=int, default=1000, metavar="N", help=text)
+    text = "train, validation or a test set; default: test, or validation where there is none"
+    option("--set", metavar="NAME", help=text)
+    text = "an option of the task, as in config.data; may be repeated"
+    option("--option", action="append", default=[], metavar="KEY=VALUE", help=text)
     _cli.add(parser, "--data_dir", "--device_budget_mb")
     return parser
 

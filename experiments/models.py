@@ -27,13 +27,10 @@ Shape = tuple[int, ...]  # height, width and channels
 def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show the layers of this network")
-    parser.add_argument(
-        "--input", type=_shape, metavar="HxWxC", help="of the images; default: the paper's"
-    )
-    parser.add_argument(
-        "--classes", type=int, metavar="N", help="number of classes; default: the paper's"
-    )
+    option = parser.add_argument
+    option("name", nargs="?", metavar="NAME", help="show the layers of this network")
+    option("--input", type=_shape, metavar="HxWxC", help="of the images; default: the paper's")
+    option("--classes", type=int, metavar="N", help="their number; default: the paper's")
     return parser
 
 

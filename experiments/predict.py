@@ -43,30 +43,20 @@ OUTPUTS = (".json", ".csv", ".html")
 def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
-    parser.add_argument("images", nargs="*", metavar="IMAGE", help="files, folders or patterns")
+    option = parser.add_argument
+    option("images", nargs="*", metavar="IMAGE", help="files, folders or patterns")
     _cli.add(parser, "--checkpoint", "--which")
-    parser.add_argument("--invert", action="store_true", help="turn images into their negatives")
-    parser.add_argument(
-        "--crop",
-        action="store_true",
-        help="crop pictures of writing to the ink, with the margin of the training images; each is "
-        "inverted where its ink is darker than the ground and theirs is not, or the other way",
-    )
-    parser.add_argument(
-        "--margin",
-        type=float,
-        metavar="PART",
-        help="with --crop where the training data are not at hand: the margin in parts of the "
-        "side, such as 0.14 for MNIST, of light ink on dark ground",
-    )
+    option("--invert", action="store_true", help="turn images into their negatives first")
+    text = "crop pictures of writing to the ink, with the margin and brightness of training images"
+    option("--crop", action="store_true", help=text)
+    text = "with --crop: the margin in parts of the side, where the training data are not at hand"
+    option("--margin", type=float, metavar="PART", help=text)
     _cli.add(parser, "--data_dir")
-    parser.add_argument("--top", type=int, default=3, metavar="N", help="classes shown; default: 3")
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="write all results: .json, .csv or .html"
-    )
-    parser.add_argument(
-        "--export", metavar="FILE", help="write the network for JAX, or if FILE ends in .onnx, ONNX"
-    )
+    option("--top", type=int, default=3, metavar="N", help="classes to show per image")
+    text = "write all results: a file that ends in .json, .csv or .html"
+    option("--output", type=Path, metavar="FILE", help=text)
+    text = "write the network for JAX, or as ONNX if FILE ends in .onnx"
+    option("--export", metavar="FILE", help=text)
     return parser
 
 

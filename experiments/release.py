@@ -54,24 +54,13 @@ def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
     _cli.add(parser, "--checkpoint", "--which", *_cli.DATA)
-    parser.add_argument(
-        "--output",
-        required=True,
-        type=Path,
-        metavar="FILE.safetensors",
-        help="the new file; its card is FILE.md",
-    )
-    parser.add_argument(
-        "--licence",
-        default="Apache-2.0",
-        metavar="NAME",
-        help="of the parameters, as the card says it; default: Apache-2.0",
-    )
-    parser.add_argument(
-        "--without_decoder",
-        action="store_true",
-        help="leave the decoder out, which often holds most of the parameters",
-    )
+    option = parser.add_argument
+    text = "the new file; its card is FILE.md"
+    option("--output", required=True, type=Path, metavar="FILE.safetensors", help=text)
+    text = "of the parameters, as the card says it"
+    option("--licence", default="Apache-2.0", metavar="NAME", help=text)
+    text = "leave the decoder out, which often holds most of the parameters"
+    option("--without_decoder", action="store_true", help=text)
     return parser
 
 

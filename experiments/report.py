@@ -31,36 +31,17 @@ def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
     option = parser.add_argument
-    option(
-        "runs",
-        nargs="*",
-        metavar="DIR",
-        help="--workdir of experiments/train.py, or a file of experiments/release.py; several are "
-        "compared, those of one config as seeds of it",
-    )
-    option(
-        "--results",
-        type=Path,
-        metavar="DIR",
-        help="--workdir of experiments/reproduce.py: pages and figures of all its names instead",
-    )
-    option(
-        "--pages",
-        type=Path,
-        metavar="DIR",
-        help="with --results: where they are written, with index.md; default: pages in it",
-    )
-    option(
-        "--poses",
-        metavar="FILE.png",
-        help="draw elements of the class capsules' poses moved, instead of the page of a run",
-    )
+    text = "--workdir of train.py, or a file of release.py; several are compared"
+    option("runs", nargs="*", metavar="DIR", help=text)
+    text = "--workdir of reproduce.py: pages and figures of all its names instead"
+    option("--results", type=Path, metavar="DIR", help=text)
+    text = "with --results: where they are written, with index.md; default: pages in it"
+    option("--pages", type=Path, metavar="DIR", help=text)
+    text = "draw elements of the class capsules' poses moved, instead of the page of a run"
+    option("--poses", metavar="FILE.png", help=text)
     _cli.add(parser, "--which", *_cli.DATA)
-    option(
-        "--output",
-        metavar="FILE.html",
-        help="default: report.html in that directory; comparison.html in the first of several",
-    )
+    text = "default: report.html in that directory; comparison.html in the first of several"
+    option("--output", metavar="FILE.html", help=text)
     return parser
 
 

@@ -33,42 +33,18 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     option = parser.add_argument
     option("name", nargs="?", metavar="NAME", help="one of --list, or all")
-    option(
-        "--list",
-        action="store_true",
-        help="all names, their data, and what the papers' claims came to in --workdir; with NAME "
-        "its claims, one by one",
-    )
-    option(
-        "--costs",
-        action="store_true",
-        help="estimate anew what full scale would take on accelerators, from the records of "
-        "experiments/compile.py, into experiments/_reproduce/costs.json; minutes",
-    )
-    option(
-        "--scale",
-        choices=SCALES,
-        default="small",
-        help="full: the paper's recipe; medium: networks that learn, hours on two CPU cores; small "
-        "(default): the beginning of training; smoke: seconds",
-    )
+    text = "all names and what their claims came to in --workdir; with NAME its claims one by one"
+    option("--list", action="store_true", help=text)
+    text = "estimate the hours of full scale anew, from what compile.py compiled; minutes"
+    option("--costs", action="store_true", help=text)
+    text = "full: the paper's recipe; medium: networks that learn; small: the beginning of training"
+    option("--scale", choices=SCALES, default="small", help=text)
     option("--seeds", type=int, metavar="N", help="runs of each row; default: the scale's")
     option("--only", nargs="+", metavar="ROW", help="these rows of the table alone")
-    option(
-        "--workdir",
-        type=Path,
-        default=Path("runs/reproduce"),
-        metavar="DIR",
-        help="runs, results and tables go into a folder of it for each scale; default: "
-        "runs/reproduce",
-    )
-    option(
-        "--use",
-        nargs="+",
-        default=[],
-        metavar="NAME=OTHER",
-        help="data set OTHER stands in for NAME, such as cifar10=npz:mine.npz",
-    )
+    text = "runs, results and tables go into a folder of it for each scale"
+    option("--workdir", type=Path, default=Path("runs/reproduce"), metavar="DIR", help=text)
+    text = "data set OTHER stands in for NAME, such as cifar10=npz:mine.npz"
+    option("--use", nargs="+", default=[], metavar="NAME=OTHER", help=text)
     _cli.add(parser, "--data_dir")
     return parser
 

@@ -40,58 +40,24 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     _cli.add_config(parser)
     option = parser.add_argument
-    option(
-        "--workdir",
-        required=True,
-        metavar="DIR",
-        help="directory of the run: new, or one of the same config, which is resumed; a local path "
-        "or an address such as gs://bucket/run",
-    )
+    option("--workdir", required=True, metavar="DIR", help="of the run, local or gs://bucket/run")
     _cli.add(parser, "--data_dir", "--device_budget_mb")
-    option(
-        "--snapshot_every",
-        type=int,
-        default=1,
-        metavar="EPOCHS",
-        help="write images beside their reconstructions, and entropies of the couplings, to "
-        "TensorBoard every so many epochs; default: 1; 0: never",
-    )
-    option(
-        "--stall_seconds",
-        type=float,
-        default=600.0,
-        metavar="S",
-        help="end with an error when nothing happens for this long; default: 600; 0: never",
-    )
-    option(
-        "--profile",
-        type=_start_stop,
-        metavar="START:STOP",
-        help="trace these steps (STOP not included) into WORKDIR/profile",
-    )
-    option(
-        "--tracker",
-        default="",
-        metavar="NAME[:PROJECT]",
-        help="send the metrics to wandb or trackio too, where installed",
-    )
+    text = "epochs between pictures and entropies of couplings for TensorBoard, 0 for none"
+    option("--snapshot_every", type=int, default=1, metavar="EPOCHS", help=text)
+    text = "end with an error when nothing happens for this long, 0 for never"
+    option("--stall_seconds", type=float, default=600.0, metavar="S", help=text)
+    text = "trace these steps (STOP not included) into WORKDIR/profile"
+    option("--profile", type=_start_stop, metavar="START:STOP", help=text)
+    text = "send the metrics to wandb or trackio too, where installed"
+    option("--tracker", default="", metavar="NAME[:PROJECT]", help=text)
     option = parser.add_argument_group("several hosts").add_argument
-    option(
-        "--distributed",
-        action="store_true",
-        help="JAX finds the hosts by itself (Cloud TPU, SLURM, Open MPI, Kubernetes)",
-    )
+    text = "JAX finds the hosts by itself (Cloud TPU, SLURM, Open MPI, Kubernetes)"
+    option("--distributed", action="store_true", help=text)
     option("--coordinator_address", metavar="HOST:PORT", help="of process 0, for hosts anywhere")
     option("--num_processes", type=int, metavar="N", help="with it: how many there are")
     option("--process_id", type=int, metavar="I", help="with it: which this is, from 0")
-    option(
-        "--heartbeat_seconds",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="a host that is silent for this long is taken for dead, and the others end; "
-        "default: 60",
-    )
+    text = "a host that is silent for this long is taken for dead, and the others end"
+    option("--heartbeat_seconds", type=float, default=60.0, metavar="S", help=text)
     return parser
 
 
