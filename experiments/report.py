@@ -13,15 +13,18 @@ anywhere. Its scripts only move what is in it; without them it shows the same in
 import argparse
 import io
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import _cli
+import _configs
+import ml_collections
 from _provenance import versions
 from _scoring import images_of, score, summarize
 
 import capsjax
-from capsjax import evaluation, runs
+from capsjax import evaluation, runs, training
 
 if TYPE_CHECKING:
     from _report.results import Results
@@ -91,7 +94,7 @@ def of_runs(args: argparse.Namespace) -> None:
     answers = [_answers(*run, args) for run in zip(args.runs, members, strict=True)]
     results = answers[0]
     if args.poses is not None:
-        from _report.decoded import poses_picture
+        from _report.decoder import poses_picture
         from _report.results import examples
 
         buffer = io.BytesIO()
@@ -110,7 +113,6 @@ def of_runs(args: argparse.Namespace) -> None:
         text = comparison.page(args.runs, answers, versions(), [again])
         _write(args, text, "comparison.html")
     else:
-        from _report.again import train_command
         from _report.pages import of_run
 
         (run,) = args.runs
@@ -123,6 +125,33 @@ def of_runs(args: argparse.Namespace) -> None:
 def _write(args: argparse.Namespace, text: str, name: str = "report.html") -> None:
     file = _cli.write(text, args.output, args.runs[0], name)
     runs.display.say(f"Written to {file} ({file.stat().length / 1e6:.1f} MB).")
+
+
+def train_command(
+    config: ml_collections.ConfigDict, workdir: str, imports: Sequence[str] = ()
+) -> str | None:
+    """Returns experiments/train.py with the nearest file of configs/ and what differs from it.
+
+    A run knows its config and not the file it came from. None: no file has the same keys, as
+    after an update. `imports` are words --import=FILE.py.
+    """
+
+    def given(config: ml_collections.ConfigDict) -> dict[str, Any]:
+        flat = training.config.flatten(config).items()
+        return {k: v for k, v in flat if not k.startswith("task.")}  # which follows from the data
+
+    wanted, candidates = given(config), list[list[str]]()
+    names = [f"{section}.name" for section in training.config.NAMED]
+    for file in _configs.files():
+        base = _configs.read(file)
+        changes = {k: wanted[k] for k in names if given(base)[k] != wanted[k]}
+        values = given(training.overrides.override(base, changes))
+        if values.keys() == wanted.keys():
+            changes |= {k: v for k, v in wanted.items() if values[k] != v}
+            changed = [f"--config.{key}={value}" for key, value in changes.items()]
+            words = [f"--config=configs/{file}.py", f"--workdir={workdir}", *imports, *changed]
+            candidates.append(["python", "experiments/train.py", *words])
+    return shlex.join(min(candidates, key=len)) if candidates else None
 
 
 def _answers(

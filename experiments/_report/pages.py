@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from _report import decoded, numbers
-from _report.decoder import Drawing
+from _report import decoder, numbers
 from _report.explorer import explorer
 from _report.html import Html, contents, counted, document, image, join, section, tag
 from _report.mistakes import mistakes
@@ -36,7 +35,7 @@ ROWS = 8  # of images and their slots
 def of_run(results: Results, versions: dict[str, str], commands: Sequence[str]) -> str:
     """Writes one HTML document that refers to nothing outside itself."""
     config, shown = results.checkpoint.config, examples(results)
-    drawing = Drawing.of(results, shown)
+    drawing = decoder.Drawing.of(results, shown)
     explored, data = explorer(results, shown, drawing)
     body = [
         numbers.header(results, versions),
@@ -45,8 +44,8 @@ def of_run(results: Results, versions: dict[str, str], commands: Sequence[str]) 
         numbers.learning(results),
         numbers.confusion(results),
         explored,
-        decoded.reconstructions(results, shown, drawing),
-        decoded.poses(results, drawing),
+        decoder.reconstructions(results, shown, drawing),
+        decoder.poses(results, drawing),
         mistakes(results),
         numbers.settings(config),
         numbers.commands(commands, f"{EVALUATED}; to train again, give another directory."),

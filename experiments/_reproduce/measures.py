@@ -98,6 +98,9 @@ def accuracy(run: FinishedRun, **sets: str) -> Measured:
     return Measured(metrics, learning_curve(run))
 
 
+TESTED = accuracy(accuracy="test")
+
+
 def error(run: FinishedRun) -> Measured:
     """Measures per cent wrong on the test images, as `accuracy`."""
     return Measured({"error": 100 - percent_right(run, "test")}, learning_curve(run))
