@@ -21,6 +21,9 @@ from typing import Any
 import _cli
 from _compile import catalogue, compilers
 from _provenance import commit
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 PROGRAMS = ("training", "validation", "evaluation")
 
@@ -67,7 +70,7 @@ def main(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> None:
     """Compiles, prints, writes."""
     import jax
-    from _compile import report, targets
+    from _compile import targets
     from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered, largest_batch
     from _compile.programs import batch_sizes, programs
     from _compile.routing import procedure
@@ -104,8 +107,8 @@ def run(args: argparse.Namespace) -> None:
     for program, compile_program in compilations.items():
         terminal.print(f"{program}: compiling …")
         try:
-            record = report.to_json(compile_program(), images=sizes[program])
-            report.show(terminal, program, record)
+            record = compile_program().to_json(sizes[program])
+            show(terminal, program, record)
         except DoesNotFit as error:
             record = {"does_not_fit": str(error)}
             too_large.append(f"{program}: {error}")
@@ -117,6 +120,41 @@ def run(args: argparse.Namespace) -> None:
         _cli.save(args.output, json.dumps(result, indent=2) + "\n")
     if too_large:
         raise ValueError("; ".join(too_large))
+
+
+def show(console: Console, name: str, record: dict[str, Any]) -> None:
+    """Prints what is told of a program."""
+    table = Table(title=name, title_justify="left", show_header=False, box=None)
+    memory, limit, estimated = (record[k] for k in ("memory", "memory_of_device", "estimated"))
+    parts = ", ".join(f"{part} {_size(memory[part])}" for part in memory if part != "total")
+    share = f" of {_size(limit)}: it fits" if limit else ""
+    every = record["collectives"].items()
+    collectives = "; ".join(f"{c['number']} {kind}, {_size(c['bytes'])}" for kind, c in every)
+    cpu, wall = record["compile_cpu_seconds"], record["compile_seconds"]
+    table.add_row("compiling", f"{cpu} s of CPU time, {wall} s by the clock")
+    table.add_row("memory, each device", f"{_size(memory['total'])}{share} ({parts})")
+    table.add_row("operations", f"{record['operations']:,}")
+    table.add_row("read and written", f"{_size(record['bytes_moved'])} in a step")
+    table.add_row("collectives", collectives or "none")
+    if estimated["milliseconds"] is not None:
+        table.add_row(
+            "estimate, not measured",
+            f"{estimated['cycles']:,} cycles, {estimated['milliseconds']:.3g} ms for a step, "
+            f"{estimated['images_per_second']:,.0f} images/s on all devices; without waiting for "
+            "other devices",
+        )
+    console.print(table)
+    costs = Table("operation", "from", "cycles", "bytes", title="the largest operations")
+    for cost in record["largest_operations"]:
+        cycles = "" if cost["cycles"] is None else f"{cost['cycles']:,}"
+        costs.add_row(cost["name"], escape(cost["source"]), cycles, _size(cost["bytes"]))
+    console.print(costs)
+
+
+def _size(count: int) -> str:
+    if count < 1e6:
+        return f"{count / 1e3:,.1f} kB"
+    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.2f} GB"
 
 
 def run_list(args: argparse.Namespace) -> None:

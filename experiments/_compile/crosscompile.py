@@ -18,6 +18,8 @@ from _compile import compilers, dumps, hlo, programs, targets
 from _compile.dumps import Buffer, GpuKernel, TpuKernel
 from _compile.targets import Chip, Target
 
+TOLD = 5  # of the largest buffers and operations
+
 
 class DoesNotFit(ValueError):
     """The program needs more memory than a device has."""
@@ -124,6 +126,35 @@ class Compiled:
             return None
         kernel = self.tpu_kernels.get(operation.instruction.name)
         return operation.times * (kernel.cycles if kernel else operation.instruction.cycles or 0)
+
+    def to_json(self, images: int) -> dict[str, Any]:
+        """Returns what is told of it; a step does so many images on all devices together."""
+        worst = sorted(self.gpu_kernels, key=lambda kernel: (-kernel.spilled, -kernel.registers))
+        kernels = {k.name: {"registers": k.registers, "spilled": k.spilled} for k in worst[:TOLD]}
+        kernels |= {name: kernel._asdict() for name, kernel in self.tpu_kernels.items()}
+        speed = 1e3 * images / self.milliseconds if self.milliseconds else None
+        return {
+            "compile_cpu_seconds": round(self.cpu_seconds, 1),
+            "compile_seconds": round(self.wall_seconds, 1),
+            "memory": self.memory._asdict() | {"total": self.memory.total},
+            "memory_of_device": self.target.chip.memory,
+            "largest_buffers": [
+                {"name": b.instruction, "shape": b.shape, "bytes": b.bytes, "on_chip": b.on_chip}
+                for b in self.buffers[:TOLD]
+            ],
+            "operations": len(self.module.operations),
+            "bytes_moved": self.bytes_moved,
+            "collectives": {kind: c._asdict() for kind, c in self.module.collectives.items()},
+            "largest_operations": [cost._asdict() for cost in self.costs[:TOLD]],
+            "kernels": kernels,
+            "estimated": {
+                "cycles": self.cycles,
+                "cycles_per_dispatch": self.cycles_of(in_step=False),
+                "milliseconds": self.milliseconds,
+                "images": images,
+                "images_per_second": speed,
+            },
+        }
 
 
 def compile_for(

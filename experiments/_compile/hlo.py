@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 _COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{$")
-_INSTRUCTION = re.compile(
-    r"^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>.+?) (?P<opcode>[a-z][\w\-]*)\((?P<rest>.*)$"
+_INSTRUCTION = re.compile(  # name, shape, opcode, operands
+    r"^\s+(?:ROOT )?%?([\w.\-]+) = (.+?) ([a-z][\w\-]*)\(([^)]*)"
 )
 _ARRAY = re.compile(
     r"\b(?:f|bf|s|u|c|pred)(?P<bits>\d*)(?:e\d\w*)?\[(?P<sizes>[\d,]*)\](?P<layout>\{[^}]*\})?"
@@ -21,6 +21,7 @@ _NO_WORK = {
     *("opt-barrier", "partition-id", "replica-id", "while", "call", "conditional"),
 }
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_BRANCHES = ("branch_computations", "true_computation", "false_computation")
 _OWN_FILE = r".*/((?:capsjax|experiments|tests)/(?!_compile).*\.py)$"
 # What they read of their first operand is as large as what they give.
 _SLICES = {"dynamic-slice", "slice", "gather"}
@@ -87,7 +88,7 @@ class Module:
                 inside = None
             elif inside is not None and (match := _INSTRUCTION.match(line)):
                 name, shape, opcode, rest = match.groups()
-                operands = tuple(re.findall(r"%([\w.\-]+)", _closed(rest)))
+                operands = tuple(re.findall(r"%([\w.\-]+)", rest))
                 computations[inside][name] = Instruction(name, opcode, shape, operands, line)
         return computations
 
@@ -116,12 +117,9 @@ class Module:
                 for called in instruction.called("to_apply"):
                     yield from self._executed(called, times, in_step)
             elif instruction.opcode == "conditional":
-                attributes = "branch_computations", "true_computation", "false_computation"
-                branches = (
-                    self._executed(b, times, in_step) for b in instruction.called(*attributes)
-                )
-                # We do not know which is taken, and count the longest.
-                yield from max(map(tuple, branches), key=len)
+                called = instruction.called(*_BRANCHES)
+                branches = [tuple(self._executed(name, times, in_step)) for name in called]
+                yield from max(branches, key=len)  # we do not know which is taken
             elif not (
                 instruction.opcode in _NO_WORK
                 or instruction.opcode.endswith("-done")
@@ -259,13 +257,3 @@ def _read(fused: Mapping[str, Instruction], number: int) -> int:
 def _constant(instruction: Instruction) -> int:
     (value,) = re.findall(r" constant\((-?\d+)\)", instruction.line)
     return int(value)
-
-
-def _closed(rest: str) -> str:
-    """Returns the operands: what comes before the parenthesis that closes them."""
-    depth = 1
-    for place, character in enumerate(rest):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if not depth:
-            return rest[:place]
-    return rest
