@@ -102,15 +102,11 @@ class Comparison:
     @cached_property
     def cells(self) -> dict[str, dict[str, Cell]]:
         """By metric and row, or line of a derived column."""
-
-        def cell(metric: str, row: str) -> Cell:
-            ours = estimate([*self.values(row, metric).values()])
-            return Cell(ours, self.experiment.printed(metric, row))
-
-        return {
-            column.metric: {row: cell(column.metric, row) for row in column.printed or self.rows}
-            for column in self.experiment.columns
-        }
+        printed, cells = self.experiment.printed, {}
+        for metric, rows in ((c.metric, c.printed or self.rows) for c in self.experiment.columns):
+            ours = {row: estimate([*self.values(row, metric).values()]) for row in rows}
+            cells[metric] = {row: Cell(own, printed(metric, row)) for row, own in ours.items()}
+        return cells
 
     @cached_property
     def failed(self) -> dict[str, str]:
@@ -146,13 +142,12 @@ class Comparison:
             said = f"without {', '.join(missing)}" if len(missing) < len(ours) else ""
             return Verdict(claim, NOT_RUN, said)
         # Raw pixels have no seeds: a number.
-        pixels = {side for side in sides if side in self.rows and self._is_pixels(side)}
+        pixels = {row.name for row in self.rows.values() if row.network == "pixels"}
         few = [s for s in sides if s not in pixels and len(ours[s]) < FEWEST]
-        if reason := self._why_undecided(claim, sides):
-            return Verdict(claim, UNDECIDED, reason)
-        if few:
-            counts = ", ".join(f"{len(ours[side])} of “{side}”" for side in few)
-            return Verdict(claim, UNDECIDED, f"fewer than {FEWEST} runs: {counts}")
+        counts = ", ".join(f"{len(ours[side])} of “{side}”" for side in few)
+        reason = self._why_undecided(claim, sides)
+        if reason or few:
+            return Verdict(claim, UNDECIDED, reason or f"fewer than {FEWEST} runs: {counts}")
 
         def sample(side: str | float) -> np.ndarray | float:
             if not isinstance(side, str):
@@ -168,9 +163,6 @@ class Comparison:
         runs = tuple(len(ours[side]) for side in tested)
         seen = self._seen(claim, against, tests[against])
         return Verdict(claim, verdict, "", against, tests[against], runs, seen)
-
-    def _is_pixels(self, row: str) -> bool:
-        return self.rows[row].network == "pixels"
 
     def _why_undecided(self, claim: Claim, sides: Sequence[str]) -> str:
         """Says why a claim about networks as they are is not decided; "" if it is."""

@@ -19,7 +19,7 @@ from _reproduce.compare import (
     best_verdicts,
     estimate,
 )
-from _reproduce.experiment import ENTROPY, SHARE, Claim, Estimate, Experiment
+from _reproduce.experiment import ENTROPY, SHARE, Estimate, Experiment
 from _reproduce.recipes import key_of
 
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
@@ -64,6 +64,8 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _tables(comparison: Comparison) -> Iterator[str]:
     """Makes one table for neighbouring columns of one title, and one of how networks routed."""
+    known = {} if comparison.scale == "smoke" else comparison.failed
+    failed = {name for name, reached in known.items() if reached != UNKNOWN}
     for title, group in groupby(comparison.experiment.columns, lambda column: column.title):
         columns = [c for c in group if any(comparison.cells[c.metric].values()) or c.quoted]
         rows = []
@@ -72,7 +74,8 @@ def _tables(comparison: Comparison) -> Iterator[str]:
             if any(cells):
                 runs = next((cell.ours.runs for cell in cells if cell.ours), "–")
                 values = [_beside(*cell, c.digits) for cell, c in zip(cells, columns, strict=True)]
-                rows.append([_marked(comparison, name), str(runs), *values])
+                said = f"{name} (did not learn)" if name in failed else name
+                rows.append([said, str(runs), *values])
         for name in dict.fromkeys(name for column in columns for name in column.quoted):
             quoted = [f"({c.quoted[name]:.2f})" if name in c.quoted else "–" for c in columns]
             rows.append([f"{name} (quoted by the paper)", "–", *quoted])
@@ -86,11 +89,6 @@ def _tables(comparison: Comparison) -> Iterator[str]:
             rows.append([name, *(_beside(e, None, 1) for e in both)])
     heads = ["", "entropy, % of equal couplings'", "share of the true class, %"]
     yield from _table("How decided the routing is", heads, rows)
-
-
-def _marked(comparison: Comparison, name: str) -> str:
-    reached = comparison.failed.get(name, UNKNOWN)
-    return name if reached == UNKNOWN or comparison.scale == "smoke" else f"{name} (did not learn)"
 
 
 def claims(comparison: Comparison) -> Iterator[str]:
@@ -117,20 +115,15 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     where = f"{abs(mean):.{digits}f} {'above' if mean > 0 else 'below'}"
     interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
-    if (paper := printed_difference(experiment, claim, verdict.against)) is not None:
-        text += f"; in the paper {paper:+.{digits}f}"
+    more, less = (
+        experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
+        for side in (claim.more, verdict.against)
+    )
+    if more is not None and less is not None:
+        text += f"; in the paper {more.mean - less.mean:+.{digits}f}"
     if verdict.seen is False and verdict.verdict != HOLDS:
         text += ". A difference like the paper's would not have been seen"
     return text
-
-
-def printed_difference(experiment: Experiment, claim: Claim, against: str | float) -> float | None:
-    """Returns the difference of a claim's rows in the paper, if both are printed."""
-    more, less = (
-        experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
-        for side in (claim.more, against)
-    )
-    return None if more is None or less is None else more.mean - less.mean
 
 
 def markdown(title: str, parts: Iterable[str]) -> str:
@@ -231,7 +224,7 @@ def _about_runs(comparison: Comparison) -> Iterator[str]:
     for what, texts in (
         ("Commit", map(_commit, records)),
         ("Device", map("{device} ({machine})".format_map, records)),
-        ("Data", (_data(record["config"]["data"]) for record in records)),
+        ("Data", (_data(**record["config"]["data"]) for record in records)),
         ("jax", (record["versions"]["jax"] for record in records)),
     ):
         yield f"{what}: {', '.join(sorted(set(texts)))}"
@@ -253,6 +246,5 @@ def _commit(record: Mapping[str, Any]) -> str:
     return trained if trained == measured else f"{trained} (measured at {measured})"
 
 
-def _data(options: Mapping[str, Any]) -> str:
-    source = options.get("source")
-    return f"{options['name']} from {source}" if source else options["name"]
+def _data(name: str, source: str = "", **options: object) -> str:
+    return f"{name} from {source}" if source else name
