@@ -36,11 +36,7 @@ PROGRAM = ""  # what runs scripts by name and was typed, such as "capsjax" (caps
 
 # Arguments that several scripts take.
 SHARED: dict[str, dict[str, Any]] = {
-    "--checkpoint": {
-        "required": True,
-        "metavar": "DIR",
-        "help": "--workdir of a training run, or the .safetensors file of a released network",
-    },
+    "--checkpoint": {"required": True, "metavar": "DIR", "help": "of a run, or a released file"},
     "--which": {
         "type": lambda text: int(text) if text.isdecimal() else text,
         "default": "best",
@@ -50,17 +46,8 @@ SHARED: dict[str, dict[str, Any]] = {
     "--dataset": {"metavar": "NAME", "help": "default: the one that the network was trained on"},
     "--split": {"help": "default: test, or validation where there is no test set"},
     "--data_dir": {"metavar": "DIR", "help": "of prepared TFDS sets; default: CAPSJAX_DATA_DIR"},
-    "--device_budget_mb": {
-        "type": float,
-        "default": 2048.0,
-        "metavar": "MB",
-        "help": "images that take more when decoded are fed in batches",
-    },
-    "--batch_size": {
-        "type": int,
-        "metavar": "N",
-        "help": "images at a time, divided over the devices; default: 128 per device",
-    },
+    "--device_budget_mb": {"type": float, "default": 2048.0, "help": "larger sets are streamed"},
+    "--batch_size": {"type": int, "help": "images at a time; default: 128 per device"},
 }
 DATA = ("--dataset", "--split", "--data_dir", "--device_budget_mb", "--batch_size")  # to evaluate
 
@@ -107,14 +94,8 @@ def add(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
 
 def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Adds --config and its changed values; `config_of` returns the config."""
-    parser.add_argument(
-        "--config",
-        required=required,
-        metavar="FILE[:VARIANT]",
-        help="a file of configs/; --config.SECTION.KEY=VALUE changes one of its values, and "
-        "--config.SECTION.name=NAME all options of a section to those of that name; "
-        "--config=FILE --help lists them",
-    )
+    text = "of configs/; --config.SECTION.KEY=VALUE changes a value; --config=FILE --help lists all"
+    parser.add_argument("--config", required=required, metavar="FILE[:VARIANT]", help=text)
 
 
 def config_of(args: argparse.Namespace) -> ml_collections.ConfigDict:

@@ -35,10 +35,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _shape(text: str) -> Shape:
-    try:
-        height, width, channels = map(int, text.split("x"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like 28x28x1") from None
+    height, width, channels = map(int, text.split("x"))
     return height, width, channels
 
 

@@ -27,23 +27,15 @@ _dumps: Path | None = None
 
 def folder() -> Path:
     """Returns the compilers' folder: `CAPSJAX_COMPILERS`, or one per JAX in ~/.cache/capsjax."""
-    own = os.environ.get("CAPSJAX_COMPILERS")
-    if own:
-        return Path(own).expanduser()
-    return Path.home() / ".cache/capsjax/compilers" / f"jax-{metadata.version('jax')}"
+    ours = f"~/.cache/capsjax/compilers/jax-{metadata.version('jax')}"
+    return Path(os.environ.get("CAPSJAX_COMPILERS") or ours).expanduser()
 
 
 def required(platform: str) -> Requirement:
     """Returns the wheel that the installed JAX asks for on `platform`, "tpu" or "gpu"."""
     extra, name = EXTRAS[platform]
-    for line in metadata.requires("jax") or ():
-        need = Requirement(line)
-        if need.name == name and need.marker and need.marker.evaluate({"extra": extra}):
-            return need
-    raise ValueError(
-        f"jax {metadata.version('jax')} names no {name} in its extra {extra!r}: there is no "
-        f"compiler for {platform}s of this version"
-    )
+    needs = [need for need in map(Requirement, metadata.requires("jax") or ()) if need.name == name]
+    return next(n for n in needs if n.marker and n.marker.evaluate({"extra": extra}))
 
 
 def check(platform: str) -> None:
@@ -85,12 +77,8 @@ def _install(wheels: Iterable[str], target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as beside:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
         command += ["--quiet", "--no-cache-dir", "--target", f"{beside}/new", *wheels]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ValueError(
-                f"pip could not install {', '.join(wheels)} for jax {metadata.version('jax')}:\n"
-                f"{done.stderr.strip()}"
-            )
+        if subprocess.run(command, check=False).returncode:
+            raise ValueError(f"pip could not install {', '.join(wheels)}")
         if target.exists():
             shutil.rmtree(target)
         Path(beside, "new").rename(target)

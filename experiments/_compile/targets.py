@@ -127,12 +127,7 @@ def devices(target: Target) -> Sequence[Any]:
     if target.chip.gpu is not None:
         options = {"platform": "cuda", "topology": target.topology}
         options["target_config"] = _description(target.chip, target.chip.gpu)
-    try:
-        return topologies.get_topology_desc(topology_name=target.name, **options).devices
-    except jax.errors.JaxRuntimeError as error:
-        raise ValueError(
-            f"the compiler knows no {target.name!r}: {error}. {nearest(target.name, EXAMPLES)}"
-        ) from error
+    return topologies.get_topology_desc(topology_name=target.name, **options).devices
 
 
 def abstract_device(target: Target) -> contextlib.AbstractContextManager[Any]:

@@ -1,6 +1,6 @@
 """The page of several runs: what differs in their configs, and what came of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from _report import curves, numbers
 from _report.html import Html, contents, counted, document, join, percent, section, table, tag
 from _report.mistakes import card
 from _report.results import Results
-from capsjax.runs.history import History
+from capsjax.data import Dataset
 from capsjax.training.config import flatten
 from capsjax.training.state import num_parameters, split
 
@@ -62,9 +62,13 @@ def page(
     names: Sequence[str], runs: Sequence[Results], versions: dict[str, str], lines: Sequence[str]
 ) -> str:
     """Writes one HTML document by the command `lines`, which refers to nothing outside itself."""
-    for name, run in zip(names[1:], runs[1:], strict=True):
-        _check_same_images(names[0], runs[0], name, run)
     first, groups = runs[0].dataset, grouped(names, runs)
+    for name, run in zip(names, runs, strict=True):
+        if not _same_images(first, run.dataset):
+            raise ValueError(
+                f"{names[0]} and {name} were evaluated on different images ({first.name} and "
+                f"{run.dataset.name}): name one data set that fits all runs with --dataset=NAME"
+            )
     # Seeds of a single config are compared with each other.
     alone = [Group([name], [run]) for name, run in zip(names, runs, strict=True)]
     columns = groups if len(groups) > 1 else alone
@@ -86,21 +90,11 @@ def page(
     return document(title, join(body), ("elements.js", "curves.js"))
 
 
-def _check_same_images(first_name: str, first: Results, name: str, other: Results) -> None:
-    """Raises ValueError unless the two were evaluated on the same images.
-
-    Files of a folder are the same images, at whatever size and cut each network sees them.
-    """
-    a, b = first.dataset, other.dataset
-    what = "classes" if a.class_names != b.class_names else "images"
-    same = what == "images" and np.array_equal(a.labels, b.labels)
+def _same_images(a: Dataset, b: Dataset) -> bool:
+    # Files of a folder are the same images, at whatever size and cut each network sees them.
     files = a.name == b.name and a.name.startswith("folder:")
-    if not (same and (files or np.array_equal(a.images, b.images))):
-        pair = f"{a.name} and {b.name}" if a.name != b.name else f"{a.name}, made in two ways"
-        raise ValueError(
-            f"{first_name} and {name} were evaluated on different {what} ({pair}): name one data "
-            "set that fits all runs with --dataset=NAME"
-        )
+    same = a.class_names == b.class_names and np.array_equal(a.labels, b.labels)
+    return same and (files or np.array_equal(a.images, b.images))
 
 
 def grouped(names: Sequence[str], runs: Sequence[Results]) -> list[Group]:
@@ -159,37 +153,31 @@ def _learning(groups: Sequence[Group]) -> Html:
     held_out = all(run.history.validation_accuracy() for group in groups for run in group.runs)
     kind = "validation" if held_out else "training"
 
-    def loss(history: History) -> dict[int, float]:
-        return curves.series(history, "loss")
-
-    def accuracy(history: History) -> dict[int, float]:
-        return history.validation_accuracy() if held_out else curves.series(history, "accuracy")
-
     listed = ", ".join(group.name for group in groups)
-    losses = [_line(group, i, loss) for i, group in enumerate(groups)]
-    shares = [_line(group, i, accuracy, marked=held_out) for i, group in enumerate(groups)]
-    plots = tag(
-        "div",
-        curves.losses(losses, f"Training loss of {listed}"),
-        curves.accuracies(shares, f"{kind.capitalize()} accuracy of {listed}"),
-        class_="plots",
-    )
+    losses, shares = [], []
+    for i, group in enumerate(groups):
+        histories = [run.history for run in group.runs]
+        losses.append(_line(group, [curves.series(each, "loss") for each in histories], i))
+        values = [curves.series(each, "accuracy") for each in histories]
+        if held_out:
+            values = [each.validation_accuracy() for each in histories]
+        shares.append(_line(group, values, i)._replace(marked=held_out))
+    loss = curves.losses(losses, f"Training loss of {listed}")
+    accuracy = curves.accuracies(shares, f"{kind.capitalize()} accuracy of {listed}")
+    plots = tag("div", loss, accuracy, class_="plots")
     seeds = "Several seeds are shown by their mean, in a band of one standard deviation."
     return _section("learning", f"Training loss and {kind} accuracy.", groups, seeds, plots)
 
 
-def _line(
-    group: Group, colour: int, values: Callable[[History], dict[int, float]], marked: bool = False
-) -> curves.Line:
+def _line(group: Group, by_run: list[dict[int, float]], colour: int) -> curves.Line:
     """Returns the mean over the runs, at the steps that all of them have."""
-    by_run = [values(run.history) for run in group.runs]
     steps = sorted(set.intersection(*map(set, by_run)))
     table = np.array([[of_run[step] for of_run in by_run] for step in steps])
     deviations = None
     if len(by_run) > 1:
         deviations = dict(zip(steps, table.std(1, ddof=1).tolist(), strict=True))
     means = dict(zip(steps, table.mean(1).tolist(), strict=True))
-    return curves.Line(group.name, means, deviations, colour, marked)
+    return curves.Line(group.name, means, deviations, colour)
 
 
 def _mistakes(columns: Sequence[Group]) -> Html:
