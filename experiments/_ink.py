@@ -37,12 +37,6 @@ def of_training(config: ml_collections.ConfigDict, data_dir: str | None) -> Ink:
     return Ink(float(extent) / max(images.shape[1:3]), bool(light))
 
 
-def extent(pixels: np.ndarray) -> float:
-    """Returns the longer side of the box around the ink, as a fraction of the image [h, w, c]."""
-    left, top, right, bottom = _measure(pixels)[0]
-    return max(right - left, bottom - top) / max(pixels.shape[:2])
-
-
 def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.ndarray, list[str]]:
     """Crops a grey picture [h, w, 1] to its ink, which then stands as in `like`.
 

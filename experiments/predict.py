@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import _cli
 import numpy as np
-from _ink import Ink, cropped, extent, of_training
+from _ink import Ink, cropped, of_training
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -36,7 +36,6 @@ from capsjax import evaluation, runs
 
 BAR_WIDTH = 20
 TABLES = 5  # more images than this have a line each
-SMALL = 0.45  # of the side: writing in images of one thing is larger
 OUTPUTS = (".json", ".csv", ".html")
 
 
@@ -207,14 +206,6 @@ def show(
         terminal.print(
             f"Dark on light, and better recognised as a negative: {', '.join(inverted[:TABLES])}"
             f"{more}. Try --invert, or --crop, which decides it for each.",
-            markup=False,
-        )
-        return
-    grey = [p for p in predictions if p.fitted.pixels.shape[-1] == 1]
-    if small := [p for p in grey if extent(p.fitted.pixels) < SMALL]:
-        terminal.print(
-            f"{len(small)} of {len(predictions)} show something small on an empty ground, such as "
-            f"{small[0].file}. Try --crop.",
             markup=False,
         )
 

@@ -71,12 +71,9 @@ def of_results(workdir: Path, pages: Path) -> None:
     from _reproduce import results
     from papers import EXPERIMENTS, PAPERS
 
-    stores = results.folders(workdir)
-    for store in stores:
-        for line in results.of_no_name(store, EXPERIMENTS):
-            print(f"Kept apart: {line}")
     findings = {name: paper.FINDING for name, paper in PAPERS.items()}
-    files = results.write_all(results.gather_all(stores, EXPERIMENTS), findings, pages)
+    gathered = results.gather_all(results.folders(workdir), EXPERIMENTS)
+    files = results.write_all(gathered, findings, pages)
     print(f"{len(files)} files in {pages}: begin with index.md.")
 
 

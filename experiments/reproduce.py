@@ -51,19 +51,23 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
+    from _reproduce import costs, results, tables
     from _reproduce.runs import Store
     from papers import EXPERIMENTS
 
-    if args.costs:
-        _costs(EXPERIMENTS)
-        return
-    every = args.name in ("all", None)
-    chosen = EXPERIMENTS if every else {args.name: lookup("name", args.name, EXPERIMENTS)}
+    every, name = args.name in ("all", None), args.name
+    chosen = EXPERIMENTS if every else {name: lookup("name", name, EXPERIMENTS)}
     store = Store(args.workdir / args.scale, args.scale, _stand_ins(args.use), args.data_dir)
     store = store.with_earlier()
-    if args.list:
-        _list(store, chosen) if every else _list_claims(store, args.name, chosen[args.name])
-    elif args.name is None:
+    if args.costs:
+        for each, cost in costs.write(EXPERIMENTS).items():
+            print(f"{each}: {cost.images:,} images, {cost} hours")
+    elif args.list and every:
+        _list(store, chosen)
+    elif args.list:
+        claims = tables.claims(results.gather(store, name, chosen[name]))
+        print(tables.markdown(f"{name}: {chosen[name].title}", claims))
+    elif name is None:
         raise ValueError("name what to reproduce, or all; --list shows the names")
     else:
         run(store, chosen, args)
@@ -123,7 +127,7 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
     from _reproduce.recipes import source_of, trainings
 
     table = Table("name", "data", "claims", "what", "runs", "full, h", "tested")
-    hours, left = costs.read(), results.of_no_name(store, experiments)
+    hours, left = costs.read(), list[str]()
     for name, experiment in experiments.items():
         rows = experiment.at(store.scale).values()
         if not rows:
@@ -146,25 +150,6 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
     print("Tested: by a rule, of those published; --list NAME says why others are not.")
     if left:
         print("Kept apart:\n  " + "\n  ".join(left))
-
-
-def _list_claims(store: "Store", name: str, experiment: Experiment) -> None:
-    """Prints the claims of one name: their verdicts, or why there is none."""
-    from _reproduce import results, tables
-
-    comparison = results.gather(store, name, experiment)
-    print(tables.markdown(f"{name}: {experiment.title}", tables.claims(comparison)))
-
-
-def _costs(experiments: Mapping[str, Experiment]) -> None:
-    """Estimates the hours of full scale anew."""
-    from _reproduce import costs
-
-    table = Table("name", "images shown", costs.FULL)
-    for name, cost in costs.write(experiments).items():
-        table.add_row(name, f"{cost.images:,}", str(cost))
-    _cli.table_console().print(_cli.whole_names(table))
-    print(f"Written to {costs.COSTS}.")
 
 
 if __name__ == "__main__":

@@ -23,8 +23,6 @@ from capsjax.data import tasks
 from capsjax.training import config as configs
 from capsjax.training.build import build, build_model
 
-# The head of a column of `Cost`.
-FULL = "full scale, hours on one v5e chip / eight / one H100 at least (estimates)"
 COMPILED = Path(__file__).parents[2] / "docs/accelerators/now.json"
 COSTS = Path(__file__).with_name("costs.json")  # beside the code, so that the wheel has it
 

@@ -1,7 +1,7 @@
 """From folders of results to comparisons and pages."""
 
 import io
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -10,7 +10,6 @@ import numpy as np
 from _reproduce import tables
 from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
-from _reproduce.recipes import slug
 from _reproduce.runs import Store, outcome, read_json, recorded
 from capsjax._files import write_atomically
 from capsjax._ledger import ABSENT
@@ -18,10 +17,9 @@ from capsjax._ledger import ABSENT
 
 def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
     """Gathers the records of `name`: those of today's recipe, and those kept apart."""
-    rows = experiment.at(store.scale)
-    records: dict[str, list[dict]] = {row: [] for row in rows}
-    left = []
-    for row in rows.values():
+    records, left = dict[str, list[dict]](), []
+    for row in experiment.at(store.scale).values():
+        records[row.name] = []
         for number, file, record, changes in recorded(store, name, experiment, row):
             if changes:
                 what = ", ".join(f"{k}: {_said(a)} → {_said(b)}" for k, (a, b) in changes.items())
@@ -32,10 +30,6 @@ def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
                 with np.load(file.with_suffix(".npz")) as arrays:
                     record["loaded"] = {key: arrays[key] for key in record["arrays"]}
             records[row.name].append(record)
-    known = tuple(f"{slug(row)}-" for row in rows)
-    files = (store.folder / "results" / name).glob("*-seed*.json")
-    gone = {read_json(file)["variant"] for file in files if not file.name.startswith(known)}
-    left += [f"{row}: this row no longer exists at this scale" for row in sorted(gone)]
     return compare(name, experiment, store.scale, records, left)
 
 
@@ -56,13 +50,6 @@ def gather_all(
         gathered = [gather(store, name, experiment) for store in there]
         comparisons[name] = gathered or [compare(name, experiment, "full", {})]
     return comparisons
-
-
-def of_no_name(store: Store, names: Container[str]) -> list[str]:
-    """Returns the folders of results that belong to none of `names`, a line each."""
-    files = (store.folder / "results").glob("*/*/*-seed*.json")
-    recorded = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
-    return [f"{name}: this name no longer exists" for name in sorted(recorded) if name not in names]
 
 
 def folders(workdir: Path) -> list[Store]:
