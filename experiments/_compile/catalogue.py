@@ -6,12 +6,10 @@ until the sources or a compiler change: a list that was interrupted goes on.
 
 import hashlib
 import json
-import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,14 +131,9 @@ def compile_all(
 def _compile(
     entry: Entry, output: Path, cpu_seconds: int, command: Sequence[str]
 ) -> dict[str, Any]:
-    done = subprocess.run(
-        [*command, f"--target={entry.target}", f"--output={output}", *entry.options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds)),
-    )
+    limited = ["sh", "-c", f'ulimit -t {cpu_seconds} && exec "$@"', "sh", *command]
+    words = [*limited, f"--target={entry.target}", f"--output={output}", *entry.options]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     # The second is what a process gets that goes on after the first.
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return {"not_finished": cpu_seconds}
