@@ -50,35 +50,23 @@ class Drawing:
     results: Results
     examples: Examples
     draw: Callable[[np.ndarray, np.ndarray], jax.Array]  # from poses and masks, compiled
+    conditional: bool  # whether it sees one class's pose alone; otherwise it sees those of all
+    shown: list[int]  # the classes shown
+    seen: list[int]  # those whose poses the page needs
+    labels: Int[np.ndarray, "n"]  # the classes of the examples
 
     @classmethod
     def of(cls, results: Results, examples: Examples) -> "Drawing | None":
         """Returns the decoder of a network; None where it has none that takes poses and masks."""
-        decoder = getattr(results.checkpoint.model, "decoder", None)
+        model, dataset = results.checkpoint.model, results.dataset
+        decoder = getattr(model, "decoder", None)
         if decoder is None or examples.poses is None:
             return None
-        return cls(results, examples, jax.jit(decoder))
-
-    @property
-    def conditional(self) -> bool:
-        """Whether it sees one class's pose alone; otherwise it sees those of all."""
         # Every published network with a decoder and without this attribute is conditional.
-        return getattr(self.results.checkpoint.model, "conditional", True)
-
-    @property
-    def shown(self) -> list[int]:
-        """The classes shown."""
-        return list(self.examples.by_class)
-
-    @property
-    def seen(self) -> list[int]:
-        """The classes whose poses the page needs."""
-        return self.shown if self.conditional else list(range(self.results.dataset.num_classes))
-
-    @property
-    def labels(self) -> Int[np.ndarray, "n"]:
-        """The classes of the examples."""
-        return self.results.dataset.labels[self.examples.places]
+        conditional, shown = getattr(model, "conditional", True), list(examples.by_class)
+        seen = shown if conditional else list(range(dataset.num_classes))
+        labels = dataset.labels[examples.places]
+        return cls(results, examples, jax.jit(decoder), conditional, shown, seen, labels)
 
     def __call__(
         self, poses: Float[np.ndarray, "n classes d"], labels: Int[np.ndarray, "n"] | int

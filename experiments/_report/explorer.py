@@ -45,7 +45,15 @@ def explorer(
         "classes": list(dataset.class_names),
         "shown": list(examples.by_class),
         "side": dataset.images.shape[1:3],
-        "images": [_image(results, place) for place in places],
+        "images": [
+            {
+                "place": place,
+                "label": int(dataset.labels[place]),
+                "predicted": int(results.predicted[place]),
+                "picture": picture(dataset.images[place]),
+            }
+            for place in places
+        ],
     }
     if drawing is None:
         lacks = "class poses" if examples.poses is None else "decoder"
@@ -58,7 +66,12 @@ def explorer(
             "deviations of the data, and the decoder draws the result."
         )
         if drawing.errors.undertrained:
-            body = tag("p", _warning(drawing), class_="warning")
+            ours, mean = drawing.errors
+            text = (
+                f"The decoder is undertrained: its mean squared error is {ours:.4f} (pixels lie "
+                f"between 0 and 1), that of the mean image of each class {mean:.4f}."
+            )
+            body = tag("p", text, class_="warning")
         data |= _poses(drawing, places)
         if data["decoder"] is None:
             said.append(IN_ADVANCE)
@@ -74,25 +87,6 @@ def explorer(
         words = "The explorer needs JavaScript. The sections below show the same in pictures."
         body = Html(body + tag("noscript", tag("p", words)) + tag("div", id="tool", hidden=True))
     return section("explorer", "Explorer", " ".join(said), body), data
-
-
-def _image(results: Results, place: int) -> dict[str, Any]:
-    """Returns an image that can be chosen, with what it is and what it is taken for."""
-    return {
-        "place": place,
-        "label": int(results.dataset.labels[place]),
-        "predicted": int(results.predicted[place]),
-        "picture": picture(results.dataset.images[place]),
-    }
-
-
-def _warning(drawing: Drawing) -> str:
-    """Warns that pictures of an undertrained decoder mean little."""
-    return (
-        f"The decoder is undertrained: its mean squared error is {drawing.errors.decoder:.4f} "
-        "(pixels lie between 0 and 1), that of the mean image of each class "
-        f"{drawing.errors.typical:.4f}."
-    )
 
 
 def _poses(drawing: Drawing, places: Sequence[int]) -> dict[str, Any]:

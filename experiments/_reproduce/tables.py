@@ -83,10 +83,10 @@ def _tables(comparison: Comparison) -> Iterator[str]:
         yield from _table(title, ("", "n", *heads), rows)
     rows = []
     for name, records in comparison.records.items():
-        metrics = [record["metrics"] for record in records if ENTROPY in record["metrics"]]
-        if metrics:
-            both = (estimate([m[metric] for m in metrics]) for metric in (ENTROPY, SHARE))
-            rows.append([name, *(_beside(e, None, 1) for e in both)])
+        every = [record["metrics"] for record in records]
+        values = [[own[m] for own in every if m in own] for m in (ENTROPY, SHARE)]
+        if values[0]:
+            rows.append([name, *(_beside(estimate(own), None, 1) for own in values)])
     heads = ["", "entropy, % of equal couplings'", "share of the true class, %"]
     yield from _table("How decided the routing is", heads, rows)
 
