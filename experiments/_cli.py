@@ -1,46 +1,55 @@
 """What the scripts share: their arguments, errors as one line, and files that are written whole.
 
-A script imports JAX in its `main`: that takes seconds, and `--help` should not.
+`--help` is quick: `import capsjax` takes no time, as each of its rooms is imported when it is first
+used, and a script imports nothing that needs JAX before its arguments are read.
 """
 
 import argparse
 import contextlib
-import importlib.util
 import io
 import os
 import platform
 import re
+import runpy
 import signal
 import sys
 import textwrap
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import ml_collections
-    from etils import epath
-    from rich.console import Console
-    from rich.table import Table
+import _configs
+import ml_collections
+from absl import logging
+from etils import epath
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+
+import capsjax
+from capsjax import _extras, _files
 
 WIDEST_TABLE = 200  # columns, where there is no terminal
 PROGRAM = ""  # what runs scripts by name and was typed, such as "capsjax" (capsjax/__main__.py)
 
-
-class UsageError(ValueError):
-    """The command line is wrong: the script ends with status 2, as argparse does."""
-
-
-@contextlib.contextmanager
-def of_arguments() -> Iterator[None]:
-    """Runs a block that reads arguments: a ValueError in it means a wrong command line."""
-    try:
-        yield
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+# Arguments that several scripts take.
+SHARED: dict[str, dict[str, Any]] = {
+    "--checkpoint": {"required": True, "metavar": "DIR", "help": "of a run, or a released file"},
+    "--which": {
+        "type": lambda text: int(text) if text.isdecimal() else text,
+        "default": "best",
+        "metavar": "best|latest|STEP",
+        "help": "which checkpoint: the best by validation accuracy, the latest, or a step",
+    },
+    "--dataset": {"metavar": "NAME", "help": "default: the one that the network was trained on"},
+    "--split": {"help": "default: test, or validation where there is no test set"},
+    "--data_dir": {"metavar": "DIR", "help": "of prepared TFDS sets; default: CAPSJAX_DATA_DIR"},
+    "--device_budget_mb": {"type": float, "default": 2048.0, "help": "larger sets are streamed"},
+    "--batch_size": {"type": int, "help": "images at a time; default: 128 per device"},
+}
+DATA = ("--dataset", "--split", "--data_dir", "--device_budget_mb", "--batch_size")  # to evaluate
 
 
 def command(script: str) -> str:
@@ -50,99 +59,31 @@ def command(script: str) -> str:
 
 def parser(text: str) -> argparse.ArgumentParser:
     """Returns a parser for the command line of a script whose docstring is `text`."""
-    return argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog=command(Path(sys.argv[0]).stem) if PROGRAM else None,
         description=re.sub(r"python experiments/(\w+)\.py", lambda match: command(match[1]), text),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,  # it comes with what all scripts have
+        formatter_class=_Formatter,
+        add_help=False,  # ours lists the options of a config too
     )
+    parser.add_argument("-h", "--help", nargs=0, action=_Help, help="show this")
+    text = "run a file of yours first, which registers networks; may be repeated"
+    parser.add_argument(
+        "--import", dest="imports", action="append", default=[], metavar="FILE.py", help=text
+    )
+    parser.add_argument("--quiet", action="store_true", help="print errors and nothing else")
+    versions = [f"{name} {version(name)}" for name in ("capsjax", "jax", "flax")]
+    text = ", ".join([*versions, f"Python {platform.python_version()}"])
+    parser.add_argument("--version", action="version", version=text)
+    return parser
 
 
-def table_console() -> "Console":
-    """Returns the terminal; wide enough for tables if output is not a terminal."""
-    from capsjax.runs.display import console
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Adds the default to an argument's help."""
 
-    terminal = console()
-    if not terminal.is_terminal:
-        terminal.width = WIDEST_TABLE
-    return terminal
-
-
-def whole_names(table: "Table") -> "Table":
-    """Keeps the table's first column whole, so that names can be copied."""
-    from rich.cells import cell_len
-
-    first = table.columns[0]
-    first.no_wrap = True
-    first.min_width = max(cell_len(str(cell)) for cell in first.cells)
-    return table
-
-
-def positive(text: str) -> int:
-    """Returns the type of an argument that is a number of things."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text}")
-    return int(text)
-
-
-def path(text: str) -> "epath.Path | str":
-    """Returns the type of an argument that is a local path, relative or not, or an address."""
-    from etils import epath
-
-    from capsjax import _files
-
-    if text.startswith(("http://", "https://")):
-        return text  # a released network; etils has no paths on the web
-    try:
-        return _files.absolute(text) if "://" in text else epath.Path(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _which(text: str) -> str | int:
-    if text in ("best", "latest"):
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is neither best nor latest nor the number of a step"
-        ) from None
-
-
-# Arguments that several scripts take.
-SHARED: dict[str, dict[str, Any]] = {
-    "--checkpoint": {
-        "required": True,
-        "metavar": "DIR",
-        "help": "--workdir of a training run, or the .safetensors file of a released network",
-    },
-    "--which": {
-        "type": _which,
-        "default": "best",
-        "metavar": "best|latest|STEP",
-        "help": "which checkpoint: the best by validation accuracy (default), the latest, or a "
-        "step",
-    },
-    "--dataset": {"metavar": "NAME", "help": "default: the one that the network was trained on"},
-    "--split": {"help": "default: test, or validation where there is no test set"},
-    "--data_dir": {
-        "metavar": "DIR",
-        "help": "prepared TFDS directory; default: those in CAPSJAX_DATA_DIR, then TFDS's",
-    },
-    "--device_budget_mb": {
-        "type": float,
-        "default": 2048.0,
-        "metavar": "MB",
-        "help": "images that take more when decoded are fed in batches; default: 2048",
-    },
-    "--batch_size": {
-        "type": positive,
-        "metavar": "N",
-        "help": "images at a time, divided over the devices; default: 128 per device",
-    },
-}
-DATA = ("--dataset", "--split", "--data_dir", "--device_budget_mb", "--batch_size")  # to evaluate
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        default = action.default
+        none = default in (None, False, "", argparse.SUPPRESS) or isinstance(default, list)
+        return action.help if none else f"{action.help}; default: {default}"
 
 
 def add(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
@@ -153,25 +94,30 @@ def add(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
 
 def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Adds --config and its changed values; `config_of` returns the config."""
-    parser.add_argument(
-        "--config",
-        required=required,
-        metavar="FILE[:VARIANT]",
-        help="a file of configs/; --config.SECTION.KEY=VALUE changes one of its values, and "
-        "--config.SECTION.name=NAME all options of a section to those of that name; "
-        "--config=FILE --help lists them",
-    )
-    parser.set_defaults(trains=required)
+    text = "of configs/; --config.SECTION.KEY=VALUE changes a value; --config=FILE --help lists all"
+    parser.add_argument("--config", required=required, metavar="FILE[:VARIANT]", help=text)
 
 
-def config_of(args: argparse.Namespace) -> "ml_collections.ConfigDict":
+def config_of(args: argparse.Namespace) -> ml_collections.ConfigDict:
     """Returns the config that --config and --config.KEY=VALUE describe."""
-    import _configs
+    return capsjax.training.overrides.override(_configs.read(args.config), args.overrides)
 
-    from capsjax.training.overrides import override
 
-    with of_arguments():
-        return override(_configs.read(args.config), args.overrides)
+class _Help(argparse.Action):
+    """--help: after --config=FILE it lists the options of that config too."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, args: argparse.Namespace, *rest: object
+    ) -> None:
+        parser.print_help()
+        if file := getattr(args, "config", None):
+            configs = capsjax.training.config
+            print(f"\noptions of {file}, which --config.OPTION=VALUE changes:")
+            for name, option in configs.describe(configs.complete(_configs.read(file))).items():
+                allowed = f" ({option.allowed})" if option.allowed else ""
+                print(f"  {name}={option.default}{allowed}")
+                print(textwrap.indent(textwrap.fill(option.text, 86), " " * 10))
+        parser.exit()
 
 
 def run(
@@ -180,108 +126,28 @@ def run(
     argv: Sequence[str] | None = None,
 ) -> None:
     """Parses the command line and calls `main`; what a user got wrong is a line on stderr."""
-    from absl import logging
-
     logging.set_verbosity(logging.ERROR)  # Orbax reports each of its steps otherwise
+    warnings.formatwarning = lambda message, *rest: f"warning: {message}\n"
     if isinstance(sys.stdout, io.TextIOWrapper):  # not every encoding has every class name
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         args = _parse(parser, list(sys.argv[1:] if argv is None else argv))
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_plain_warnings())
-            if args.quiet:
-                nowhere = stack.enter_context(open(os.devnull, "w"))
-                stack.enter_context(contextlib.redirect_stdout(nowhere))
+        with contextlib.redirect_stdout(io.StringIO() if args.quiet else sys.stdout):
             for file in args.imports:
-                import_file(file)
+                _import(file)
             main(args)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
     except ModuleNotFoundError as error:
-        if "pip install" in str(error):
-            sys.exit(f"error: {error}")
-        if (error.name or "").startswith(("_", "capsjax")):
-            raise
-        from capsjax._extras import install
-
-        sys.exit(f"error: {error.name} is not installed: {install('experiments')}")
-    except OSError as error:
-        # The system's own errors would begin with "[Errno 2]".
-        own = error.strerror is None or error.filename is None
-        sys.exit(f"error: {error if own else f'{error.filename}: {error.strerror}'}")
-    except ValueError as error:
+        how = "" if "pip install" in str(error) else f": {_extras.install('experiments')}"
+        sys.exit(f"error: {error}{how}")
+    except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
-    except (RuntimeError, AssertionError) as error:
-        platforms = os.environ.get("JAX_PLATFORMS", "")
-        if not platforms or "xla_bridge" not in traceback.extract_tb(error.__traceback__)[-1][0]:
-            raise
-        sys.exit(f"error: JAX_PLATFORMS={platforms}: JAX finds no such device here; unset it")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
 
 
-def write(text: str, output: "epath.Path | None", run: str, name: str) -> "epath.Path":
-    """Writes `text` into `output`, or else into the file `name` of `run`; returns which.
-
-    For a released network, where `run` is its file, the name of that is put in front; the folder is
-    that of the file, or the working directory where it is from the web.
-    """
-    from capsjax import _files
-    from capsjax.runs import release
-
-    if output is not None:
-        file = _files.absolute(output)
-    elif release.is_one(run):
-        folder = "." if release.is_on_the_web(os.fspath(run)) else os.path.dirname(run)
-        file = _files.absolute(folder) / f"{Path(run).stem}.{name}"
-    else:
-        file = _files.absolute(run) / name
-    save(file, text, follow=output is not None)
-    return file
-
-
-def save(file: "epath.Path | Path", contents: str | bytes, *, follow: bool = True) -> None:
-    """Writes a file whole or not at all; what UTF-8 lacks of a text is written as an escape."""
-    from capsjax import _files
-
-    data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
-    target = _files.absolute(file)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _files.write_atomically(target, data, follow=follow)
-
-
-@contextlib.contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Warnings are a line, without the place in our code."""
-    before = warnings.formatwarning
-    warnings.formatwarning = lambda message, *rest: f"warning: {message}\n"
-    try:
-        yield
-    finally:
-        warnings.formatwarning = before
-
-
-def import_file(path: Path) -> None:
-    """Runs a user's file, which may call `capsjax.models.register`."""
-    import _configs
-
-    if not path.is_file():
-        raise UsageError(f"--import: no file {path}")
-    sys.path.append(str(path.absolute().parent))  # for what it imports itself
-    name = f"imported_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"--import: {path} is not a file of Python (.py)")
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    with of_arguments(), _configs.errors_by_line(str(path)):
-        spec.loader.exec_module(module)
-
-
 def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """Parses the arguments, with the values of --config.KEY=VALUE in `overrides`."""
-    _add_common(parser)
     # argparse reads --config.KEY=VALUE too; which keys there are, the config says later.
     keys = {word.partition("=")[0] for word in words if word.startswith("--config.")}
     for key in keys:
@@ -295,44 +161,49 @@ def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namesp
     return args
 
 
-class _Help(argparse.Action):
-    """--help: lists the options of the config too, where one was given or must be."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, args: argparse.Namespace, *rest: object
-    ) -> None:
-        parser.print_help()
-        if getattr(args, "trains", False) or getattr(args, "config", None):
-            _print_options(args.config)
-        parser.exit()
+def _import(file: str) -> None:
+    """Runs a user's file, which may call `capsjax.models.register`."""
+    sys.path.append(os.path.dirname(os.path.abspath(file)))  # for what it imports itself
+    with _configs.errors_by_line(file):
+        runpy.run_path(file)
 
 
-def _print_options(file: str | None) -> None:
-    import _configs
+def write(text: str, output: str | None, run: str, name: str) -> epath.Path:
+    """Writes `text` into `output`, or else into the file `name` of `run`; returns which.
 
-    from capsjax.training import config as configs
+    If `run` is the file of a released network, the new one stands beside it, with its name in
+    front; if that is on the web, in the working directory.
+    """
+    release = capsjax.runs.release
+    if release.is_one(run):
+        beside = Path(run).name if release.is_on_the_web(run) else run
+        place = f"{beside.removesuffix(release.SUFFIX)}.{name}"
+    else:
+        place = os.path.join(run, name)
+    file = _files.absolute(output or place)
+    save(file, text)
+    return file
 
-    with of_arguments():
-        config = _configs.read(file) if file else configs.default("sabour2017_capsnet", "mnist")
-    print(f"\noptions of {file or 'a config'}, which --config.OPTION=VALUE changes:")
-    for name, option in configs.describe(configs.complete(config)).items():
-        print(f"  {name}={option.default}{f' ({option.allowed})' if option.allowed else ''}")
-        print(textwrap.indent(textwrap.fill(option.text, 86), " " * 10))
+
+def save(file: str | os.PathLike[str], contents: str | bytes) -> None:
+    """Writes a file whole or not at all; what UTF-8 lacks of a text is written as an escape."""
+    data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
+    target = _files.absolute(file)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _files.write_atomically(target, data, follow=True)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-h", "--help", nargs=0, action=_Help, help="show this")
-    parser.add_argument(
-        "--import",
-        dest="imports",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE.py",
-        help="run a file of yours first, which registers networks; may be repeated",
-    )
-    parser.add_argument("--quiet", action="store_true", help="print errors and nothing else")
-    versions = ", ".join(f"{name} {version(name)}" for name in ("capsjax", "jax", "flax"))
-    parser.add_argument(
-        "--version", action="version", version=f"{versions}, Python {platform.python_version()}"
-    )
+def table_console() -> Console:
+    """Returns the terminal; wide enough for tables if output is not a terminal."""
+    terminal = capsjax.runs.display.console()
+    if not terminal.is_terminal:
+        terminal.width = WIDEST_TABLE
+    return terminal
+
+
+def whole_names(table: Table) -> Table:
+    """Keeps the table's first column whole, so that names can be copied."""
+    first = table.columns[0]
+    first.no_wrap = True
+    first.min_width = max(cell_len(str(cell)) for cell in first.cells)
+    return table

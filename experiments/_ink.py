@@ -4,13 +4,13 @@ A photograph differs from a scan in its margins, its light, which changes over t
 being dark on light. The ground is taken to be a plane through the brightness of the picture's edge.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import ml_collections
 import numpy as np
 from PIL import Image
 
-if TYPE_CHECKING:
-    import ml_collections
+import capsjax
 
 EDGE = 0.06  # of the picture's sides: its outermost pixels, taken for ground
 INK = 0.4  # of the greatest contrast: what differs more from the ground is ink
@@ -26,23 +26,15 @@ class Ink(NamedTuple):
     light: bool = True  # whether it is lighter than the ground
 
 
-def of_training(config: "ml_collections.ConfigDict", data_dir: str | None) -> Ink:
+def of_training(config: ml_collections.ConfigDict, data_dir: str | None) -> Ink:
     """Measures how writing stands in a network's training images, by the median."""
-    from capsjax.data import tasks
-    from capsjax.evaluation.scoring import evaluation_data
-
+    evaluation_data, tasks = capsjax.evaluation.scoring.evaluation_data, capsjax.data.tasks
     examples = evaluation_data(config, None, "train", data_dir).examples
     images = tasks.render(examples, tasks.spread(examples, EXAMINED)).images
     measured = [_measure(image) for image in images]
     extent = np.median([max(right - left, down - up) for (left, up, right, down), *_ in measured])
     light = np.mean([is_light for *_, is_light in measured]) > 0.5
     return Ink(float(extent) / max(images.shape[1:3]), bool(light))
-
-
-def extent(pixels: np.ndarray) -> float:
-    """Returns the longer side of the box around the ink, as a fraction of the image [h, w, c]."""
-    left, top, right, bottom = _measure(pixels)[0]
-    return max(right - left, bottom - top) / max(pixels.shape[:2])
 
 
 def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.ndarray, list[str]]:

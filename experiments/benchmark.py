@@ -22,30 +22,17 @@ def parser() -> argparse.ArgumentParser:
     subjects = parser.add_subparsers(required=True, dest="subject")
 
     routing = subjects.add_parser("routing", help="procedures against the textbook")
-    routing.add_argument(
-        "--rows",
-        nargs="+",
-        choices="abcde",
-        default=list("abcde"),
-        help="the sizes, listed in docs/benchmarks.md; default: all",
-    )
-    routing.add_argument(
-        "--device",
-        action="store_true",
-        help="for a GPU or TPU: check every kernel against plain products, time the rows as "
-        "textbook, products and kernels, and write device.json (or --output)",
-    )
-
+    text = "the sizes, listed in docs/benchmarks.md; default: all"
+    routing.add_argument("--rows", nargs="+", choices="abcde", default=list("abcde"), help=text)
+    text = "on a GPU or TPU: check every kernel, time all forms, and write device.json"
+    routing.add_argument("--device", action="store_true", help=text)
     pytorch = subjects.add_parser("pytorch", help="procedures against PyTorch (pip install torch)")
-
     models = subjects.add_parser("models", help="a training step of every network")
     models.add_argument("--names", nargs="+", metavar="NAME", help="default: all")
     models.add_argument("--batch_size", type=int, default=8, help="images in a batch; default: 8")
-
     for subject in (routing, pytorch, models):
-        subject.add_argument(
-            "--repeats", type=int, default=3, help="calls to take the median of; default: 3"
-        )
+        text = "calls to take the median of; default: 3"
+        subject.add_argument("--repeats", type=int, default=3, help=text)
         subject.add_argument("--output", type=Path, help="write everything to this JSON file")
     return parser
 

@@ -16,16 +16,16 @@ import argparse
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import _cli
+import numpy as np
+from PIL import Image, ImageDraw
+from rich.markup import escape
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from collections import Counter
-
-    from PIL import Image
-
-    from capsjax.data.tasks import EvaluationSet, Task
+import capsjax
+from capsjax import runs
 
 COLUMNS, ROWS = 10, 6
 MARGIN = 4
@@ -37,29 +37,16 @@ MOST = 10  # files that are named
 def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
-    parser.add_argument("name", metavar="NAME", help="of a task or a data set")
-    parser.add_argument("--out", type=Path, metavar="FILE.png", help="draw a sheet")
-    parser.add_argument("--export", type=Path, metavar="FILE.npz", help="write images")
-    parser.add_argument(
-        "--count",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="how many images to export, spread over all sources; default: 1000",
-    )
-    parser.add_argument(
-        "--set",
-        metavar="NAME",
-        help="train, validation or one of the task's test sets; default: test, or validation where "
-        "there is no test set",
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the task, as in config.data; may be repeated",
-    )
+    option = parser.add_argument
+    option("name", metavar="NAME", help="of a task or a data set")
+    option("--out", type=Path, metavar="FILE.png", help="draw a sheet")
+    option("--export", type=Path, metavar="FILE.npz", help="write images")
+    text = "how many images to export, spread over all sources"
+    option("--count", type=int, default=1000, metavar="N", help=text)
+    text = "train, validation or a test set; default: test, or validation where there is none"
+    option("--set", metavar="NAME", help=text)
+    text = "an option of the task, as in config.data; may be repeated"
+    option("--option", action="append", default=[], metavar="KEY=VALUE", help=text)
     _cli.add(parser, "--data_dir", "--device_budget_mb")
     return parser
 
@@ -68,25 +55,18 @@ def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
     of_files = args.name.startswith("folder:")
     if not args.out and not args.export and not of_files:
-        raise _cli.UsageError(
-            "nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write"
-        )
+        raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
     for name, path, ending in (("--out", args.out, ".png"), ("--export", args.export, ".npz")):
-        if path and path.is_dir():
-            raise _cli.UsageError(f"{name}: {path} is a directory: name a file in it")
         if path and path.suffix != ending:
-            raise _cli.UsageError(f"{name} must end in {ending}, got {path}")
-    from capsjax.data import tasks
-
-    with _cli.of_arguments():
-        chosen = options(args.name, args.option)
+            raise ValueError(f"{name} must end in {ending}, got {path}")
+    chosen = options(args.name, args.option)
     if of_files:
-        sizes = survey(args.name)
+        differ = survey(args.name)
         if not args.out and not args.export:
             return
-        if len(sizes) > 1 and args.out and not chosen and not args.export:
+        if differ and not chosen and not args.export:
             chosen = {"size": CELL, "channels": 3}  # to draw them all the same
-    task = tasks.create(
+    task = capsjax.data.tasks.create(
         args.name, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb, **chosen
     )
     chosen_set = args.set or ("test" if "test" in task.tests else "validation")
@@ -105,16 +85,10 @@ def main(args: argparse.Namespace) -> None:
         print(f"Written to {args.export}: {count:,} of {len(examples):,} images.")
 
 
-def survey(name: str) -> "Counter[tuple[int, ...]]":
-    """Prints what is in the folder `name`; returns the sizes of its images."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from capsjax.data.folder import Folder
-    from capsjax.runs.display import console
-
-    folder = Folder(Path(name.partition(":")[2]).expanduser())
-    contents, terminal = folder.survey(), console()
+def survey(name: str) -> bool:
+    """Prints what is in the folder `name`; returns whether the sizes of its images differ."""
+    folder = capsjax.data.folder.Folder(Path(name.partition(":")[2]).expanduser())
+    contents, terminal = folder.survey(), runs.display.console()
     table = Table("class", show_footer=True)
     for split, counts in contents.counts.items():
         table.add_column(split, f"{sum(counts.values()):,}", justify="right")
@@ -134,11 +108,10 @@ def survey(name: str) -> "Counter[tuple[int, ...]]":
         ("Not images, ignored", [str(path) for path in contents.strays]),
     ):
         if lines:
-            more = f"\n  and {len(lines) - MOST} more" if len(lines) > MOST else ""
-            some = "\n  ".join(lines[:MOST])
-            files = "1 file" if len(lines) == 1 else f"{len(lines)} files"
-            terminal.print(f"{what}: {files}\n  {some}{more}", markup=False)
-    return contents.sizes
+            more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
+            number = "1 file" if len(lines) == 1 else f"{len(lines)} files"
+            terminal.print("\n  ".join([f"{what}: {number}", *lines[:MOST], *more]), markup=False)
+    return len(contents.sizes) > 1
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -148,9 +121,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 def options(name: str, texts: list[str]) -> dict[str, Any]:
     """Returns the KEY=VALUE pairs of the command line, read and checked as values of a config."""
-    from capsjax.data import tasks
-    from capsjax.training.overrides import parse
-
+    tasks, parse = capsjax.data.tasks, capsjax.training.overrides.parse
     pairs = {key: value for key, _, value in (text.partition("=") for text in texts)}
     defaults = tasks.options(name)
     chosen = {key: parse(value, defaults.get(key)) for key, value in pairs.items()}
@@ -158,14 +129,14 @@ def options(name: str, texts: list[str]) -> dict[str, Any]:
     return chosen
 
 
-def sheet(task: "Task", examples: "EvaluationSet") -> "Image.Image":
+def _spread(examples: Any, count: int) -> Any:
+    """Renders up to `count` of the examples, from the whole set."""
+    return capsjax.data.tasks.render(examples, capsjax.data.tasks.spread(examples, count))
+
+
+def sheet(task: Any, examples: Any) -> Image.Image:
     """Draws examples from the whole set, each with its classes below."""
-    import numpy as np
-    from PIL import Image, ImageDraw
-
-    from capsjax.data.tasks import render, spread
-
-    rendered = render(examples, spread(examples, COLUMNS * ROWS))
+    rendered = _spread(examples, COLUMNS * ROWS)
     height, width, channels = task.input_shape
     if channels not in (1, 3):
         raise ValueError(f"{task.name}: images of {channels} channels cannot be drawn")
@@ -183,14 +154,10 @@ def sheet(task: "Task", examples: "EvaluationSet") -> "Image.Image":
     return page
 
 
-def export(path: Path, task: "Task", examples: "EvaluationSet", count: int) -> int:
+def export(path: Path, task: Any, examples: Any, count: int) -> int:
     """Writes up to `count` examples; returns how many."""
-    import numpy as np
-
-    from capsjax.data.tasks import render, spread
-
-    rendered = render(examples, spread(examples, count))
-    labels: np.ndarray = rendered.labels.astype(np.int32)
+    rendered = _spread(examples, count)
+    labels = rendered.labels.astype(np.int32)
     archive = io.BytesIO()
     np.savez_compressed(
         archive,

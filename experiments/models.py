@@ -13,120 +13,99 @@ the largest network needs no memory.
 import argparse
 import math
 from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any
 
 import _cli
 from rich.markup import escape
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from flax import nnx
+import capsjax
 
-    from capsjax.models import Network, Output
+Shape = tuple[int, ...]  # height, width and channels
 
 
 def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show the layers of this network")
-    parser.add_argument(
-        "--input",
-        type=_shape,
-        metavar="HxWxC",
-        help="height, width and channels of the images; default: the paper's",
-    )
-    parser.add_argument(
-        "--classes", type=int, metavar="N", help="number of classes; default: the paper's"
-    )
+    option = parser.add_argument
+    option("name", nargs="?", metavar="NAME", help="show the layers of this network")
+    option("--input", type=_shape, metavar="HxWxC", help="of the images; default: the paper's")
+    option("--classes", type=int, metavar="N", help="their number; default: the paper's")
     return parser
 
 
-def _shape(text: str) -> tuple[int, ...]:
-    try:
-        height, width, channels = map(int, text.split("x"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like 28x28x1") from None
+def _shape(text: str) -> Shape:
+    height, width, channels = map(int, text.split("x"))
     return height, width, channels
 
 
 def main(args: argparse.Namespace) -> None:
-    """Prints the table."""
+    """Prints the tables."""
     terminal = _cli.table_console()
-    show = partial(tables_of, args.name) if args.name else table_of_all
-    for part in show(args.input, args.classes):
+    shown = tables_of(args.name, args) if args.name else table_of_all(args)
+    for part in shown:
         terminal.print(part)
 
 
-def outline(name: str, input_shape: tuple[int, int, int], num_classes: int) -> "nnx.Module":
+def sizes(name: str, args: argparse.Namespace) -> tuple[Shape, int]:
+    """Returns the image shape and the number of classes asked for, or the published ones."""
+    published = capsjax.models.lookup(name)
+    return (
+        published.input_shape if args.input is None else args.input,
+        published.num_classes if args.classes is None else args.classes,
+    )
+
+
+def outline(name: str, input_shape: Shape, num_classes: int) -> Any:
     """Describes the network's structure; raises ValueError as `capsjax.models.create`."""
     from flax import nnx
 
-    from capsjax import models
-
-    return nnx.eval_shape(lambda: models.create(name, input_shape, num_classes, rngs=nnx.Rngs(0)))
-
-
-class Described(NamedTuple):
-    """What can be said of a network without computing anything."""
-
-    model: "nnx.Module"
-    output: "Output"
-    layers: list[str]  # in the order in which they compute, which dicts lose in JAX
-    operations: float
+    return nnx.eval_shape(
+        lambda: capsjax.models.create(name, input_shape, num_classes, rngs=nnx.Rngs(0))
+    )
 
 
-def describe(name: str, input_shape: tuple[int, int, int], num_classes: int) -> Described:
-    """Describes the network's structure, the shapes of its output for one image, its operations."""
+def count(model: Any) -> int:
+    """Returns the number of trainable parameters."""
+    state = capsjax.training.state
+    return state.num_parameters(state.split(model)[1])
+
+
+def describe(model: Any, input_shape: Shape) -> tuple[list[str], Any, float]:
+    """Returns, of one image, the layers in the order in which they compute, output and operations.
+
+    The output has shapes alone, and loses that order.
+    """
     import jax
-    import jax.numpy as jnp
     from flax import nnx
 
-    model = outline(name, input_shape, num_classes)
     model.eval()
     graphdef, state = nnx.split(model)
-    images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-    layers: dict[str, None] = {}
+    image, layers = jax.ShapeDtypeStruct((1, *input_shape), "float32"), dict[str, None]()
 
-    def forward(state, images):
-        output = nnx.merge(graphdef, state)(images, capture=True)
+    def forward(state, image):
+        output = nnx.merge(graphdef, state)(image, capture=True)
         layers.update(dict.fromkeys([*output.features, *output.routed]))
         return output
 
-    output = jax.eval_shape(forward, state, images)
-    lowered = jax.jit(lambda *args: forward(*args)[:3]).lower(state, images)
-    return Described(model, output, list(layers), lowered.cost_analysis()["flops"])
+    output = jax.eval_shape(forward, state, image)
+    lowered = jax.jit(lambda *args: forward(*args)[:3]).lower(state, image)
+    return list(layers), output, lowered.cost_analysis()["flops"]
 
 
-def count(model: "nnx.Module") -> int:
-    """Returns the number of trainable parameters."""
-    from capsjax.training.state import num_parameters, split
-
-    return num_parameters(split(model)[1])
-
-
-def table_of_all(
-    input_shape: tuple[int, int, int] | None, num_classes: int | None
-) -> Iterator[Table | str]:
+def table_of_all(args: argparse.Namespace) -> Iterator[Table | str]:
     """Yields a table of all networks, and a line for each that cannot have this input."""
-    from capsjax import models
-
     table = Table("network", "input")
     for title in ("classes", "parameters", "published"):
         table.add_column(title, justify="right")
     misfits = []
-    for name in models.names():
-        published = models.lookup(name)
-        shape, classes = sizes(published, input_shape, num_classes)
+    for name in capsjax.models.names():
+        published, (shape, classes) = capsjax.models.lookup(name), sizes(name, args)
         as_published = (shape, classes) == (published.input_shape, published.num_classes)
+        said = (as_published and published.parameters) or "–"
         try:
-            table.add_row(
-                name,
-                _times(shape),
-                str(classes),
-                f"{count(outline(name, shape, classes)):,}",
-                (as_published and published.parameters) or "–",
-            )
+            number = count(outline(name, shape, classes))
+            table.add_row(name, _times(shape), str(classes), f"{number:,}", said)
         except ValueError as error:
             misfits.append(escape(f"{name}: {error}"))
     if table.row_count:
@@ -134,40 +113,24 @@ def table_of_all(
     yield from misfits
 
 
-def tables_of(
-    name: str, input_shape: tuple[int, int, int] | None, num_classes: int | None
-) -> Iterator[Table]:
+def tables_of(name: str, args: argparse.Namespace) -> Iterator[Table]:
     """Yields the parameters, the layers and the options of one network."""
-    from capsjax import models
-
-    with _cli.of_arguments():
-        shape, classes = sizes(models.lookup(name), input_shape, num_classes)
-        described = describe(name, shape, classes)
-    operations = _operations(described.operations)
-    yield _parameters(
-        f"{name}: {_times(shape)}, {classes} classes, {operations} operations", described.model
-    )
-    yield _layers(described)
+    shape, classes = sizes(name, args)
+    model = outline(name, shape, classes)
+    layers, output, number = describe(model, shape)
+    said = f"{number / 1e6:,.0f} M" if number >= 1e6 else f"{number:,.0f}"
+    yield _parameters(f"{name}: {_times(shape)}, {classes} classes, {said} operations", model)
+    yield _layers(layers, output)
     options = Table("option", "default", title="options", title_justify="left")
-    for key, value in models.options(name).items():
+    for key, value in capsjax.models.options(name).items():
         options.add_row(key, escape(repr(value)))
     yield options
 
 
-def sizes(
-    published: "Network", input_shape: tuple[int, int, int] | None, num_classes: int | None
-) -> tuple[tuple[int, int, int], int]:
-    """Returns the sizes asked for, or the published ones."""
-    return (
-        published.input_shape if input_shape is None else input_shape,
-        published.num_classes if num_classes is None else num_classes,
-    )
-
-
-def _parameters(title: str, model: "nnx.Module") -> Table:
+def _parameters(title: str, model: Any) -> Table:
     from flax import nnx
 
-    layers: dict[str, dict[str, tuple[int, ...]]] = {}
+    layers: dict[str, dict[str, Shape]] = {}
     for path, parameter in nnx.to_flat_state(nnx.state(model, nnx.Param)):
         *layer, own = map(str, path)
         layers.setdefault(".".join(layer) or "(the network)", {})[own] = parameter.shape
@@ -179,16 +142,13 @@ def _parameters(title: str, model: "nnx.Module") -> Table:
     return table
 
 
-def _layers(described: Described) -> Table:
+def _layers(layers: list[str], output: Any) -> Table:
     table = Table("made by", "shape", "couplings")
     table.title, table.title_justify = "what capture=True gives, for one image", "left"
-    output = described.output
-    for name in described.layers:
-        coupling = ""
-        if routed := output.routed.get(name):
-            made, coupling = routed.poses, _times(routed.coupling.shape[1:])
-        else:
-            made = output.features[name]
+    for name in layers:
+        routed = output.routed.get(name)
+        made = routed.poses if routed else output.features[name]
+        coupling = _times(routed.coupling.shape[1:]) if routed else ""
         table.add_row(name, _times(made.shape[1:]), coupling)
     table.add_row(f"scores ({output.score_kind.value})", _times(output.scores.shape[1:]), "")
     if output.reconstruction is not None:
@@ -196,12 +156,8 @@ def _layers(described: Described) -> Table:
     return table
 
 
-def _times(shape: tuple[int, ...]) -> str:
+def _times(shape: Shape) -> str:
     return "×".join(map(str, shape))
-
-
-def _operations(number: float) -> str:
-    return f"{number / 1e6:,.0f} M" if number >= 1e6 else f"{number:,.0f}"
 
 
 if __name__ == "__main__":

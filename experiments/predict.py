@@ -18,75 +18,44 @@ ONNX runtimes read it; otherwise it needs JAX alone, see docs/evaluation.md.
 import argparse
 import csv
 import io
-import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import _cli
+import numpy as np
+from _ink import Ink, cropped, of_training
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
-if TYPE_CHECKING:
-    import numpy as np
-    from _ink import Ink
-    from rich.console import Console
-    from rich.table import Table
-
-    from capsjax.data.images import Fitted
-    from capsjax.runs.checkpoints import Checkpoint
+import capsjax
+from capsjax import evaluation, runs
 
 BAR_WIDTH = 20
 TABLES = 5  # more images than this have a line each
-AT_ONCE = 128
-SMALL = 0.45  # of the side: writing in images of one thing is larger
 OUTPUTS = (".json", ".csv", ".html")
 
 
 def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
-    parser.add_argument(
-        "images", nargs="*", metavar="IMAGE", help="files, folders or patterns to classify"
-    )
+    option = parser.add_argument
+    option("images", nargs="*", metavar="IMAGE", help="files, folders or patterns")
     _cli.add(parser, "--checkpoint", "--which")
-    parser.add_argument(
-        "--invert", action="store_true", help="turn images into their negatives first"
-    )
-    parser.add_argument(
-        "--crop",
-        action="store_true",
-        help="crop pictures of writing to the ink, with the margin of the training images; each is "
-        "inverted where its ink is darker than the ground and theirs is not, or the other way",
-    )
-    parser.add_argument(
-        "--margin",
-        type=float,
-        metavar="PART",
-        help="with --crop where the training data are not at hand: the margin in parts of the "
-        "side, such as 0.14 for MNIST, of light ink on dark ground",
-    )
+    option("--invert", action="store_true", help="turn images into their negatives first")
+    text = "crop pictures of writing to the ink, with the margin and brightness of training images"
+    option("--crop", action="store_true", help=text)
+    text = "with --crop: the margin in parts of the side, where the training data are not at hand"
+    option("--margin", type=float, metavar="PART", help=text)
     _cli.add(parser, "--data_dir")
-    parser.add_argument(
-        "--top",
-        type=_cli.positive,
-        default=3,
-        metavar="N",
-        help="classes to show per image; default: 3",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write all results: a file that ends in .json, .csv or .html",
-    )
-    parser.add_argument(
-        "--export",
-        type=_cli.path,
-        metavar="FILE",
-        help="write the network for JAX, or as ONNX if FILE ends in .onnx",
-    )
+    option("--top", type=int, default=3, metavar="N", help="classes to show per image")
+    text = "write all results: a file that ends in .json, .csv or .html"
+    option("--output", type=Path, metavar="FILE", help=text)
+    text = "write the network for JAX, or as ONNX if FILE ends in .onnx"
+    option("--export", metavar="FILE", help=text)
     return parser
 
 
@@ -94,8 +63,8 @@ class Prediction(NamedTuple):
     """The network's scores of an image."""
 
     file: Path  # the image
-    fitted: "Fitted"  # what the network was shown
-    scores: "np.ndarray"  # of all classes
+    fitted: "capsjax.data.images.Fitted"  # what the network was shown
+    scores: np.ndarray  # of all classes
     looks_inverted: bool  # whether its edge is light and the network recognises its negative better
 
     def best(self, top: int) -> list[int]:
@@ -106,51 +75,46 @@ class Prediction(NamedTuple):
 def main(args: argparse.Namespace) -> None:
     """Classifies and exports."""
     if not args.images and not args.export:
-        raise _cli.UsageError("nothing to do: name images to classify or --export=FILE to write")
+        raise ValueError("nothing to do: name images to classify or --export=FILE to write")
     if args.margin is not None and not (args.crop and 0 <= args.margin < 0.5):
-        raise _cli.UsageError(f"--margin goes with --crop, and is from 0 to 0.5, got {args.margin}")
+        raise ValueError(f"--margin goes with --crop, and is from 0 to 0.5, got {args.margin}")
     if args.output and args.output.suffix not in OUTPUTS:
-        raise _cli.UsageError(f"--output must end in {', '.join(OUTPUTS)}, got {args.output}")
-    import jax
-
-    from capsjax.evaluation import export
-    from capsjax.evaluation.onnx import export_onnx
-    from capsjax.runs import checkpoints
-    from capsjax.runs.display import console
-    from capsjax.runs.process import cache_programs
-
-    cache_programs()
-    terminal = console()
-    checkpoint = checkpoints.read(args.checkpoint, args.which)
-    task = checkpoint.config.task
+        raise ValueError(f"--output must end in {', '.join(OUTPUTS)}, got {args.output}")
+    runs.process.cache_programs()
+    terminal = runs.display.console()
+    checkpoint = runs.checkpoints.read(args.checkpoint, args.which)
     broken: dict[str, str] = {}
     if args.images:
         like = _training_ink(checkpoint, args) if args.crop else None
         paths = files(args.images, broken)
         predictions = classify(checkpoint, paths, broken, invert=args.invert, like=like)
-        show(terminal, predictions, task.class_names, args.top)
+        show(terminal, predictions, checkpoint.config.task.class_names, args.top)
         if args.output:
             write(args.output, checkpoint, predictions, broken, args.top)
             terminal.print(f"Written to {args.output}.", markup=False)
     if args.export:
-        if args.export.suffix == ".onnx":
-            contents = export_onnx(checkpoint.model, task.input_shape)
-            of = "ONNX, checked with onnxruntime"
-        else:
-            contents = export.export_scores(checkpoint.model, task.input_shape)
-            of = f"for {', '.join(export.PLATFORMS)}; jax {jax.__version__}"
-        _cli.save(args.export, contents)
-        terminal.print(f"Written to {args.export}, {of}.", markup=False)
+        said = export(checkpoint, args.export)
+        terminal.print(f"Written to {args.export}, {said}.", markup=False)
     if broken:
         lines = [f"{len(broken)} could not be read:", *broken.values()]
         print("\n  ".join(lines), file=sys.stderr)
         sys.exit(1)
 
 
-def _training_ink(checkpoint: "Checkpoint", args: argparse.Namespace) -> "Ink":
-    """Returns how writing stands in the training images, or what --margin says."""
-    from _ink import Ink, of_training
+def export(checkpoint: "runs.checkpoints.Checkpoint", file: str) -> str:
+    """Writes the network into `file`; returns for what."""
+    import jax
 
+    model, shape = checkpoint.model, checkpoint.config.task.input_shape
+    if file.endswith(".onnx"):
+        _cli.save(file, evaluation.onnx.export_onnx(model, shape))
+        return "ONNX, checked with onnxruntime"
+    _cli.save(file, evaluation.export.export_scores(model, shape))
+    return f"for {', '.join(evaluation.export.PLATFORMS)}; jax {jax.__version__}"
+
+
+def _training_ink(checkpoint: "runs.checkpoints.Checkpoint", args: argparse.Namespace) -> Ink:
+    """Returns how writing stands in the training images, or what --margin says."""
     if checkpoint.config.task.input_shape[-1] != 1:
         raise ValueError("--crop is for networks of grey images; this one takes colour")
     if args.margin is not None:
@@ -166,99 +130,74 @@ def _training_ink(checkpoint: "Checkpoint", args: argparse.Namespace) -> "Ink":
 
 def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
     """Returns the files that are meant, each once; what is not there goes to `broken`."""
-    from capsjax.data.images import is_image_name
-
     unique: dict[Path, None] = {}
     for pattern in patterns:
-        path = Path(pattern).expanduser()
+        path, images = Path(pattern).expanduser(), []
         # Not with the module glob, which follows links and so never ends where they loop.
-        named = (
-            [path]
-            if path.exists()
-            else sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-        )
-        images = [
-            file
-            for entry in named
-            for file in (
-                sorted(filter(is_image_name, entry.rglob("*"))) if entry.is_dir() else [entry]
-            )
-        ]
+        named = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+        named = [path] if path.exists() else sorted(named)
+        for entry in named:
+            inside = filter(capsjax.data.images.is_image_name, entry.rglob("*"))
+            images += sorted(inside) if entry.is_dir() else [entry]
         if not images:
-            what = "no images in it" if named else "no such file"
-            broken[pattern] = f"{pattern}: {what}"
+            broken[pattern] = f"{pattern}: {'no images in it' if named else 'no such file'}"
         unique |= dict.fromkeys(images)
     return list(unique)
 
 
 def classify(
-    checkpoint: "Checkpoint",
+    checkpoint: "runs.checkpoints.Checkpoint",
     files: Sequence[Path],
     broken: dict[str, str],
     *,
     invert: bool,
-    like: "Ink | None" = None,
+    like: Ink | None = None,
 ) -> list[Prediction]:
     """Classifies all files that can be read; messages on the others go to `broken`.
 
     With `like` they are cropped to their ink, which then stands as it says.
     """
-    import numpy as np
-    from _ink import cropped
-    from flax import nnx
+    fitting, read = evaluation.scoring.fitting(checkpoint.config), capsjax.data.images.read_fitted
 
-    from capsjax.data.images import Fitting, read_fitted
-    from capsjax.evaluation.scoring import fitting
-
-    wanted = fitting(checkpoint.config)
-    network = nnx.jit(lambda model, images: model(images).scores)
-
-    def scores(images: Sequence["Fitted"]) -> "np.ndarray":
-        # Where there are several batches all are of one size, so that one program does.
-        size = min(AT_ONCE, len(files))
-        batch = np.zeros((size, *checkpoint.config.task.input_shape), np.uint8)
-        batch[: len(images)] = [image.pixels for image in images]
-        return np.asarray(network(checkpoint.model, batch))[: len(images)]
-
-    def fitted(file: Path) -> "Fitted":
+    def fitted(file: Path) -> "capsjax.data.images.Fitted":
         if like is None:
-            return read_fitted(file, wanted, invert=invert)
-        image = read_fitted(file, Fitting(channels=1), invert=invert)
-        pixels, steps = cropped(image.pixels, like, (wanted.width, wanted.height))
+            return read(file, fitting, invert=invert)
+        image = read(file, capsjax.data.images.Fitting(channels=1), invert=invert)
+        pixels, steps = cropped(image.pixels, like, (fitting.width, fitting.height))
         return image._replace(pixels=pixels, steps=[*image.steps, *steps], edge=0.0)
 
-    def read(files: Sequence[Path]) -> Iterator[tuple[Path, "Fitted"]]:
-        for file in files:
-            try:
-                yield file, fitted(file)
-            except (ValueError, OSError) as error:
-                broken[str(file)] = str(error) if str(file) in str(error) else f"{file}: {error}"
+    images = {}
+    for file in files:
+        try:
+            images[file] = fitted(file)
+        except (ValueError, OSError) as error:
+            broken[str(file)] = str(error) if str(file) in str(error) else f"{file}: {error}"
+    scores = _scores(checkpoint.model, [image.pixels for image in images.values()])
+    light = [file for file, image in images.items() if image.edge > 0.5]
+    negatives = [read(file, fitting, invert=not invert).pixels for file in light]
+    of_negatives = dict(zip(light, _scores(checkpoint.model, negatives), strict=True))
+    return [
+        Prediction(file, image, row, bool(np.max(of_negatives.get(file, -np.inf)) > row.max()))
+        for (file, image), row in zip(images.items(), scores, strict=True)
+    ]
 
-    predictions = []
-    readable = read(files)
-    while batch := list(itertools.islice(readable, AT_ONCE)):
-        batch_scores = scores([fitted for _, fitted in batch])
-        light = [i for i, (_, fitted) in enumerate(batch) if fitted.edge > 0.5]
-        negatives = [read_fitted(batch[i][0], wanted, invert=not invert) for i in light]
-        better = np.zeros(len(batch), bool)
-        if light:
-            better[light] = scores(negatives).max(-1) > batch_scores[light].max(-1)
-        predictions += [
-            Prediction(file, fitted, row, bool(inverted))
-            for (file, fitted), row, inverted in zip(batch, batch_scores, better, strict=True)
-        ]
-    return predictions
+
+def _scores(model: Any, images: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    return evaluation.batches.in_batches(_answer, model, [np.stack(images)]) if images else ()
+
+
+def _answer(model: Any, images: Any) -> Any:
+    return model(images).scores
 
 
 def show(
-    terminal: "Console", predictions: Sequence[Prediction], names: tuple[str, ...], top: int
+    terminal: Console, predictions: Sequence[Prediction], names: tuple[str, ...], top: int
 ) -> None:
     """Tables of a few images, a line for each of many, and which look inverted."""
-    if len(predictions) <= TABLES:
-        for prediction in predictions:
+    for prediction in predictions:
+        if len(predictions) <= TABLES:
             terminal.print(_table(prediction, names, top))
-    else:
-        for prediction in predictions:
+        else:
             said = (f"{names[i]} {prediction.scores[i]:.3f}" for i in prediction.best(top))
             line = f"{prediction.file}: {', '.join(said)}"
             terminal.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -269,24 +208,9 @@ def show(
             f"{more}. Try --invert, or --crop, which decides it for each.",
             markup=False,
         )
-    elif small := [p for p in predictions if _is_small(p)]:
-        terminal.print(
-            f"{len(small)} of {len(predictions)} show something small on an empty ground, such as "
-            f"{small[0].file}. Try --crop.",
-            markup=False,
-        )
 
 
-def _is_small(prediction: Prediction) -> bool:
-    from _ink import extent
-
-    pixels = prediction.fitted.pixels
-    return pixels.shape[-1] == 1 and extent(pixels) < SMALL
-
-
-def _table(prediction: Prediction, names: tuple[str, ...], top: int) -> "Table":
-    from rich.table import Table
-
+def _table(prediction: Prediction, names: tuple[str, ...], top: int) -> Table:
     done = ", ".join(prediction.fitted.steps) or "as it is"
     table = Table("class", title=escape(f"{prediction.file} ({done})"), title_justify="left")
     table.add_column("score", justify="right")
@@ -300,15 +224,15 @@ def _table(prediction: Prediction, names: tuple[str, ...], top: int) -> "Table":
 
 def write(
     path: Path,
-    checkpoint: "Checkpoint",
+    checkpoint: "runs.checkpoints.Checkpoint",
     predictions: Sequence[Prediction],
     broken: dict[str, str],
     top: int,
 ) -> None:
     """Writes all results, in the format of the file's ending."""
-    names = checkpoint.config.task.class_names
+    names, network = checkpoint.config.task.class_names, checkpoint.config.model.name
     if path.suffix == ".html":
-        from _report.gallery import Shown, gallery
+        from _report.pages import Shown, gallery
 
         classes: dict[str, list[Shown]] = {name: [] for name in names}
         for p in predictions:
@@ -316,10 +240,7 @@ def write(
             hint = ["looks inverted"] if p.looks_inverted else []
             shown = Shown(p.fitted.pixels, str(p.file), [p.file.name, *scores, *hint])
             classes[names[p.best(1)[0]]].append(shown)
-        images = f"{len(predictions):,} {'image' if len(predictions) == 1 else 'images'}"
-        title = f"{images}, {checkpoint.config.model.name}"
-        present = {name: images for name, images in classes.items() if images}
-        text = gallery(title, present, list(broken.values()))
+        text = gallery(network, classes, list(broken.values()))
     elif path.suffix == ".json":
         images = [
             {
@@ -331,26 +252,18 @@ def write(
             }
             for p in predictions
         ]
-        about = {"model": checkpoint.config.model.name, "step": checkpoint.step}
-        results = about | {"images": images, "not_read": broken}
-        text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
+        about = {"model": network, "step": checkpoint.step, "images": images, "not_read": broken}
+        text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
     else:
-        buffer = io.StringIO()
-        table = csv.writer(buffer, lineterminator="\n")
-        table.writerow(["file", "class", "looks_inverted", "error", *map(_plain, names)])
+        rows = [["file", "class", "looks_inverted", "error", *names]]
         for p in predictions:
             scores = [f"{score:.6g}" for score in p.scores]
-            best = _plain(names[p.best(1)[0]])
-            table.writerow([_plain(str(p.file)), best, p.looks_inverted, "", *scores])
-        for file, error in broken.items():
-            table.writerow([_plain(file), "", "", _plain(error), *[""] * len(names)])
+            rows.append([str(p.file), names[p.best(1)[0]], str(p.looks_inverted), "", *scores])
+        rows += [[file, "", "", error, *[""] * len(names)] for file, error in broken.items()]
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows(rows)
         text = buffer.getvalue()
     _cli.save(path, text)
-
-
-def _plain(text: str) -> str:
-    """Returns a cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 if __name__ == "__main__":

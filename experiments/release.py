@@ -12,35 +12,34 @@ import argparse
 import json
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import _cli
+from _provenance import commit, versions
+from _scoring import score, summarize
 
-if TYPE_CHECKING:
-    from capsjax.evaluation.scoring import EvaluationData
-    from capsjax.evaluation.summaries import MultiLabelSummary, Summary
-    from capsjax.runs.checkpoints import Checkpoint
+import capsjax
+from capsjax import runs, training
 
-CARD = """# {title}
+CARD = """# {file.stem}
 
-{model}, {parameters:,} parameters, trained with capsjax on {data}.
+`{config.model.name}`, {parameters:,} parameters, trained with capsjax on `{trained_on}`.
 
 | | |
 | --- | --- |
-| input | {height}×{width}×{channels}, uint8 |
+| input | {shape[0]}×{shape[1]}×{shape[2]}, uint8 |
 | classes | {classes} |
-| accuracy | {accuracy:.2f} % of {images:,} images of {evaluated}, split {split} |
-| its 95 % interval | {low:.2f} to {high:.2f} % |
-| training | {step:,} steps, seed {seed} |
+| accuracy | {percent[0]:.2f} % of {images:,} images of `{evaluated}`, split {data.split} |
+| its 95 % interval | {percent[1]:.2f} to {percent[2]:.2f} % |
+| training | {step:,} steps, seed {config.seed} |
 | file | {size:,} bytes, sha256 of the tensors and the config inside |
-| made with | capsjax {capsjax}, commit {commit}, jax {jax}, flax {flax} |
+| made with | capsjax {used[capsjax]}, commit {commit}, jax {used[jax]}, flax {used[flax]} |
 | licence | {licence} |
 
 ```python
 import capsjax
 
-model, config = capsjax.restore("{file}")
-scores = model(images).scores  # uint8 images [n, {height}, {width}, {channels}]
+model, config = capsjax.restore("{file.name}")
+scores = model(images).scores  # uint8 images [n, {shape[0]}, {shape[1]}, {shape[2]}]
 ```
 
 ## Recipe
@@ -55,130 +54,77 @@ def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
     _cli.add(parser, "--checkpoint", "--which", *_cli.DATA)
-    parser.add_argument(
-        "--output",
-        required=True,
-        type=_output,
-        metavar="FILE.safetensors",
-        help="the new file; its card is FILE.md",
-    )
-    parser.add_argument(
-        "--licence",
-        default="Apache-2.0",
-        metavar="NAME",
-        help="of the parameters, as the card says it; default: Apache-2.0",
-    )
-    parser.add_argument(
-        "--without_decoder",
-        action="store_true",
-        help="leave the decoder out, which often holds most of the parameters",
-    )
+    option = parser.add_argument
+    text = "the new file; its card is FILE.md"
+    option("--output", required=True, type=Path, metavar="FILE.safetensors", help=text)
+    text = "of the parameters, as the card says it"
+    option("--licence", default="Apache-2.0", metavar="NAME", help=text)
+    text = "leave the decoder out, which often holds most of the parameters"
+    option("--without_decoder", action="store_true", help=text)
     return parser
-
-
-def _output(text: str) -> Path:
-    from capsjax.runs.release import SUFFIX
-
-    path = Path(text)
-    if path.suffix != SUFFIX:
-        raise argparse.ArgumentTypeError(f"must end in {SUFFIX}, got {text}")
-    if there := [file for file in (path, path.with_suffix(".md")) if file.exists()]:
-        raise argparse.ArgumentTypeError(
-            f"{there[0]} is there already: remove it, or choose another name"
-        )
-    return path
 
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, then writes both files."""
-    import evaluate
-
-    from capsjax.runs import checkpoints, release
-    from capsjax.runs.display import console
-    from capsjax.runs.process import cache_programs
-    from capsjax.training import config as configs
-
-    cache_programs()
-    terminal = console()
-    checkpoint = checkpoints.read(args.checkpoint, args.which)
+    file, card = args.output, args.output.with_suffix(".md")
+    if file.suffix != runs.release.SUFFIX:
+        raise ValueError(f"--output must end in {runs.release.SUFFIX}, got {file}")
+    for path in (file, card):
+        if path.exists():
+            raise ValueError(f"{path} is there already: remove it, or choose another name")
+    runs.process.cache_programs()
+    checkpoint = runs.checkpoints.read(args.checkpoint, args.which)
     if args.without_decoder:
         checkpoint = _without_decoder(checkpoint)
-    data, scores = evaluate.score(checkpoint, args, terminal)
-    summary = evaluate.summarize(checkpoint.model, data, scores)
+    data, scores = score(checkpoint, args)
+    summary = summarize(checkpoint.model, data, scores)
     about = {
-        "config": configs.to_json(checkpoint.config),
+        "config": training.config.to_json(checkpoint.config),
         "history": checkpoint.history.to_json(),
         "step": checkpoint.step,
     }
-    release.write(args.output, checkpoint.model, about)
-    text = card(args.output, checkpoint, data, summary, args.licence)
-    _cli.save(args.output.with_suffix(".md"), text)
-    terminal.print(
-        f"Written to {args.output} ({args.output.stat().st_size:,} bytes), with its card "
-        f"{args.output.with_suffix('.md')}: {100 * summary.accuracy:.2f} % of {len(scores):,} "
-        f"images.",
-        markup=False,
+    runs.release.write(file, checkpoint.model, about)
+    config = checkpoint.config
+    # Without what follows from the data: shape and names.
+    recipe = {key: value for key, value in config.to_dict().items() if key != "task"}
+    text = CARD.format(
+        file=file,
+        config=config,
+        data=data,
+        parameters=training.state.num_parameters(training.state.split(checkpoint.model)[1]),
+        trained_on=_cell(config.data.name),
+        evaluated=_cell(data.name),
+        shape=config.task.input_shape,
+        classes=_cell(", ".join(config.task.class_names)),
+        percent=[100 * share for share in (summary.accuracy, *summary.interval)],
+        images=len(scores),
+        step=checkpoint.step,
+        size=file.stat().st_size,
+        commit=commit(),
+        used=versions(),
+        licence=_cell(args.licence),
+        recipe=json.dumps(recipe, indent=2, ensure_ascii=False),
+    )
+    _cli.save(card, text)
+    runs.display.say(
+        f"Written to {file} ({file.stat().st_size:,} bytes), with its card {card}: "
+        f"{100 * summary.accuracy:.2f} % of {len(scores):,} images."
     )
 
 
-def _without_decoder(checkpoint: "Checkpoint") -> "Checkpoint":
+def _without_decoder(checkpoint: "runs.checkpoints.Checkpoint") -> "runs.checkpoints.Checkpoint":
     """Rebuilds the network with model.reconstruction "none"."""
     from flax import nnx
-
-    from capsjax.models import paths
-    from capsjax.training.build import abstract_model
 
     config = checkpoint.config.copy_and_resolve_references()
     if "reconstruction" not in config.model:
         raise ValueError(f"--without_decoder: {config.model.name} has no decoder")
     with config.unlocked():
         config.model.reconstruction = "none"
-    graphdef, state = nnx.split(abstract_model(config))
+    paths = capsjax.models.paths
+    graphdef, state = nnx.split(training.build.abstract_model(config))
     state = paths.replaced(state, paths.by_path(nnx.state(checkpoint.model)))
     return checkpoint._replace(model=nnx.merge(graphdef, state), config=config)
-
-
-def card(
-    file: Path,
-    checkpoint: "Checkpoint",
-    data: "EvaluationData",
-    summary: "Summary | MultiLabelSummary",
-    licence: str,
-) -> str:
-    """Writes what a reader needs to know of a released network, in Markdown."""
-    from _provenance import commit, versions
-
-    from capsjax.training.state import num_parameters, split
-
-    config = checkpoint.config
-    height, width, channels = config.task.input_shape
-    low, high = summary.interval
-    # Without what follows from the data: shape and names.
-    recipe = {key: value for key, value in config.to_dict().items() if key != "task"}
-    return CARD.format(
-        title=file.stem,
-        model=f"`{config.model.name}`",
-        parameters=num_parameters(split(checkpoint.model)[1]),
-        data=f"`{_cell(config.data.name)}`",
-        height=height,
-        width=width,
-        channels=channels,
-        classes=_cell(", ".join(config.task.class_names)),
-        accuracy=100 * summary.accuracy,
-        low=100 * low,
-        high=100 * high,
-        images=len(data.examples),
-        evaluated=f"`{_cell(data.name)}`",
-        split=data.split,
-        step=checkpoint.step,
-        seed=config.seed,
-        size=file.stat().st_size,
-        commit=commit(),
-        licence=_cell(licence),
-        file=file.name,
-        recipe=json.dumps(recipe, indent=2, ensure_ascii=False),
-        **{name: versions()[name] for name in ("capsjax", "jax", "flax")},
-    )
 
 
 def _cell(text: str) -> str:

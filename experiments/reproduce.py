@@ -13,148 +13,128 @@ file for each run in results/, the tables and figures in tables/.
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import _cli
-from _reproduce.experiment import SCALES
+from _reproduce.experiment import SCALES, Experiment
+from rich.table import Table
+
+from capsjax import runs
+from capsjax._names import check_options, lookup
 
 if TYPE_CHECKING:
     from _reproduce.runs import Store
-
-# Columns that all of --list takes, and how many of its heads a narrower terminal gets.
-WIDE, NARROW = 120, 3
 
 
 def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one of --list, or all")
-    parser.add_argument(
-        "--list",
-        action="store_true",
-        help="all names, their data, and what the papers' claims came to in --workdir; with NAME "
-        "its claims, one by one",
-    )
-    parser.add_argument(
-        "--costs",
-        action="store_true",
-        help="estimate anew what full scale would take on accelerators, from the records of "
-        "experiments/compile.py, into experiments/_reproduce/costs.json; minutes",
-    )
-    parser.add_argument(
-        "--scale",
-        choices=SCALES,
-        default="small",
-        help="full: the paper's recipe; medium: networks that learn, hours on two CPU cores; small "
-        "(default): the beginning of training; smoke: seconds",
-    )
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="runs of each row; default: the scale's"
-    )
-    parser.add_argument("--only", nargs="+", metavar="ROW", help="these rows of the table alone")
-    parser.add_argument(
-        "--workdir",
-        type=Path,
-        default=Path("runs/reproduce"),
-        metavar="DIR",
-        help="runs, results and tables go into a folder of it for each scale; default: "
-        "runs/reproduce",
-    )
-    parser.add_argument(
-        "--use",
-        nargs="+",
-        default=[],
-        metavar="NAME=OTHER",
-        help="data set OTHER stands in for NAME, such as cifar10=npz:mine.npz",
-    )
+    option = parser.add_argument
+    option("name", nargs="?", metavar="NAME", help="one of --list, or all")
+    text = "all names and what their claims came to in --workdir; with NAME its claims one by one"
+    option("--list", action="store_true", help=text)
+    text = "estimate the hours of full scale anew, from what compile.py compiled; minutes"
+    option("--costs", action="store_true", help=text)
+    text = "full: the paper's recipe; medium: networks that learn; small: the beginning of training"
+    option("--scale", choices=SCALES, default="small", help=text)
+    option("--seeds", type=int, metavar="N", help="runs of each row; default: the scale's")
+    option("--only", nargs="+", metavar="ROW", help="these rows of the table alone")
+    text = "runs, results and tables go into a folder of it for each scale"
+    option("--workdir", type=Path, default=Path("runs/reproduce"), metavar="DIR", help=text)
+    text = "data set OTHER stands in for NAME, such as cifar10=npz:mine.npz"
+    option("--use", nargs="+", default=[], metavar="NAME=OTHER", help=text)
     _cli.add(parser, "--data_dir")
     return parser
 
 
 def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
-    import jax
-    from _reproduce import results, tables
-    from _reproduce.runs import Store, run_all
+    from _reproduce import costs, results, tables
+    from _reproduce.runs import Store
     from papers import EXPERIMENTS
 
-    from capsjax import data
-    from capsjax._names import check_options, lookup
-    from capsjax.runs import process
-    from capsjax.runs.process import cache_programs
+    every, name = args.name in ("all", None), args.name
+    chosen = EXPERIMENTS if every else {name: lookup("name", name, EXPERIMENTS)}
+    store = Store(args.workdir / args.scale, args.scale, _stand_ins(args.use), args.data_dir)
+    store = store.with_earlier()
+    if args.costs:
+        for each, cost in costs.write(EXPERIMENTS).items():
+            print(f"{each}: {cost.images:,} images, {cost} hours")
+    elif args.list and every:
+        _list(store, chosen)
+    elif args.list:
+        claims = tables.claims(results.gather(store, name, chosen[name]))
+        print(tables.markdown(f"{name}: {chosen[name].title}", claims))
+    elif name is None:
+        raise ValueError("name what to reproduce, or all; --list shows the names")
+    else:
+        run(store, chosen, args)
+
+
+def _stand_ins(texts: list[str]) -> dict[str, str]:
+    import capsjax.data
+
+    stand_ins = dict(text.partition("=")[::2] for text in texts)
+    if not all(stand_ins.values()):
+        raise ValueError(f"--use takes NAME=OTHER, got {' '.join(texts)}")
+    check_options("--use", stand_ins, capsjax.data.names())
+    return stand_ins
+
+
+def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespace) -> None:
+    """Runs the rows asked for, and writes each name's table when it is done."""
+    import jax
+    from _reproduce import results, tables
+    from _reproduce.runs import run_all
 
     if args.seeds is not None and args.seeds < 1:
-        raise _cli.UsageError(f"--seeds must be at least 1, got {args.seeds}")
-    names = list(EXPERIMENTS) if args.name in ("all", None) else [args.name]
-    stand_ins = dict(pair.partition("=")[::2] for pair in args.use)
-    if not all(stand_ins.values()):
-        raise _cli.UsageError(f"--use takes NAME=OTHER, got {' '.join(args.use)}")
-    with _cli.of_arguments():
-        rows = {name: lookup("name", name, EXPERIMENTS).at(args.scale) for name in names}
-        if not any(rows.values()) and not args.list:
-            known = ", ".join(EXPERIMENTS[args.name].scales)
-            raise _cli.UsageError(f"{args.name} has no scale {args.scale}: use one of {known}")
-        chosen = {
-            name: [
-                lookup(f"row of {name} at scale {args.scale}", row, known)
-                for row in args.only or known
-            ]
-            for name, known in rows.items()
-            if known
-        }
-        check_options("--use", stand_ins, data.names())
-    if args.costs:
-        _costs()
-        return
-    store = Store(args.workdir / args.scale, args.scale, stand_ins, args.data_dir).with_earlier()
-    if args.list:
-        _list(store) if len(names) > 1 else _list_claims(store, args.name)
-        return
-    if args.name is None:
-        raise _cli.UsageError("name what to reproduce, or all; --list shows the names")
+        raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
+    rows = {}
+    for name, experiment in chosen.items():
+        if known := experiment.at(store.scale):
+            kind = f"row of {name} at scale {store.scale}"
+            rows[name] = [lookup(kind, row, known) for row in args.only or known]
+    if not rows:
+        (experiment,) = chosen.values()
+        known = ", ".join(experiment.scales)
+        raise ValueError(f"{args.name} has no scale {store.scale}: use one of {known}")
     store.remember()
-    if args.scale == "smoke":  # compiling takes longer than all else there
+    if store.scale == "smoke":  # compiling takes longer than all else there
         jax.config.update("jax_disable_most_optimizations", True)
     # Runs that differ in their seed alone share their programs.
-    cache_programs(store.folder / "compiled")
+    runs.process.cache_programs(store.folder / "compiled")
     lacking = []
     try:
-        for name, chosen_rows in chosen.items():
-            lacking += run_all(store, name, EXPERIMENTS[name], chosen_rows, args.seeds)
-            comparison = results.gather(store, name, EXPERIMENTS[name])
+        for name, rows_of_name in rows.items():
+            lacking += run_all(store, name, chosen[name], rows_of_name, args.seeds)
+            comparison = results.gather(store, name, chosen[name])
             if comparison.was_run or comparison.left:
                 files = results.write([comparison], store.folder / "tables")
                 print(f"\n{tables.markdown(name, tables.blocks([comparison]))}")
                 print(f"Written to {', '.join(map(str, files))}.")
-    except process.Interrupted as stop:
+    except runs.process.Interrupted as stop:
         print(f"{stop}. The same command resumes it.")
         sys.exit(128 + stop.signum)
     if lacking:
         raise ValueError("not run, since files are missing:\n  " + "\n  ".join(lacking))
 
 
-def _list(store: "Store") -> None:
-    """Returns a table of all names."""
+def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
+    """Prints a table of all names."""
     from _reproduce import costs, results, tables
     from _reproduce.recipes import source_of, trainings
-    from papers import EXPERIMENTS
-    from rich.table import Table
 
-    terminal = _cli.table_console()
-    heads = ("name", "data", "claims", "what", "runs", "full, h", "tested")
-    shown = len(heads) if terminal.width >= WIDE else NARROW
-    table = Table(*heads[:shown])
-    hours, left = costs.read(), results.of_no_name(store, EXPERIMENTS)
-    for name, experiment in EXPERIMENTS.items():
-        rows = experiment.at(store.scale)
+    table = Table("name", "data", "claims", "what", "runs", "full, h", "tested")
+    hours, left = costs.read(), list[str]()
+    for name, experiment in experiments.items():
+        rows = experiment.at(store.scale).values()
         if not rows:
             continue
-        configs = [
-            trainings(experiment, row, store.scale, 0, store.use)[-1] for row in rows.values()
-        ]
+        configs = [trainings(experiment, row, store.scale, 0, store.use)[-1] for row in rows]
         comparison = results.gather(store, name, experiment)
-        cells = (
+        table.add_row(
             name,
             ", ".join(sorted({source_of(config) for config in configs})),
             tables.summary([comparison]),
@@ -163,38 +143,13 @@ def _list(store: "Store") -> None:
             str(hours.get(name, "–")),
             f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}",
         )
-        table.add_row(*cells[:shown])
         left += [f"{name}: {line}" for line in comparison.left]
-    terminal.print(_cli.whole_names(table))
+    _cli.table_console().print(_cli.whole_names(table))
     print(f"Claims: by the results in {store.folder}; docs/results/index.md has those shown there.")
-    if shown == NARROW:
-        print(f"A terminal of {WIDE} columns, or a file, gets more: {', '.join(heads[NARROW:])}.")
     print("Full scale: estimated hours on one TPU v5e chip / eight / one H100 at least (--costs).")
     print("Tested: by a rule, of those published; --list NAME says why others are not.")
     if left:
         print("Kept apart:\n  " + "\n  ".join(left))
-
-
-def _costs() -> None:
-    """Estimates the hours of full scale anew."""
-    from _reproduce import costs
-    from papers import EXPERIMENTS
-    from rich.table import Table
-
-    table = Table("name", "images shown", costs.FULL)
-    for name, cost in costs.write(EXPERIMENTS).items():
-        table.add_row(name, f"{cost.images:,}", str(cost))
-    _cli.table_console().print(_cli.whole_names(table))
-    print(f"Written to {costs.COSTS}.")
-
-
-def _list_claims(store: "Store", name: str) -> None:
-    """Returns the claims of one name: their verdicts, or why there is none."""
-    from _reproduce import results, tables
-    from papers import EXPERIMENTS
-
-    shown = results.gather(store, name, EXPERIMENTS[name])
-    print(tables.markdown(f"{name}: {shown.experiment.title}", tables.claims(shown)))
 
 
 if __name__ == "__main__":

@@ -22,14 +22,13 @@ On several hosts the same command runs on each, with one work directory that all
 import argparse
 import shlex
 import sys
-from typing import TYPE_CHECKING
 
 import _cli
+import ml_collections
+from absl import logging
 
-if TYPE_CHECKING:
-    import ml_collections
-
-    from capsjax.runs.history import History
+import capsjax
+from capsjax import runs
 
 # A run on a folder has at least so many steps, and an epoch of few pictures so many batches.
 FEWEST_STEPS, BATCHES_OF_FEW, SMALLEST_BATCH = 400, 8, 8
@@ -40,121 +39,77 @@ def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
     _cli.add_config(parser)
-    parser.add_argument(
-        "--workdir",
-        required=True,
-        metavar="DIR",
-        help="directory of the run: new, or one of the same config, which is resumed; a local path "
-        "or an address such as gs://bucket/run",
-    )
+    option = parser.add_argument
+    option("--workdir", required=True, metavar="DIR", help="of the run, local or gs://bucket/run")
     _cli.add(parser, "--data_dir", "--device_budget_mb")
-    parser.add_argument(
-        "--snapshot_every",
-        type=int,
-        default=1,
-        metavar="EPOCHS",
-        help="write images beside their reconstructions, and entropies of the couplings, to "
-        "TensorBoard every so many epochs; default: 1; 0: never",
-    )
-    parser.add_argument(
-        "--stall_seconds",
-        type=float,
-        default=600.0,
-        metavar="S",
-        help="end with an error when nothing happens for this long; default: 600; 0: never",
-    )
-    parser.add_argument(
-        "--profile",
-        type=_start_stop,
-        metavar="START:STOP",
-        help="trace these steps (STOP not included) into WORKDIR/profile",
-    )
-    parser.add_argument(
-        "--tracker",
-        default="",
-        metavar="NAME[:PROJECT]",
-        help="send the metrics to wandb or trackio too, where installed",
-    )
-    hosts = parser.add_argument_group("several hosts")
-    hosts.add_argument(
-        "--distributed",
-        action="store_true",
-        help="JAX finds the hosts by itself (Cloud TPU, SLURM, Open MPI, Kubernetes)",
-    )
-    hosts.add_argument(
-        "--coordinator_address", metavar="HOST:PORT", help="of process 0, for hosts anywhere"
-    )
-    hosts.add_argument("--num_processes", type=int, metavar="N", help="with it: how many there are")
-    hosts.add_argument("--process_id", type=int, metavar="I", help="with it: which this is, from 0")
-    hosts.add_argument(
-        "--heartbeat_seconds",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="a host that is silent for this long is taken for dead, and the others end; "
-        "default: 60",
-    )
+    text = "epochs between pictures and entropies of couplings for TensorBoard, 0 for none"
+    option("--snapshot_every", type=int, default=1, metavar="EPOCHS", help=text)
+    text = "end with an error when nothing happens for this long, 0 for never"
+    option("--stall_seconds", type=float, default=600.0, metavar="S", help=text)
+    text = "trace these steps (STOP not included) into WORKDIR/profile"
+    option("--profile", type=_start_stop, metavar="START:STOP", help=text)
+    text = "send the metrics to wandb or trackio too, where installed"
+    option("--tracker", default="", metavar="NAME[:PROJECT]", help=text)
+    option = parser.add_argument_group("several hosts").add_argument
+    text = "JAX finds the hosts by itself (Cloud TPU, SLURM, Open MPI, Kubernetes)"
+    option("--distributed", action="store_true", help=text)
+    option("--coordinator_address", metavar="HOST:PORT", help="of process 0, for hosts anywhere")
+    option("--num_processes", type=int, metavar="N", help="with it: how many there are")
+    option("--process_id", type=int, metavar="I", help="with it: which this is, from 0")
+    text = "a host that is silent for this long is taken for dead, and the others end"
+    option("--heartbeat_seconds", type=float, default=60.0, metavar="S", help=text)
     return parser
+
+
+def _start_stop(text: str) -> tuple[int, int]:
+    start, stop = map(int, text.split(":"))
+    return start, stop
 
 
 def main(args: argparse.Namespace) -> None:
     """Trains, and says what came out."""
-    from absl import logging
-
     address = (args.coordinator_address, args.num_processes, args.process_id)
     several_hosts = args.distributed or address != (None, None, None)
     # Orbax reports the errors that it raises too, with stacks. With several hosts it may be stuck
     # before it raises one, and its report is all that says why.
     logging.set_verbosity(logging.ERROR if several_hosts else logging.FATAL)
-    from capsjax.runs import hosts, loop, process, seeds
-    from capsjax.runs.display import console
-    from capsjax.runs.history import Diverged
-
     config = _cli.config_of(args)
-    process.cache_programs()
+    runs.process.cache_programs()
     try:
         if several_hosts:
-            hosts.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
+            runs.hosts.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
         if config.data.name.startswith("folder:"):
             fit_length(config, args)
+        names = ("stall_seconds", "snapshot_every", "profile", "tracker")
         options = {
             "data_dir": args.data_dir,
             "device_budget_mb": args.device_budget_mb,
-            "monitoring": loop.Monitoring(
-                stall_seconds=args.stall_seconds,
-                snapshot_every=args.snapshot_every,
-                profile=args.profile,
-                tracker=args.tracker,
-            ),
+            "monitoring": runs.loop.Monitoring(**{name: getattr(args, name) for name in names}),
         }
         if config.seeds == 1:
-            result = loop.train(config, args.workdir, **options)
-            _say_end(args, result.history)
+            history = runs.loop.train(config, args.workdir, **options).history
+            _say_end(f"{_came_out(history)}: {args.workdir}. ", args, [args.workdir])
         else:
-            runs = seeds.train_seeds(config, args.workdir, **options).results
-            following = _next(args, [f"{args.workdir}/seed_{seed}" for seed in runs])
-            console().print(f"Next: {following}", markup=False)
-    except process.Interrupted as stop:
-        if hosts.is_first_host():
+            seeds = runs.seeds.train_seeds(config, args.workdir, **options).results
+            _say_end("", args, [f"{args.workdir}/seed_{seed}" for seed in seeds])
+    except runs.process.Interrupted as stop:
+        if runs.hosts.is_first_host():
             print(f"{stop}. The same command resumes from there.")
         sys.exit(128 + stop.signum)
-    except Diverged as error:
+    except runs.history.Diverged as error:
         sys.exit(f"error: {error}")
 
 
-def fit_length(config: "ml_collections.ConfigDict", args: argparse.Namespace) -> None:
+def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> None:
     """Gives a run on few pictures smaller batches and more epochs, but where they were given."""
     import jax
 
-    from capsjax.data import tasks
-    from capsjax.runs.display import console
-
-    task = tasks.create(
+    say = runs.display.say
+    task = capsjax.data.tasks.create(
         **config.data, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb
     )
     images, held_out, devices = len(task.train.labels), len(task.validation), jax.device_count()
-    training = config.training
-    before = training.to_dict()
+    training, before = config.training, config.training.to_dict()
     if "training.batch_size" not in args.overrides:
         few = max(SMALLEST_BATCH, images // BATCHES_OF_FEW, devices) // devices * devices
         training.batch_size = min(training.batch_size, few)
@@ -162,45 +117,35 @@ def fit_length(config: "ml_collections.ConfigDict", args: argparse.Namespace) ->
         steps = max(images // max(training.batch_size, 1), 1)
         training.epochs = max(training.epochs, -(-FEWEST_STEPS // steps))
     if training.to_dict() != before:
-        console().print(
+        say(
             f"For so few pictures: {training.epochs} epochs in batches of {training.batch_size}; "
             "--config.training.epochs and --config.training.batch_size set other numbers."
         )
     if 0 < held_out < FEW:
-        console().print(
+        say(
             f"Each of the {held_out} pictures held out is {1 / held_out:.0%} of the validation "
             "accuracy: it says little, and so does the choice of the best epoch by it."
         )
 
 
-def _say_end(args: argparse.Namespace, history: "History") -> None:
-    """Prints one line that says what came out and what comes next."""
-    from capsjax.runs.display import console
-
-    records = [r for r in history.records if r["split"] == "validation"]
+def _came_out(history: "runs.history.History") -> str:
     epochs = max((record["epoch"] for record in history.records), default=0)
-    came_out = f"Trained for {epochs} epochs"
-    if records:
-        best = max(records, key=lambda record: (record["accuracy"], record["step"]))
-        came_out = (
-            f"Validation accuracy {records[-1]['accuracy']:.2%}; best {best['accuracy']:.2%}, of "
-            f"epoch {best['epoch']} of {epochs}"
-        )
-    following = _next(args, [args.workdir])
-    console().print(f"{came_out}: {args.workdir}. Next: {following}", markup=False)
+    records = [r for r in history.records if r["split"] == "validation"]
+    if not records:
+        return f"Trained for {epochs} epochs"
+    best = max(records, key=lambda record: (record["accuracy"], record["step"]))
+    return (
+        f"Validation accuracy {records[-1]['accuracy']:.2%}; best {best['accuracy']:.2%}, of "
+        f"epoch {best['epoch']} of {epochs}"
+    )
 
 
-def _next(args: argparse.Namespace, runs: list[str]) -> str:
+def _say_end(came_out: str, args: argparse.Namespace, trained: list[str]) -> None:
+    """Prints one line that says what came out and what comes next."""
     imports = [f"--import={file}" for file in args.imports]
-    checkpoint = [f"--checkpoint={runs[0]}"] if len(runs) == 1 else ["--checkpoint", *runs]
-    return f"{_cli.command('evaluate')} {shlex.join([*imports, *checkpoint])}"
-
-
-def _start_stop(text: str) -> tuple[int, int]:
-    start, _, stop = text.partition(":")
-    if not (start.isdecimal() and stop.isdecimal()):
-        raise argparse.ArgumentTypeError(f"must be START:STOP, two numbers of steps, got {text!r}")
-    return int(start), int(stop)
+    one = [f"--checkpoint={trained[0]}"]
+    words = shlex.join([*imports, *(one if len(trained) == 1 else ["--checkpoint", *trained])])
+    runs.display.say(f"{came_out}Next: {_cli.command('evaluate')} {words}")
 
 
 if __name__ == "__main__":
@@ -211,6 +156,4 @@ if __name__ == "__main__":
             raise
         import jax
 
-        from capsjax.runs import process
-
-        process.fail(end.code.removeprefix("error: "), hosts=jax.process_count())
+        runs.process.fail(end.code.removeprefix("error: "), hosts=jax.process_count())

@@ -50,8 +50,8 @@ def convolve(
         return in_blocks(patches, images, choose_block_size(bytes_per_image))
 
     def elsewhere(images: Array, kernel: Array) -> Array:
-        # XLA would compute what makes the input again for the gradient of the kernel. Fused with the
-        # gradient of a batch normalisation, that exhausts the stack of its compiler for TPU v6e.
+        # XLA would compute what makes the input again for the gradient of the kernel. Fused with
+        # the gradient of a batch normalisation, that exhausts the stack of its v6e compiler.
         return convolve_native(lax.optimization_barrier(images), kernel, *options)
 
     return lax.platform_dependent(images, kernel, cpu=on_cpu, default=elsewhere)

@@ -74,5 +74,5 @@ class Normalization(Config):
       std: one positive number per channel; () for no normalisation.
     """
 
-    mean: tuple[float, ...] = checked((), isfinite, "must be finite", element=1.0)
-    std: tuple[float, ...] = checked((), isfinite, "must be finite", element=1.0)
+    mean: tuple[float, ...] = checked((), isfinite, "must be finite", example=(1.0,))
+    std: tuple[float, ...] = checked((), isfinite, "must be finite", example=(1.0,))

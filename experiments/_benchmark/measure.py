@@ -1,15 +1,19 @@
 """Times and memory of compiled functions, and what a number needs beside it."""
 
+import json
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from _provenance import commit
+
+from capsjax._files import write_atomically
 
 
 def normal(seed: int, *shape: int) -> jax.Array:
@@ -29,28 +33,27 @@ def measure(f: Callable[..., Any], *arguments: Any, repeats: int) -> Measured:
     return measure_compiled(jax.jit(f).lower(*arguments).compile(), *arguments, repeats=repeats)
 
 
-def seconds_of(call: Callable[[], Any], repeats: int) -> float:
-    """Returns the median of calls, after one call that compiles."""
-    jax.block_until_ready(call())
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
-
-
 def measure_compiled(compiled: jax.stages.Compiled, *arguments: Any, repeats: int) -> Measured:
     """Measures a compiled program as `measure` does, after one call that does not count."""
     result = jax.block_until_ready(compiled(*arguments))
-    seconds, cpu_seconds = [], []
-    for _ in range(repeats):
-        start, cpu_start = time.perf_counter(), time.process_time()
-        jax.block_until_ready(compiled(*arguments))
-        seconds.append(time.perf_counter() - start)
-        cpu_seconds.append(time.process_time() - cpu_start)
-    memory = compiled.memory_analysis().temp_size_in_bytes / 1e6
-    return Measured(statistics.median(seconds), statistics.median(cpu_seconds), memory, result)
+    times = [timed(lambda: compiled(*arguments)) for _ in range(repeats)]
+    seconds, cpu_seconds = (statistics.median(every) for every in zip(*times, strict=True))
+    return Measured(
+        seconds, cpu_seconds, compiled.memory_analysis().temp_size_in_bytes / 1e6, result
+    )
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, float]:
+    """Returns the seconds of a call, and those of all threads."""
+    began, cpu_began = time.perf_counter(), time.process_time()
+    jax.block_until_ready(call())
+    return time.perf_counter() - began, time.process_time() - cpu_began
+
+
+def save(file: Path | None, report: dict[str, Any]) -> None:
+    """Writes what was measured, if a file was named."""
+    if file:
+        write_atomically(file, json.dumps(report, indent=2))
 
 
 def with_gradient(f: Callable[..., jax.Array], num_arguments: int) -> Callable[..., Any]:

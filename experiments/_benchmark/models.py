@@ -1,7 +1,6 @@
 """A training step of every network, at its paper's size."""
 
 import argparse
-import json
 import time
 from functools import partial
 from typing import Any
@@ -13,22 +12,21 @@ import numpy as np
 import optax
 from flax import nnx
 from jax.sharding import Mesh, PartitionSpec
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import track
 
-from _benchmark.measure import measure_compiled, normal, provenance
+from _benchmark.measure import measure_compiled, normal, provenance, save
 from capsjax import models
-from capsjax._files import write_atomically
 from capsjax.data.accuracy import top
 from capsjax.data.tasks import Example, Objects
 from capsjax.training import objective
 from capsjax.training.state import DEVICES, init_state, num_parameters, set_training
 from capsjax.training.step import update
 
+HEADS = ("network", "parameters", "ms per step", "peak memory", "of it temporary", "compiling")
+
 
 def run(options: argparse.Namespace) -> None:
-    """Seconds and memory of one training step of each network."""
+    """Measures seconds and memory of one training step of each network."""
     names = options.names or models.names()
     for name in names:  # raises at once, not after the first hour
         models.lookup(name)
@@ -37,20 +35,8 @@ def run(options: argparse.Namespace) -> None:
     for name in track(names, description="networks"):
         records.append(step_of(name, options.batch_size, options.repeats))
         jax.clear_caches()
-        if options.output:
-            text = json.dumps({"about": about, "networks": records}, indent=2)
-            write_atomically(options.output, text)
-    console = Console(soft_wrap=True)
-    console.print(escape(f"{about}\n"))
-    heads = (
-        "network",
-        "parameters",
-        "ms per step",
-        "peak memory",
-        "of it temporary",
-        "compiling",
-    )
-    rows = (
+        save(options.output, {"about": about, "networks": records})
+    rows = [
         (
             f"`{r['name']}`",
             f"{r['parameters']:,}",
@@ -60,8 +46,8 @@ def run(options: argparse.Namespace) -> None:
             f"{r['compile_seconds']:.0f} s",
         )
         for r in records
-    )
-    console.print("\n".join(_markdown.table(heads, rows)))
+    ]
+    print(f"{about}\n", *_markdown.table(HEADS, rows), sep="\n")
 
 
 def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Routing against PyTorch: the papers' formulas, one einsum each, on the whole vote tensor."""
 
 import argparse
-import json
 from collections.abc import Callable
 from functools import partial
 from statistics import median
@@ -12,9 +11,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from _benchmark.measure import provenance, relative_difference, seconds_of, with_gradient
+from _benchmark.measure import provenance, relative_difference, save, timed, with_gradient
 from _benchmark.routing import CPU_BUDGET, dynamic_row, inverted_attention_row
-from capsjax._files import write_atomically
 
 try:
     import torch
@@ -75,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
             calls = partial(f, *tensors), partial(jax.jit(ours), *row.arguments)
             numbers = jax.tree.map(lambda x: x.detach().numpy(), calls[0]())
             away = relative_difference(calls[1](), numbers)
-            turns = [[seconds_of(call, 1) for call in calls] for _ in range(options.repeats)]
+            turns = [[timed(call)[0] for call in calls] for _ in range(options.repeats)]
             slow, fast = (median(seconds) for seconds in zip(*turns, strict=True))
             record = {"what": row.description, "pass": what, "pytorch": slow, "capsjax": fast}
             records.append(record | {"relative_difference": away})
@@ -83,5 +81,4 @@ def run(options: argparse.Namespace) -> None:
             ratio, away = f"{slow / fast:.1f}×", f"{away:.0e}"
             table.add_row(row.description, what, *milliseconds, ratio, away)
     Console(width=140).print(about, table)
-    if options.output:
-        write_atomically(options.output, json.dumps({"about": about, "rows": records}, indent=2))
+    save(options.output, {"about": about, "rows": records})

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,9 +19,9 @@ from _benchmark.measure import (
     normal,
     provenance,
     relative_difference,
+    save,
     with_gradient,
 )
-from capsjax._files import write_atomically
 from capsjax.functional import squash
 from capsjax.routing import (
     LinearVotes,
@@ -123,10 +122,9 @@ def dynamic_row(budget: int, children: int, batch: int = 128) -> Row:
 
 
 def convolutional_inputs(batch: int, budget: int) -> tuple[jax.Array, jax.Array, int]:
-    """Poses, kernel, and the examples of a block."""
-    fan_in = 9 * 32
+    """Returns poses, kernel, and the examples of a block."""
     poses = normal(0, batch, 16, 16, 32, 4, 4)
-    kernel = normal(1, fan_in, 4, 32, 4) / math.sqrt(4 * fan_in)
+    kernel = normal(1, 288, 4, 32, 4) / math.sqrt(4 * 288)
     return poses, kernel, choose_block_size(4 * 7 * 7 * 288 * 32, budget=budget)
 
 
@@ -248,7 +246,7 @@ def compare(
             function = row.textbook if version == "textbook" else row.capsjax
             if passes > 1:
                 function = with_gradient(function, len(arguments))
-            with _form(version):
+            with without_kernels() if version == "products" else contextlib.nullcontext():
                 measurements[version] = measure(function, *arguments, repeats=repeats)
         theirs, ours = measurements["textbook"], measurements[versions[-1]]
         record[kind] = {
@@ -259,16 +257,9 @@ def compare(
             "relative_difference": relative_difference(ours.result, theirs.result),
         }
         for version, measured in measurements.items():
-            record[kind] |= {
-                f"{version}_{key}": value
-                for key, value in measured._asdict().items()
-                if key != "result"
-            }
+            numbers = measured._replace(result=None)._asdict().items()
+            record[kind] |= {f"{version}_{key}": n for key, n in numbers if n is not None}
     return record
-
-
-def _form(version: str) -> contextlib.AbstractContextManager[None]:
-    return without_kernels() if version == "products" else contextlib.nullcontext()
 
 
 def run(options: argparse.Namespace) -> None:
@@ -287,8 +278,8 @@ def run(options: argparse.Namespace) -> None:
         console.print(_table(records[-1:], versions))
     console.print(_table(records, versions, title=about["device"]))
     output = options.output or (Path(device.FILE) if options.device else None)
+    save(output, report)
     if output:
-        write_atomically(output, json.dumps(report, indent=2))
         console.print(f"Written to {output}.")
     if options.device and not all(record["agrees"] for record in report["kernels"]):
         raise ValueError("a kernel's numbers are wrong on this device: see the table of kernels")
@@ -302,15 +293,12 @@ def _table(
     for record in records:
         for kind in PASSES:
             r = record[kind]
+            seconds = (f"{1e3 * r[f'{version}_seconds']:.3g} ms" for version in versions)
+            memory = " → ".join(f"{r[f'{version}_megabytes']:.0f}" for version in versions)
             table.add_row(
-                record["row"],
-                kind,
-                *(f"{1e3 * r[f'{version}_seconds']:.3g} ms" for version in versions),
-                f"{r['speedup']:.1f}×",
-                f"{r['cpu_speedup']:.1f}×",
-                " → ".join(f"{r[f'{v}_megabytes']:.0f}" for v in versions) + " MB",
-                f"{r['memory_ratio']:.1f}×",
-                f"{r['times_the_floor']:.0f}",
+                *(record["row"], kind, *seconds),
+                *(f"{r['speedup']:.1f}×", f"{r['cpu_speedup']:.1f}×", f"{memory} MB"),
+                *(f"{r['memory_ratio']:.1f}×", f"{r['times_the_floor']:.0f}"),
                 f"{r['relative_difference']:.0e}",
             )
     return table

@@ -10,21 +10,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from _compile import compilers
 from capsjax._files import write_atomically
 
 ROOT = Path(__file__).parents[2]
+SCRIPT = (sys.executable, str(ROOT / "experiments/compile.py"))
 # How messages of `crosscompile` about a program can be told from others.
-DOES_NOT_FIT, FAILED = "too much; its largest buffers", "the compiler failed"
-SCRIPT = ROOT / "experiments/compile.py"
+SIGNS = {"does_not_fit": "too much; its largest buffers", "failed": "the compiler failed"}
 # What a record depends on.
 SOURCES = ("capsjax", "configs", "experiments/_compile", "experiments/_benchmark")
 
+GROUPS = ("routing", "networks", "scaling")
 # Recipes: a file of configs/ and what comes after the colon.
 USERS = ("sabour2017_mnist", "choi2019:mnist", "tsai2020_cifar")
 FAMILIES = (
@@ -50,11 +50,10 @@ SCALES = {
 SCALED, SCALED_BATCHES = "sabour2017_mnist", (16, 128)
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One program of the list."""
 
-    group: str  # "networks", "routing" or "scaling"
+    group: str  # one of `GROUPS`
     name: str  # of the recipe or the procedure
     program: str  # "training", "validation", "forward" or "forward+backward"
     target: str  # what it is compiled for
@@ -69,88 +68,83 @@ class Entry:
 
 def entries() -> list[Entry]:
     """Returns all entries, the quickest to compile first within each group."""
-    listed = []
+    of_routing = [
+        _routing(name, target, backward)
+        for target in HERE
+        for name in (*PROCEDURES, *SLOTS)
+        for backward in (False, True)
+    ]
+    of_routing += [_routing(name, target, True) for target in GPUS for name in PROCEDURES[:-1]]
+    networks = []
     for target in HERE:
-        for name in (*PROCEDURES, *SLOTS):
-            for program in ("forward", "forward+backward"):
-                options = [f"--routing={name}"]
-                if program != "forward":
-                    options.append("--gradient")
-                listed.append(Entry("routing", name, program, target, tuple(options)))
-    for target in GPUS:
-        for name in PROCEDURES[:-1]:
-            options = (f"--routing={name}", "--gradient")
-            listed.append(Entry("routing", name, "forward+backward", target, options))
-    for target in HERE:
-        for name in (*USERS, *FAMILIES):
-            listed.append(_network(name, "training", target))
-        for name in USERS:
-            listed.append(_network(name, "validation", target))
+        networks += [_network(name, "training", target) for name in (*USERS, *FAMILIES)]
+        networks += [_network(name, "validation", target) for name in USERS]
     for name in USERS:
-        for target in OTHERS:
-            listed.append(_network(name, "training", target))
-        listed.append(_network(name, "training", POD, f"--config.training.batch_size={POD_BATCH}"))
-    listed += [_network(name, "training", target) for target in GPUS for name in EACH_FAMILY]
-    for slices in SCALES.values():
-        for chips, target in slices.items():
-            for batch in SCALED_BATCHES:
-                size = f"--config.training.batch_size={batch * chips}"
-                listed.append(
-                    _network(SCALED, "training", target, size, f"--chips={chips}", group="scaling")
-                )
-    return listed
+        networks += [_network(name, "training", target) for target in OTHERS]
+        networks.append(_network(name, "training", POD, _batch(POD_BATCH)))
+    networks += [_network(name, "training", target) for target in GPUS for name in EACH_FAMILY]
+    scaling = [
+        _network(SCALED, "training", target, _batch(batch * chips), f"--chips={chips}")
+        for slices in SCALES.values()
+        for chips, target in slices.items()
+        for batch in SCALED_BATCHES
+    ]
+    return [*of_routing, *networks, *(entry._replace(group="scaling") for entry in scaling)]
 
 
-def _network(name: str, program: str, target: str, *options: str, group: str = "networks") -> Entry:
-    file, _, which = name.partition(":")
-    config = f"--config=configs/{file}.py" + (f":{which}" if which else "")
-    return Entry(group, name, program, target, (config, f"--program={program}", *options))
+def _routing(name: str, target: str, backward: bool) -> Entry:
+    gradient = ("--gradient",) if backward else ()
+    program = "forward+backward" if backward else "forward"
+    return Entry("routing", name, program, target, (f"--routing={name}", *gradient))
+
+
+def _network(name: str, program: str, target: str, *options: str) -> Entry:
+    file, colon, which = name.partition(":")
+    config = f"--config=configs/{file}.py{colon}{which}"
+    return Entry("networks", name, program, target, (config, f"--program={program}", *options))
+
+
+def _batch(size: int) -> str:
+    return f"--config.training.batch_size={size}"
 
 
 def compile_all(
-    chosen: Iterable[Entry], results: Path, *, cpu_seconds: int, command: Sequence[str] = ()
+    chosen: Iterable[Entry], results: Path, *, cpu_seconds: int, command: Sequence[str] = SCRIPT
 ) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    """Compiles every entry; the folder `results` keeps a file of each record.
+    """Compiles every entry by `command`; the folder `results` keeps a file of each record.
 
     A compilation that takes more than `cpu_seconds` is given up; its record says so, as it does of
-    a program that does not fit and of one that the compiler fails to compile. `command` runs the
-    script.
+    a program that does not fit and of one that the compiler fails to compile.
     """
     results.mkdir(parents=True, exist_ok=True)
     digest = sources()
     for entry in chosen:
         path = results / f"{entry.key}.json"
-        if path.exists() and (record := json.loads(path.read_text()))["sources"] == digest:
-            yield entry, record
-            continue
-        record = _compile(entry, path, cpu_seconds, command or (sys.executable, str(SCRIPT)))
-        about = asdict(entry) | {"options": list(entry.options), "sources": digest}
-        record = about | record
-        write_atomically(path, json.dumps(record, indent=1) + "\n")
+        record = json.loads(path.read_text()) if path.exists() else {}
+        if record.get("sources") != digest:
+            about = entry._asdict() | {"options": list(entry.options), "sources": digest}
+            record = about | _compile(entry, path.with_suffix(".new"), cpu_seconds, command)
+            write_atomically(path, json.dumps(record, indent=1) + "\n")
         yield entry, record
 
 
-def _compile(entry: Entry, path: Path, cpu_seconds: int, command: Sequence[str]) -> dict[str, Any]:
-    output = path.with_suffix(".new")
-    arguments = (f"--target={entry.target}", f"--output={output}", f"--cpu_seconds={cpu_seconds}")
-    done = subprocess.run(
-        [*command, *arguments, *entry.options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _compile(
+    entry: Entry, output: Path, cpu_seconds: int, command: Sequence[str]
+) -> dict[str, Any]:
+    limited = ["sh", "-c", f'ulimit -t {cpu_seconds} && exec "$@"', "sh", *command]
+    words = [*limited, f"--target={entry.target}", f"--output={output}", *entry.options]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     # The second is what a process gets that goes on after the first.
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return {"not_finished": cpu_seconds}
     if done.returncode < 0:
         return {"failed": f"the compiler crashed ({signal.Signals(-done.returncode).name})"}
-    message = (done.stderr.strip().splitlines() or ["it said nothing"])[-1].removeprefix("error: ")
-    for name, sign in (("does_not_fit", DOES_NOT_FIT), ("failed", FAILED)):
-        if done.returncode and sign in message:
-            return {name: message}
     if done.returncode:
-        raise ValueError(f"{entry.name} for {entry.target}: {message}")
+        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1].removeprefix("error: ")
+        for name, sign in SIGNS.items():
+            if sign in said:
+                return {name: said}
+        raise ValueError(f"{entry.name} for {entry.target}: {said}")
     record = json.loads(output.read_text())
     output.unlink()
     (program,) = record.pop("programs").values()
@@ -163,8 +157,6 @@ def sources() -> str:
     for folder in SOURCES:
         for path in sorted((ROOT / folder).rglob("*.py")):
             digest.update(path.read_bytes())
-    for name in ("jax", "flax"):
-        digest.update(metadata.version(name).encode())
-    for platform in ("tpu", "gpu"):
-        digest.update(compilers.version(platform).encode())
+    versions = [metadata.version(name) for name in ("jax", "flax")]
+    digest.update("".join([*versions, *map(compilers.version, ("tpu", "gpu"))]).encode())
     return digest.hexdigest()[:16]

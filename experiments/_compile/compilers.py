@@ -6,7 +6,6 @@ environment: there JAX would take them for the sign of a device.
 
 import atexit
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -28,48 +27,45 @@ _dumps: Path | None = None
 
 def folder() -> Path:
     """Returns the compilers' folder: `CAPSJAX_COMPILERS`, or one per JAX in ~/.cache/capsjax."""
-    own = os.environ.get("CAPSJAX_COMPILERS")
-    if own:
-        return Path(own).expanduser()
-    return Path.home() / ".cache/capsjax/compilers" / f"jax-{metadata.version('jax')}"
+    ours = f"~/.cache/capsjax/compilers/jax-{metadata.version('jax')}"
+    return Path(os.environ.get("CAPSJAX_COMPILERS") or ours).expanduser()
 
 
 def required(platform: str) -> Requirement:
     """Returns the wheel that the installed JAX asks for on `platform`, "tpu" or "gpu"."""
     extra, name = EXTRAS[platform]
-    for line in metadata.requires("jax") or ():
-        need = Requirement(line)
-        if need.name == name and need.marker and need.marker.evaluate({"extra": extra}):
-            return need
-    raise ValueError(
-        f"jax {metadata.version('jax')} names no {name} in its extra {extra!r}: there is no "
-        f"compiler for {platform}s of this version"
-    )
+    needs = [need for need in map(Requirement, metadata.requires("jax") or ()) if need.name == name]
+    return next(n for n in needs if n.marker and n.marker.evaluate({"extra": extra}))
 
 
 def check(platform: str) -> None:
     """Raises ValueError unless the compiler for `platform` is there and fits this JAX."""
-    need = required(platform)
-    for package in metadata.distributions(path=[str(folder() / platform)]):
-        if package.name == need.name:
-            if need.specifier.contains(package.version, prereleases=True):
-                return
-            raise ValueError(
-                f"{folder() / platform} has {need.name} {package.version}, but jax "
-                f"{metadata.version('jax')} needs {need.specifier}: `{FETCH}` replaces it"
-            )
-    raise ValueError(
-        f"the compiler for {platform}s is missing ({need.name}{need.specifier} in "
-        f"{folder() / platform}, or elsewhere if CAPSJAX_COMPILERS says so): `{FETCH}` gets it"
-    )
+    need, place = required(platform), folder() / platform
+    found = [p.version for p in metadata.distributions(path=[str(place)]) if p.name == need.name]
+    if not found:
+        raise ValueError(
+            f"the compiler for {platform}s is missing ({need.name}{need.specifier} in {place}, or "
+            f"elsewhere if CAPSJAX_COMPILERS says so): `{FETCH}` gets it"
+        )
+    if not need.specifier.contains(found[0], prereleases=True):
+        raise ValueError(
+            f"{place} has {need.name} {found[0]}, but jax {metadata.version('jax')} needs "
+            f"{need.specifier}: `{FETCH}` replaces it"
+        )
+
+
+def _fits(platform: str) -> bool:
+    try:
+        check(platform)
+    except ValueError:
+        return False
+    return True
 
 
 def fetch() -> None:
     """Installs the compilers that are missing (0.7 GB for TPUs, 0.6 GB for GPUs)."""
     for platform in EXTRAS:
-        try:
-            check(platform)
-        except ValueError:
+        if not _fits(platform):
             need = required(platform)
             wheels = [f"{need.name}{need.specifier}", *([ASSEMBLER] if platform == "gpu" else [])]
             _install(wheels, folder() / platform)
@@ -81,12 +77,8 @@ def _install(wheels: Iterable[str], target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as beside:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
         command += ["--quiet", "--no-cache-dir", "--target", f"{beside}/new", *wheels]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ValueError(
-                f"pip could not install {', '.join(wheels)} for jax {metadata.version('jax')}:\n"
-                f"{done.stderr.strip()}"
-            )
+        if subprocess.run(command, check=False).returncode:
+            raise ValueError(f"pip could not install {', '.join(wheels)}")
         if target.exists():
             shutil.rmtree(target)
         Path(beside, "new").rename(target)
@@ -127,14 +119,6 @@ def enable() -> None:
         sys.path.append(str(folder() / "gpu"))
 
 
-def _fits(platform: str) -> bool:
-    try:
-        check(platform)
-    except ValueError:
-        return False
-    return True
-
-
 def enabled() -> bool:
     """Tells whether this process called `enable`."""
     return _dumps is not None
@@ -157,4 +141,4 @@ def version(platform: str) -> str:
     name = EXTRAS[platform][1] if platform in EXTRAS else "jaxlib"
     path = [str(folder() / platform)] if platform in EXTRAS else sys.path
     (package,) = list(metadata.distributions(name=name, path=path))[:1]
-    return re.sub(r"\s+", " ", f"{name} {package.version}")
+    return f"{name} {package.version}"

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import ml_collections
 from jax.sharding import SingleDeviceSharding
+from rich.console import Console
 
-from _compile import buffers, bundles, compilers, hlo, ptx, targets
-from _compile.buffers import Buffer
+from _compile import compilers, dumps, hlo, programs, targets
+from _compile.dumps import Buffer, GpuKernel, TpuKernel
 from _compile.targets import Chip, Target
+
+TOLD = 5  # of the largest buffers and operations
 
 
 class DoesNotFit(ValueError):
@@ -74,9 +78,8 @@ class Compiled:
     @property
     def milliseconds(self) -> float | None:
         """Time of a step, estimated: `cycles` over the chip's clock, without waiting for others."""
-        if self.cycles is None or not self.target.chip.gigahertz:
-            return None
-        return self.cycles / self.target.chip.gigahertz / 1e6
+        clock = self.target.chip.gigahertz
+        return None if self.cycles is None or clock is None else self.cycles / clock / 1e6
 
     @cached_property
     def costs(self) -> tuple[Cost, ...]:
@@ -94,34 +97,22 @@ class Compiled:
         return tuple(sorted(costs, key=lambda cost: (-(cost.cycles or 0), -cost.bytes)))
 
     @cached_property
-    def tpu_kernels(self) -> dict[str, bundles.Kernel]:
+    def tpu_kernels(self) -> dict[str, TpuKernel]:
         """Bundles and cycles of every custom kernel, by the name of its operation; once each."""
-        if self.target.platform != "tpu":
-            return {}
-        kernels = {
-            o.instruction.name: self.module.kernel(o.instruction) for o in self.module.operations
-        }
+        instructions = [operation.instruction for operation in self.module.operations]
+        kernels = {i.name: what for i in instructions if (what := self.module.kernel(i))}
         # The compiler writes out one of several that are the same.
-        texts = {kernels[name]: text for name, text in self._bundles.items() if kernels.get(name)}
-        missing = [name for name, what in kernels.items() if what and what not in texts]
-        if missing:
-            raise RuntimeError(f"the compiler wrote no instructions of {', '.join(missing)}")
-        return {name: bundles.count(texts[what]) for name, what in kernels.items() if what}
+        texts = {kernels[name]: text for name, text in self._bundles.items() if name in kernels}
+        return {name: dumps.count_bundles(texts[what]) for name, what in kernels.items()}
 
     @cached_property
-    def gpu_kernels(self) -> tuple[ptx.Kernel, ...]:
+    def gpu_kernels(self) -> tuple[GpuKernel, ...]:
         """Registers and spills of every kernel, XLA's own included."""
-        return ptx.assemble(self._ptx)
+        return dumps.assemble(self._ptx)
 
     def stores(self, num_elements: int) -> list[Buffer]:
         """Returns the temporaries of at least `num_elements` elements, wherever they lie."""
-        return [b for b in self.buffers if b.temporary and b.elements >= num_elements]
-
-    def check_fits(self) -> None:
-        """Raises DoesNotFit, which names the largest buffers, if a device has less memory."""
-        limit = self.target.chip.memory
-        if limit and self.memory.total > limit:
-            raise DoesNotFit(_too_much(self.target.chip, self.memory.total, self.buffers))
+        return [b for b in self.buffers if b.temporary and hlo.elements(b.shape) >= num_elements]
 
     def cycles_of(self, *, in_step: bool) -> int | None:
         """Cycles of a step, or of what runs once in a dispatch, such as an epoch's order."""
@@ -135,6 +126,35 @@ class Compiled:
             return None
         kernel = self.tpu_kernels.get(operation.instruction.name)
         return operation.times * (kernel.cycles if kernel else operation.instruction.cycles or 0)
+
+    def to_json(self, images: int) -> dict[str, Any]:
+        """Returns what is told of it; a step does so many images on all devices together."""
+        worst = sorted(self.gpu_kernels, key=lambda kernel: (-kernel.spilled, -kernel.registers))
+        kernels = {k.name: {"registers": k.registers, "spilled": k.spilled} for k in worst[:TOLD]}
+        kernels |= {name: kernel._asdict() for name, kernel in self.tpu_kernels.items()}
+        speed = 1e3 * images / self.milliseconds if self.milliseconds else None
+        return {
+            "compile_cpu_seconds": round(self.cpu_seconds, 1),
+            "compile_seconds": round(self.wall_seconds, 1),
+            "memory": self.memory._asdict() | {"total": self.memory.total},
+            "memory_of_device": self.target.chip.memory,
+            "largest_buffers": [
+                {"name": b.instruction, "shape": b.shape, "bytes": b.bytes, "on_chip": b.on_chip}
+                for b in self.buffers[:TOLD]
+            ],
+            "operations": len(self.module.operations),
+            "bytes_moved": self.bytes_moved,
+            "collectives": {kind: c._asdict() for kind, c in self.module.collectives.items()},
+            "largest_operations": [cost._asdict() for cost in self.costs[:TOLD]],
+            "kernels": kernels,
+            "estimated": {
+                "cycles": self.cycles,
+                "cycles_per_dispatch": self.cycles_of(in_step=False),
+                "milliseconds": self.milliseconds,
+                "images": images,
+                "images_per_second": speed,
+            },
+        }
 
 
 def compile_for(
@@ -156,42 +176,73 @@ def compile_for(
 
 
 def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> Compiled:
-    """Compiles what `lower` lowers for the devices of `target`; may raise `DoesNotFit`."""
-    if target.platform == "tpu":
-        bundles.read(compilers.dumps())  # what else was compiled before
+    """Compiles what `lower` lowers for the devices of `target`.
+
+    Raises:
+      DoesNotFit: a device has less memory; the largest buffers are named.
+      ValueError: the compiler fails.
+    """
+    on_tpu, on_gpu = target.platform == "tpu", target.platform == "gpu"
+    if on_tpu:
+        dumps.read_bundles(compilers.dumps())  # what else was compiled before
     with tempfile.TemporaryDirectory(prefix="capsjax-compile-") as name:
-        dump = Path(name)
         wall, cpu = time.perf_counter(), _cpu_seconds()
         with targets.abstract_device(target):
             lowered = lower()
+        # Kernels are dumped as PTX only on request (since JAX 0.11).
+        options = {"xla_dump_to": name} | ({"xla_dump_emitter_re": "ptx"} if on_gpu else {})
         try:
-            # Kernels are dumped as PTX only on request (since JAX 0.11).
-            kernels = {"xla_dump_emitter_re": "ptx"} if target.platform == "gpu" else {}
-            compiled = lowered.compile(compiler_options={"xla_dump_to": name, **kernels})
+            compiled = lowered.compile(compiler_options=options)
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" in str(error):
-                raise DoesNotFit(_too_much(target.chip, *buffers.read(dump))) from error
+                raise _too_much(target.chip, *dumps.read_memory(Path(name))) from error
             said = " ".join(str(error).split())
             raise ValueError(f"the compiler failed for {target.name}: {said[:1000]}") from error
         wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
         sizes = compiled.memory_analysis()
-        result = Compiled(
-            target,
-            compiled.as_text(),
-            Memory(
-                sizes.argument_size_in_bytes,
-                sizes.output_size_in_bytes - sizes.alias_size_in_bytes,
-                sizes.temp_size_in_bytes,
-                sizes.generated_code_size_in_bytes,
-            ),
-            buffers.read(dump).buffers,
-            cpu,
-            wall,
-            bundles.read(compilers.dumps()) if target.platform == "tpu" else {},
-            ptx.read(dump) if target.platform == "gpu" else (),
+        memory = Memory(
+            sizes.argument_size_in_bytes,
+            sizes.output_size_in_bytes - sizes.alias_size_in_bytes,
+            sizes.temp_size_in_bytes,
+            sizes.generated_code_size_in_bytes,
         )
-    result.check_fits()
-    return result
+        _, buffers = dumps.read_memory(Path(name))
+        bundles = dumps.read_bundles(compilers.dumps()) if on_tpu else {}
+        ptx = dumps.read_ptx(Path(name)) if on_gpu else ()
+    if target.chip.memory and memory.total > target.chip.memory:
+        raise _too_much(target.chip, memory.total, buffers)
+    return Compiled(target, compiled.as_text(), memory, buffers, cpu, wall, bundles, ptx)
+
+
+def largest_batch(
+    config: ml_collections.ConfigDict, target: Target, devices: Sequence[Any], terminal: Console
+) -> int:
+    """Finds the largest batch whose training fits, to a sixteenth, by bisection.
+
+    It is at most the number of training images.
+    """
+
+    def fits(per_device: int) -> bool:
+        trial = config.copy_and_resolve_references()
+        trial.training.batch_size = per_device * len(devices)
+        try:
+            memory = compile_lowered(target, programs.programs(trial, devices)["training"]).memory
+            said = f"{memory.total / 1e9:.2f} GB"
+        except DoesNotFit:
+            said = "does not fit"
+        terminal.print(f"  batch {trial.training.batch_size:,}: {said}")
+        return said != "does not fit"
+
+    limit = programs.num_examples(config) // len(devices)
+    low, high = 0, min(limit, max(1, config.training.batch_size // len(devices)))
+    while fits(high):
+        if high == limit:
+            return high * len(devices)
+        low, high = high, min(limit, 2 * high)
+    while high - low > max(1, low // 16):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low * len(devices)  # 0 if not even one image on each fits
 
 
 def _cpu_seconds() -> float:
@@ -199,10 +250,10 @@ def _cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def _too_much(chip: Chip, needed: int, stored: Sequence[Buffer]) -> str:
+def _too_much(chip: Chip, needed: int, stored: Sequence[Buffer]) -> DoesNotFit:
     largest = [b for b in stored if not b.on_chip][:5]
     names = (f"{b.instruction}, {b.shape.split('{')[0]}, {_gb(b.bytes)}" for b in largest)
-    return (
+    return DoesNotFit(
         f"the program takes {_gb(needed)} of a {chip.name}'s {_gb(chip.memory)}, "
         f"{_gb(needed - chip.memory)} too much; its largest buffers: {'; '.join(names)}"
     )

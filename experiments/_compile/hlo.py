@@ -3,14 +3,14 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 _COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{$")
-_INSTRUCTION = re.compile(
-    r"^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>.+?) (?P<opcode>[a-z][\w\-]*)\((?P<rest>.*)$"
+_INSTRUCTION = re.compile(  # name, shape, opcode, operands
+    r"^\s+(?:ROOT )?%?([\w.\-]+) = (.+?) ([a-z][\w\-]*)\(([^)]*)"
 )
 _ARRAY = re.compile(
     r"\b(?:f|bf|s|u|c|pred)(?P<bits>\d*)(?:e\d\w*)?\[(?P<sizes>[\d,]*)\](?P<layout>\{[^}]*\})?"
@@ -20,9 +20,9 @@ _NO_WORK = {
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "domain"),
     *("opt-barrier", "partition-id", "replica-id", "while", "call", "conditional"),
 }
-_COLLECTIVES = (
-    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"),
-)
+_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_BRANCHES = ("branch_computations", "true_computation", "false_computation")
+_OWN_FILE = r".*/((?:capsjax|experiments|tests)/(?!_compile).*\.py)$"
 # What they read of their first operand is as large as what they give.
 _SLICES = {"dynamic-slice", "slice", "gather"}
 
@@ -55,8 +55,7 @@ class Instruction:
         return int(match[1]) if match else None
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """An instruction that the device executes."""
 
     instruction: Instruction
@@ -88,12 +87,14 @@ class Module:
             elif line.startswith("}"):
                 inside = None
             elif inside is not None and (match := _INSTRUCTION.match(line)):
-                operands = re.findall(r"%([\w.\-]+)", _closed(match["rest"]))
-                instruction = Instruction(
-                    match["name"], match["opcode"], match["shape"], tuple(operands), line
-                )
-                computations[inside][instruction.name] = instruction
+                name, shape, opcode, rest = match.groups()
+                operands = tuple(re.findall(r"%([\w.\-]+)", rest))
+                computations[inside][name] = Instruction(name, opcode, shape, operands, line)
         return computations
+
+    @cached_property
+    def _computation_of(self) -> Mapping[str, Mapping[str, Instruction]]:
+        return {name: inside for inside in self.computations.values() for name in inside}
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -102,9 +103,9 @@ class Module:
         A module without such a loop is one step as a whole.
         """
         operations = tuple(self._executed("", 1, False))
-        if any(operation.in_step for operation in operations):
-            return operations
-        return tuple(Operation(o.instruction, o.times, True) for o in operations)
+        if not any(operation.in_step for operation in operations):
+            return tuple(operation._replace(in_step=True) for operation in operations)
+        return operations
 
     def _executed(self, name: str, times: int, in_step: bool) -> Iterator[Operation]:
         for instruction in self.computations[name].values():
@@ -116,13 +117,9 @@ class Module:
                 for called in instruction.called("to_apply"):
                     yield from self._executed(called, times, in_step)
             elif instruction.opcode == "conditional":
-                branches = instruction.called(
-                    "branch_computations", "true_computation", "false_computation"
-                )
-                # We do not know which is taken, and count the longest.
-                yield from max(
-                    (tuple(self._executed(branch, times, in_step)) for branch in branches), key=len
-                )
+                called = instruction.called(*_BRANCHES)
+                branches = [tuple(self._executed(name, times, in_step)) for name in called]
+                yield from max(branches, key=len)  # we do not know which is taken
             elif not (
                 instruction.opcode in _NO_WORK
                 or instruction.opcode.endswith("-done")
@@ -177,48 +174,35 @@ class Module:
                     total += min(0, _read(fused[0], number) - size)
         return operation.times * total
 
-    @cached_property
-    def _computation_of(self) -> Mapping[str, Mapping[str, Instruction]]:
-        return {name: inside for inside in self.computations.values() for name in inside}
-
     def kernel(self, instruction: Instruction) -> str | None:
         """Returns the maker of the custom kernel that it runs (Pallas on TPUs); None without one.
 
         Two with the same text are the same: program, operands and results, and where these lie.
         """
-        called = [i for name in instruction.called("calls") for i in self._inside(name)]
-        for i in (instruction, *called):
+        called = [self.computations.get(name, {}) for name in instruction.called("calls")]
+        for i in (instruction, *(i for inside in called for i in inside.values())):
             if i.opcode == "custom-call" and '"tpu_custom_call"' in i.line:
                 around = self._computation_of[instruction.name]
                 shapes = [around[name].shape for name in instruction.operands if name in around]
                 return f"{shapes} {instruction.shape} {i.line.partition('custom_call_config')[2]}"
         return None
 
-    def _inside(self, name: str) -> Iterable[Instruction]:
-        return self.computations[name].values() if name in self.computations else ()
-
     def source(self, instruction: Instruction) -> str:
         """Returns the `FILE:LINE` of this project that it comes from, or JAX's name for it."""
-        frame = re.search(r"stack_frame_id=(\d+)", instruction.line)
-        for file, line in self._stack(int(frame[1]) if frame else 0):
-            if own := re.search(r".*/((?:capsjax|experiments|tests)/(?!_compile).*\.py)$", file):
+        files, locations, frames = self._tables
+        found = re.search(r"stack_frame_id=(\d+)", instruction.line)
+        frame, outer = "", found[1] if found else ""
+        while outer in frames and outer != frame:  # the innermost first
+            frame = outer
+            location, outer = frames[frame]
+            file, line = locations[location]
+            if own := re.search(_OWN_FILE, files[file][0]):
                 return f"{own[1]}:{line}"
         name = re.search(r'op_name="([^"]*)"', instruction.line)
         return name[1].split("/")[-1] if name else ""
 
-    def _stack(self, number: int) -> Iterator[tuple[str, str]]:
-        """Yields file and line of each frame of a stack, innermost first."""
-        files, locations, frames = self._tables
-        while number in frames:
-            location, parent = frames[number]
-            file, line = locations[int(location)]
-            yield files[int(file)][0], line
-            if int(parent or 0) == number:
-                return
-            number = int(parent or 0)
-
     @cached_property
-    def _tables(self) -> tuple[dict[int, list[str]], ...]:
+    def _tables(self) -> tuple[dict[str, list[str]], ...]:
         """What stands by number at the module's head: files, lines in them, frames of stacks."""
         # The lines about files alone: those about functions have the same form.
         names = re.search(r"^FileNames\n(.*?)\n\n", self.text, re.M | re.S)
@@ -228,7 +212,7 @@ class Module:
             (self.text, r"^(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?"),
         )
         return tuple(
-            {int(number): columns for number, *columns in re.findall(pattern, text, re.M)}
+            {number: columns for number, *columns in re.findall(pattern, text, re.M)}
             for text, pattern in patterns
         )
 
@@ -273,13 +257,3 @@ def _read(fused: Mapping[str, Instruction], number: int) -> int:
 def _constant(instruction: Instruction) -> int:
     (value,) = re.findall(r" constant\((-?\d+)\)", instruction.line)
     return int(value)
-
-
-def _closed(rest: str) -> str:
-    """Returns the operands: what comes before the parenthesis that closes them."""
-    depth = 1
-    for place, character in enumerate(rest):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if not depth:
-            return rest[:place]
-    return rest

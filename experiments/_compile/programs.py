@@ -47,12 +47,11 @@ def blank(name: str, split: str, **options: Any) -> Dataset:
     return Dataset(np.zeros((number, *shape), np.uint8), labels, names, name, split)
 
 
-def programs(
-    config: ml_collections.ConfigDict, devices: Sequence[Any], *, evaluate: bool = False
-) -> dict[str, Lower]:
-    """Returns the programs of a run on `devices`, which need not exist: "training", "validation".
+def programs(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, Lower]:
+    """Returns the programs of a run on `devices`, which need not exist.
 
-    With `evaluate` also "evaluation", of the task's test set with 128 images on each device.
+    They are "training", "validation" if images are held out, and "evaluation", of the task's test
+    set with 128 images on each device.
     """
     task = tasks.create(**config.data, read=blank)
     if is_streamed(task):
@@ -61,16 +60,15 @@ def programs(
             "training feeds from the host: only runs with their images on the devices are compiled"
         )
     setup = build(config, task, devices)
-    model = nnx.eval_shape(lambda: build_model(setup.config))
-    score = partial(lower_score, model, devices=devices)
-    programs: dict[str, Lower] = {"training": partial(_training, setup)}
-    if len(task.validation):
-        programs["validation"] = partial(
-            score, task.validation, batch_size=config.training.batch_size
-        )
-    if evaluate:
-        test = task.evaluation_set(next(iter(task.tests)))
-        programs["evaluation"] = partial(score, test, batch_size=EVALUATED * len(devices))
+    score = partial(lower_score, nnx.eval_shape(lambda: build_model(setup.config)), devices=devices)
+    test, sizes = task.evaluation_set(next(iter(task.tests))), batch_sizes(config, devices)
+    programs: dict[str, Lower] = {
+        "training": partial(_training, setup),
+        "validation": partial(score, task.validation, batch_size=sizes["validation"]),
+        "evaluation": partial(score, test, batch_size=sizes["evaluation"]),
+    }
+    if not len(task.validation):
+        del programs["validation"]
     precision = config.training.matmul_precision
     return {name: partial(_with_precision, precision, lower) for name, lower in programs.items()}
 

@@ -5,11 +5,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from _compile import compilers, gpus
-from _compile.gpus import Gpu
+from _compile import compilers
 from capsjax._names import nearest
+
+
+class Gpu(NamedTuple):
+    """What XLA's compiler is told of a GPU, besides its memory."""
+
+    kind: str  # what JAX calls it
+    capability: tuple[int, int]  # its compute capability, major and minor
+    multiprocessors: int  # their number
+    gigahertz: float  # of the boost clock
+    cache_mib: float  # of the second-level cache
 
 
 @dataclass(frozen=True)
@@ -22,37 +31,61 @@ class Chip:
     bandwidth: float | None = None  # of the memory, bytes per second
     # 10⁹ cycles per second, to make seconds of the compiler's cycles; TPUs only
     gigahertz: float | None = None
-    # bytes per second that it sends and receives, all links and directions together
+    # bytes per second that it sends and receives, all links and directions together; TPUs only
     interconnect: float | None = None
-    source: str = ""  # where that is published
-    gpu: Gpu | None = None  # what else the compiler is told of a GPU
+    gpu: Gpu | None = None
 
 
-_TPU = "https://cloud.google.com/tpu/docs"
-# Google publishes no clock. It is the peak in bfloat16 over the operations of all matrix units in a
-# cycle: 4 units of 128² (v5e), 8 (v5p, both cores of a chip are one device), and as many as 4 units
-# of 256² for v6e and each of a TPU7x's two cores, since by the compiler's cycles a product of
-# 8192² matrices does 369,000 and 422,000 operations in each, which 2 units could not.
+# TPUs: https://cloud.google.com/tpu/docs, a page each. Google publishes no clock. It is the peak in
+# bfloat16 over the operations of all matrix units in a cycle: 4 units of 128² (v5e), 8 (v5p, both
+# cores of a chip are one device), and as many as 4 units of 256² for v6e and each of a TPU7x's two
+# cores, since by the compiler's cycles a product of 8192² matrices does 369,000 and 422,000
+# operations in each, which 2 units could not.
+# GPUs: https://www.nvidia.com/en-us, a page each below data-center/ (rtx4090: below geforce/).
+# JAX 0.12 has no A10G among the GPUs that it knows by name, but an A10 of the same capability.
+_GB = 10**9
 CHIPS_BY_NAME = {
     chip.name: chip
     for chip in (
-        Chip("v5e", "tpu", 16 * 2**30, 819e9, 197e12 / 2**17 / 1e9, 400e9, f"{_TPU}/v5e"),
-        Chip("v5p", "tpu", 95 * 2**30, 2765e9, 459e12 / 2**18 / 1e9, 1200e9, f"{_TPU}/v5p"),
-        Chip("v6e", "tpu", 32 * 2**30, 1638e9, 918e12 / 2**19 / 1e9, 800e9, f"{_TPU}/v6e"),
-        Chip("TPU7x", "tpu", 96 * 2**30, 3690e9, 1153.5e12 / 2**19 / 1e9, 600e9, f"{_TPU}/tpu7x"),
+        Chip("v5e", "tpu", 16 * 2**30, 819e9, 197e12 / 2**17 / 1e9, 400e9),
+        Chip("v5p", "tpu", 95 * 2**30, 2765e9, 459e12 / 2**18 / 1e9, 1200e9),
+        Chip("v6e", "tpu", 32 * 2**30, 1638e9, 918e12 / 2**19 / 1e9, 800e9),
+        Chip("TPU7x", "tpu", 96 * 2**30, 3690e9, 1153.5e12 / 2**19 / 1e9, 600e9),
         *(
-            Chip(name, "gpu", gpu.memory, gpu.bandwidth, None, gpu.interconnect, gpu.source, gpu)
-            for name, gpu in gpus.GPUS.items()
+            Chip(name, "gpu", memory, bandwidth, gpu=Gpu(*gpu))
+            for name, memory, bandwidth, *gpu in (
+                ("t4", 16 * _GB, 320e9, "Tesla T4", (7, 5), 40, 1.59, 4),
+                ("v100", 16 * _GB, 900e9, "Tesla V100-SXM2-16GB", (7, 0), 80, 1.53, 6),
+                ("a100", 80 * _GB, 2039e9, "NVIDIA A100-SXM4-80GB", (8, 0), 108, 1.41, 40),
+                ("a10g", 24 * _GB, 600e9, "NVIDIA A10", (8, 6), 80, 1.71, 6),
+                ("l4", 24 * _GB, 300e9, "NVIDIA L4", (8, 9), 58, 2.04, 48),
+                ("rtx4090", 24 * _GB, 1008e9, "NVIDIA GeForce RTX 4090", (8, 9), 128, 2.52, 72),
+                ("h100", 80 * _GB, 3350e9, "NVIDIA H100 80GB HBM3", (9, 0), 132, 1.98, 50),
+                ("h200", 141 * _GB, 4800e9, "NVIDIA H200", (9, 0), 132, 1.98, 50),
+                ("b200", 180 * _GB, 8000e9, "NVIDIA B200", (10, 0), 148, 1.965, 126.5),
+            )
         ),
         Chip("cpu", "cpu"),
     )
+}
+# Of one multiprocessor, by compute capability: shared memory in KiB, threads, float32 units. From
+# the table "Technical specifications per compute capability" of
+# https://docs.nvidia.com/cuda/cuda-c-programming-guide, and the architectures' whitepapers.
+_LIMITS = {
+    (7, 0): (96, 2048, 64),
+    (7, 5): (64, 1024, 64),
+    (8, 0): (164, 2048, 64),
+    (8, 6): (100, 1536, 128),
+    (8, 9): (100, 1536, 128),
+    (9, 0): (228, 2048, 128),
+    (10, 0): (228, 2048, 128),
 }
 # For messages: slices that Google offers, and what else there is.
 EXAMPLES = (
     *("v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:8x8", "v5e:16x16", "v5p:2x2x1", "v5p:2x2x2"),
     *("v5p:4x4x4", "v5p:4x8x8", "v6e:2x2", "v6e:2x4", "v6e:16x16", "TPU7x:2x2x1", "TPU7x:2x2x2"),
-    *gpus.GPUS,
-    *("a100:8", "h100:8", "h200:8", "b200:8", "cpu"),
+    *(chip.name for chip in CHIPS_BY_NAME.values() if chip.platform != "tpu"),
+    *("a100:8", "h100:8", "h200:8", "b200:8"),
 )
 
 
@@ -88,24 +121,13 @@ def devices(target: Target) -> Sequence[Any]:
     if target.platform == "cpu":
         return jax.devices("cpu")[:1]
     compilers.check(target.platform)
-    if not compilers.enabled():
-        raise RuntimeError("compilers.enable() was not called before JAX was imported")
+    compilers.dumps()  # raises if they were not enabled
     jax.devices()  # the CPU, before there are plugins that would look for their devices
-    try:
-        if target.chip.gpu is None:
-            topology = topologies.get_topology_desc(platform="tpu", topology_name=target.name)
-        else:
-            topology = topologies.get_topology_desc(
-                platform="cuda",
-                topology_name=target.name,
-                target_config=gpus.description(target.chip.gpu),
-                topology=target.topology,
-            )
-    except jax.errors.JaxRuntimeError as error:
-        raise ValueError(
-            f"the compiler knows no {target.name!r}: {error}. {nearest(target.name, EXAMPLES)}"
-        ) from error
-    return topology.devices
+    options: dict[str, Any] = {"platform": "tpu"}
+    if target.chip.gpu is not None:
+        options = {"platform": "cuda", "topology": target.topology}
+        options["target_config"] = _description(target.chip, target.chip.gpu)
+    return topologies.get_topology_desc(topology_name=target.name, **options).devices
 
 
 def abstract_device(target: Target) -> contextlib.AbstractContextManager[Any]:
@@ -120,3 +142,49 @@ def abstract_device(target: Target) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
     device = AbstractDevice(target.chip.gpu.kind, target.chip.gpu.multiprocessors, "gpu")
     return jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device))
+
+
+def _description(chip: Chip, gpu: Gpu) -> str:
+    """XLA's `GpuTargetConfigProto` for a GPU, as text."""
+    major, minor = gpu.capability
+    shared_kib, threads, float32_units = _LIMITS[gpu.capability]
+    # A block may have all shared memory but 1 KiB of the system's, from capability 8.0 on.
+    of_a_block = shared_kib - (major >= 8)
+    return f"""
+gpu_device_info {{
+  name: "{gpu.kind}"
+  device_vendor: "NVIDIA Corporation"
+  platform_version: "Compute Capability {major}.{minor}"
+  cuda_compute_capability {{ major: {major} minor: {minor} }}
+  core_count: {gpu.multiprocessors}
+  fpus_per_core: {float32_units}
+  clock_rate_ghz: {gpu.gigahertz}
+  memory_bandwidth: {int(chip.bandwidth or 0)}
+  device_memory_size: {chip.memory}
+  l2_cache_size: {int(gpu.cache_mib * 2**20)}
+  shared_memory_per_core: {shared_kib * 2**10}
+  shared_memory_per_block: 49152
+  shared_memory_per_block_optin: {of_a_block * 2**10}
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+  threads_per_warp: 32
+  threads_per_core_limit: {threads}
+  threads_per_block_limit: 1024
+  thread_dim_limit_x: 1024
+  thread_dim_limit_y: 1024
+  thread_dim_limit_z: 64
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  device_address_bits: 64
+  ecc_enabled: true
+  pcie_bandwidth: 32000000000
+  driver_version: "13.0.0"
+  runtime_version: "12.8.0"
+  compile_time_toolkit_version: "12.8.0"
+  dnn_version: "9.10.0"
+}}
+platform_name: "CUDA"
+device_description_str: "{gpu.kind}"
+dnn_version_info {{ major: 9 minor: 10 patch: 0 }}
+"""

@@ -1,24 +1,21 @@
 """The page of several runs: what differs in their configs, and what came of it."""
 
-from collections.abc import Callable, Sequence
-from html import escape
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Int
 
-from _report import curves
+from _report import curves, numbers
 from _report.html import Html, contents, counted, document, join, percent, section, table, tag
-from _report.numbers import commands
-from _report.pictures import picture
+from _report.mistakes import card
 from _report.results import Results
-from capsjax.runs.history import History
+from capsjax.data import Dataset
 from capsjax.training.config import flatten
 from capsjax.training.state import num_parameters, split
 
 MAX_IMAGES = 24  # on either side of a comparison
-NONE = "–"
 SECTIONS = {
     "configs": "What differs",
     "accuracy": "Accuracy",
@@ -65,18 +62,21 @@ def page(
     names: Sequence[str], runs: Sequence[Results], versions: dict[str, str], lines: Sequence[str]
 ) -> str:
     """Writes one HTML document by the command `lines`, which refers to nothing outside itself."""
-    for name, run in zip(names[1:], runs[1:], strict=True):
-        _check_same_images(names[0], runs[0], name, run)
-    first = runs[0].dataset
-    groups = grouped(names, runs)
+    first, groups = runs[0].dataset, grouped(names, runs)
+    for name, run in zip(names, runs, strict=True):
+        if not _same_images(first, run.dataset):
+            raise ValueError(
+                f"{names[0]} and {name} were evaluated on different images ({first.name} and "
+                f"{run.dataset.name}): name one data set that fits all runs with --dataset=NAME"
+            )
     # Seeds of a single config are compared with each other.
-    one_config = len(groups) == 1
-    columns = [Group([n], [r]) for n, r in zip(names, runs, strict=True)] if one_config else groups
-    written = ", ".join(f"{name} {number}" for name, number in versions.items())
+    alone = [Group([name], [run]) for name, run in zip(names, runs, strict=True)]
+    columns = groups if len(groups) > 1 else alone
     title = f"{len(runs)} runs on {first.name}"
     images = f"{len(first.labels):,} images of the {first.split} split."
+    written = f"Page written with {numbers.said(versions)}."
     body = [
-        tag("header", tag("h1", title), tag("p", f"{images} Page written with {written}.")),
+        tag("header", tag("h1", title), tag("p", f"{images} {written}")),
         contents(SECTIONS),
         tag(
             "main",
@@ -84,41 +84,36 @@ def page(
             _accuracy(groups),
             _learning(groups),
             _mistakes(columns),
-            commands(lines, "The runs are only evaluated."),
+            numbers.commands(lines, "The runs are only evaluated."),
         ),
     ]
-    return document(escape(title), join(body), ("elements.js", "curves.js"))
+    return document(title, join(body), ("elements.js", "curves.js"))
 
 
-def _check_same_images(first_name: str, first: Results, name: str, other: Results) -> None:
-    """Raises ValueError unless the two were evaluated on the same images.
-
-    Files of a folder are the same images, at whatever size and cut each network sees them.
-    """
-    a, b = first.dataset, other.dataset
-    what = "classes" if a.class_names != b.class_names else "images"
-    same = what == "images" and np.array_equal(a.labels, b.labels)
+def _same_images(a: Dataset, b: Dataset) -> bool:
+    # Files of a folder are the same images, at whatever size and cut each network sees them.
     files = a.name == b.name and a.name.startswith("folder:")
-    if not (same and (files or np.array_equal(a.images, b.images))):
-        pair = f"{a.name} and {b.name}" if a.name != b.name else f"{a.name}, made in two ways"
-        raise ValueError(
-            f"{first_name} and {name} were evaluated on different {what} ({pair}): name one data "
-            "set that fits all runs with --dataset=NAME"
-        )
+    same = a.class_names == b.class_names and np.array_equal(a.labels, b.labels)
+    return same and (files or np.array_equal(a.images, b.images))
 
 
 def grouped(names: Sequence[str], runs: Sequence[Results]) -> list[Group]:
     """Groups the runs by config, in the order of the first of each."""
     groups: list[Group] = []
     for name, run in zip(names, runs, strict=True):
-        alone = Group([name], [run])
-        same = next((group for group in groups if group.config == alone.config), None)
-        if same is None:
-            groups.append(alone)
-        else:
-            same.names.append(name)
-            same.runs.append(run)
+        config = Group([name], [run]).config
+        same = next((group for group in groups if group.config == config), Group([], []))
+        if not same.runs:
+            groups.append(same)
+        same.names.append(name)
+        same.runs.append(run)
     return groups
+
+
+def _section(name: str, text: str, groups: Sequence[Group], seeds: str, *body: Html) -> Html:
+    """Returns a section, whose text ends with `seeds` where a group has several."""
+    said = f"{text} {seeds}" if any(len(group.runs) > 1 for group in groups) else text
+    return section(name, SECTIONS[name], said, join(body))
 
 
 def _configs(groups: Sequence[Group]) -> Html:
@@ -128,12 +123,11 @@ def _configs(groups: Sequence[Group]) -> Html:
     configs = [group.config for group in groups]
     rows = []
     for key in dict.fromkeys(key for config in configs for key in config):
-        values = [str(config.get(key, NONE)) for config in configs]
+        values = [str(config.get(key, "–")) for config in configs]
         if len(set(values)) > 1:
-            rows.append([escape(key), *values])
+            rows.append([key, *values])
     text = "The values of the configs that are not the same, apart from the seed."
-    heads = ["", *(group.name for group in groups)]
-    return section("configs", title, text, table(heads, rows))
+    return section("configs", title, text, table(["", *(group.name for group in groups)], rows))
 
 
 def _accuracy(groups: Sequence[Group]) -> Html:
@@ -142,74 +136,56 @@ def _accuracy(groups: Sequence[Group]) -> Html:
         if len(group.runs) > 1:
             shares = [100 * run.summary.accuracy for run in group.runs]
             spread = f"{np.mean(shares):.2f} ± {np.std(shares, ddof=1):.2f} %"
-            rows.append([escape(group.name), spread, "", "", "", f"{len(shares)} seeds"])
+            rows.append([group.name, spread, "", "", "", f"{len(shares)} seeds"])
         for name, run in zip(group.names, group.runs, strict=True):
             low, high = run.summary.interval
-            _, params, _ = split(run.checkpoint.model)
-            rows.append(
-                [
-                    escape(name),
-                    percent(run.summary.accuracy),
-                    f"{100 * low:.1f} to {percent(high)}",
-                    f"{num_parameters(params):,}",
-                    f"{run.checkpoint.step:,}",
-                    str(run.checkpoint.config.seed),
-                ]
-            )
+            share, interval = percent(run.summary.accuracy), f"{100 * low:.1f} to {percent(high)}"
+            parameters = f"{num_parameters(split(run.checkpoint.model)[1]):,}"
+            step, seed = f"{run.checkpoint.step:,}", str(run.checkpoint.config.seed)
+            rows.append([name, share, interval, parameters, step, seed])
     text = "Each accuracy with its 95 % interval (Wilson's), for other images of the same kind."
-    if any(len(group.runs) > 1 for group in groups):
-        text += " Several seeds: the mean and the standard deviation (over n − 1)."
+    seeds = "Several seeds: the mean and the standard deviation (over n − 1)."
     heads = ["", "accuracy", "95 % interval", "parameters", "step", "seed"]
-    return section("accuracy", SECTIONS["accuracy"], text, table(heads, rows))
+    return _section("accuracy", text, groups, seeds, table(heads, rows))
 
 
 def _learning(groups: Sequence[Group]) -> Html:
     held_out = all(run.history.validation_accuracy() for group in groups for run in group.runs)
     kind = "validation" if held_out else "training"
 
-    def loss(history: History) -> dict[int, float]:
-        return curves.series(history, "loss")
-
-    def accuracy(history: History) -> dict[int, float]:
-        return history.validation_accuracy() if held_out else curves.series(history, "accuracy")
-
     listed = ", ".join(group.name for group in groups)
-    losses = [_line(group, i, loss) for i, group in enumerate(groups)]
-    shares = [_line(group, i, accuracy, marked=held_out) for i, group in enumerate(groups)]
-    plots = tag(
-        "div",
-        curves.losses(losses, f"Training loss of {listed}"),
-        curves.accuracies(shares, f"{kind.capitalize()} accuracy of {listed}"),
-        class_="plots",
-    )
-    text = f"Training loss and {kind} accuracy."
-    if any(len(group.runs) > 1 for group in groups):
-        text += " Several seeds are shown by their mean, in a band of one standard deviation."
-    return section("learning", SECTIONS["learning"], text, plots)
+    losses, shares = [], []
+    for i, group in enumerate(groups):
+        histories = [run.history for run in group.runs]
+        losses.append(_line(group, [curves.series(each, "loss") for each in histories], i))
+        values = [curves.series(each, "accuracy") for each in histories]
+        if held_out:
+            values = [each.validation_accuracy() for each in histories]
+        shares.append(_line(group, values, i)._replace(marked=held_out))
+    loss = curves.losses(losses, f"Training loss of {listed}")
+    accuracy = curves.accuracies(shares, f"{kind.capitalize()} accuracy of {listed}")
+    plots = tag("div", loss, accuracy, class_="plots")
+    seeds = "Several seeds are shown by their mean, in a band of one standard deviation."
+    return _section("learning", f"Training loss and {kind} accuracy.", groups, seeds, plots)
 
 
-def _line(
-    group: Group, colour: int, values: Callable[[History], dict[int, float]], marked: bool = False
-) -> curves.Line:
+def _line(group: Group, by_run: list[dict[int, float]], colour: int) -> curves.Line:
     """Returns the mean over the runs, at the steps that all of them have."""
-    by_run = [values(run.history) for run in group.runs]
     steps = sorted(set.intersection(*map(set, by_run)))
     table = np.array([[of_run[step] for of_run in by_run] for step in steps])
     deviations = None
     if len(by_run) > 1:
         deviations = dict(zip(steps, table.std(1, ddof=1).tolist(), strict=True))
     means = dict(zip(steps, table.mean(1).tolist(), strict=True))
-    return curves.Line(group.name, means, deviations, colour, marked)
+    return curves.Line(group.name, means, deviations, colour)
 
 
 def _mistakes(columns: Sequence[Group]) -> Html:
     """Compares each run with the first."""
     base, *others = columns
     text = "What one gets wrong and the other does not: where they differ, for better or worse."
-    if any(len(column.runs) > 1 for column in columns):
-        text += " Several seeds get an image wrong when more than half of them do."
-    body = join(_versus(base, other) for other in others)
-    return section("mistakes", SECTIONS["mistakes"], text, body)
+    seeds = "Several seeds get an image wrong when more than half of them do."
+    return _section("mistakes", text, columns, seeds, *(_versus(base, other) for other in others))
 
 
 def _versus(base: Group, other: Group) -> Html:
@@ -220,27 +196,18 @@ def _versus(base: Group, other: Group) -> Html:
     if sum(num):
         p = scipy.stats.binomtest(num[0], sum(num)).pvalue
         said += f" McNemar's exact test of {num[0]:,} against {num[1]:,}: p = {p:.2g}."
-    sides = _side(base, ours), _side(other, theirs)
-    heading = tag("h3", f"{base.name} and {other.name}")
-    return join([heading, tag("p", said), tag("div", *sides, class_="versus")])
+    sides = tag("div", _side(base, ours), _side(other, theirs), class_="versus")
+    return join([tag("h3", f"{base.name} and {other.name}"), tag("p", said), sides])
 
 
 def _side(group: Group, places: Bool[np.ndarray, "n"]) -> Html:
     """Returns the images that `group` alone gets wrong, the surest first."""
     lead = np.mean([run.lead for run in group.runs], axis=0)
-    wrong = np.flatnonzero(places)
-    shown = wrong[np.argsort(-lead[wrong], kind="stable")][:MAX_IMAGES]
-    figures = [_figure(group, int(i)) for i in shown] or [tag("p", "None.")]
-    part = f"{len(shown)} of {len(wrong):,}" if len(shown) < len(wrong) else str(len(wrong))
+    wrong, data = np.flatnonzero(places), group.runs[0].dataset
+    cards = []
+    for place in wrong[np.argsort(-lead[wrong], kind="stable")][:MAX_IMAGES].tolist():
+        labels = data.labels[place], group.mistaken_for[place]
+        cards.append(card(place, *(data.class_names[k] for k in labels), data.images[place]))
+    part = f"{len(cards)} of {len(wrong):,}" if len(cards) < len(wrong) else str(len(wrong))
     heading = tag("h4", f"Wrong in {group.name} alone: {part}")
-    return tag("div", heading, tag("div", *figures, class_="gallery"))
-
-
-def _figure(group: Group, place: int) -> Html:
-    data = group.runs[0].dataset
-    true, wrong = (data.class_names[k] for k in (data.labels[place], group.mistaken_for[place]))
-    alt = f"Image {place}, class {true}, taken for {wrong}"
-    number = tag("small", f"image {place}")
-    caption = tag("b", true), " taken for ", tag("b", wrong), " ", number
-    image = tag("img", src=picture(data.images[place]), alt=alt)
-    return tag("figure", image, tag("figcaption", *caption))
+    return tag("div", heading, tag("div", *(cards or [tag("p", "None.")]), class_="gallery"))

@@ -1,7 +1,6 @@
 """Where in an image the capsules are that couple to a class capsule."""
 
 import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,23 +29,16 @@ class Axis(NamedTuple):
 
 
 class Couplings(NamedTuple):
-    """Couplings to the class capsules as maps, by iteration, image, position and class.
+    """Couplings to the class capsules as maps, by iteration, image, position and class."""
 
-    Attributes:
-      means: c_ij, the mean over the capsules at a position.
-      weighted: the mean with each capsule weighted by its length; None where lengths exceed 1, so
-        that they are not probabilities.
-      layer: the name of the capsules' layer.
-      rows, columns: where the positions are.
-      iterations: the number of routing iterations behind each map.
-    """
-
-    means: Float[np.ndarray, "r n h w classes"]
+    means: Float[np.ndarray, "r n h w classes"]  # c_ij, the mean over the capsules at a position
+    # the mean with each capsule weighted by its length; None where lengths exceed 1, so that they
+    # are not probabilities
     weighted: Float[np.ndarray, "r n h w classes"] | None
-    layer: str
-    rows: Axis
+    layer: str  # the name of the capsules' layer
+    rows: Axis  # where the positions are
     columns: Axis
-    iterations: list[int]
+    iterations: list[int]  # the number of routing iterations behind each map
 
 
 def couplings(
@@ -60,25 +52,14 @@ def couplings(
     path = _path(model, images.shape[1:])
     if isinstance(path, str):
         return path
-    probes = _probes(images.shape[1:])
-    seen = np.concatenate([images, probes])
-    networks = _networks(model, config)
-    maps = [
-        in_batches(_Maps(path), network, (seen,), batch_size=AT_ONCE)
-        for network in networks.values()
-    ]
+    seen = np.concatenate([images, _probes(images.shape[1:])])
+    answer, networks = partial(_maps, path), _networks(model, config)
+    maps = [in_batches(answer, each, [seen], batch_size=AT_ONCE) for each in networks.values()]
     means, weighted, poses = (np.stack(arrays) for arrays in zip(*maps, strict=True))
-    num = len(images)
+    num, longest = len(images), np.linalg.norm(poses, axis=-1).max()
     rows, columns = _axes(poses[-1, num:], images.shape[1:])
-    longest = np.linalg.norm(poses, axis=-1).max()
-    return Couplings(
-        means[:, :num],
-        weighted[:, :num] if longest <= 1 + 1e-3 else None,
-        path[-1],
-        rows,
-        columns,
-        list(networks),
-    )
+    shown = weighted[:, :num] if longest <= 1 + 1e-3 else None
+    return Couplings(means[:, :num], shown, path[-1], rows, columns, list(networks))
 
 
 def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
@@ -141,24 +122,21 @@ def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
     )
 
 
-@dataclass(frozen=True)
-class _Maps:
-    """By position, the mean and the weighted mean coupling, and the poses."""
-
-    path: tuple[str, ...]
-
-    def __call__(self, model: Any, images: UInt8[Array, "n h w c"]) -> tuple[Array, Array, Array]:
-        output = model(images, capture=True)
-        *routings, layer = self.path
-        flow = output.routed[routings[0]].coupling
-        for name in routings[1:]:
-            flow = output.routed[name].coupling @ flow
-        poses = output.features[layer]
-        flow = flow.reshape(*poses.shape[:-1], flow.shape[-1])
-        lengths = safe_norm(poses)
-        total = jnp.maximum(lengths.sum(-1), 1e-6)[..., None]
-        weighted = (lengths[..., None] * flow).sum(-2) / total
-        return flow.mean(-2), weighted, poses
+def _maps(
+    path: tuple[str, ...], model: Any, images: UInt8[Array, "n h w c"]
+) -> tuple[Array, Array, Array]:
+    """Returns, by position, the mean and the weighted mean coupling, and the poses."""
+    output = model(images, capture=True)
+    *routings, layer = path
+    flow = output.routed[routings[0]].coupling
+    for name in routings[1:]:
+        flow = output.routed[name].coupling @ flow
+    poses = output.features[layer]
+    flow = flow.reshape(*poses.shape[:-1], flow.shape[-1])
+    lengths = safe_norm(poses)
+    total = jnp.maximum(lengths.sum(-1), 1e-6)[..., None]
+    weighted = (lengths[..., None] * flow).sum(-2) / total
+    return flow.mean(-2), weighted, poses
 
 
 def _probes(shape: tuple[int, ...]) -> UInt8[np.ndarray, "k h w c"]:

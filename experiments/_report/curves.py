@@ -40,14 +40,15 @@ class Line(NamedTuple):
 
 
 def series(history: History, name: str) -> dict[int, float]:
-    """Draws a training metric by step."""
+    """Returns a training metric by step."""
     return {r["step"]: r[name] for r in history.records if r["split"] == "train"}
 
 
 def losses(lines: Sequence[Line], alt: str, step: int | None = None) -> Html:
-    """Lines on a logarithmic axis; `step` is that of a checkpoint."""
+    """Draws lines on a logarithmic axis; `step` is that of a checkpoint."""
 
     def scale(axes: Axes) -> None:
+        axes.set_ylabel("loss")
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -57,11 +58,12 @@ def losses(lines: Sequence[Line], alt: str, step: int | None = None) -> Html:
 
 
 def accuracies(lines: Sequence[Line], alt: str, step: int | None = None) -> Html:
-    """Lines of shares; `step` is that of a checkpoint."""
+    """Draws lines of shares; `step` is that of a checkpoint."""
     # Where it ends is what matters: the first steps may fall below the frame.
     lowest = min(float(np.quantile([*line.values.values()], 0.1)) for line in lines)
 
     def scale(axes: Axes) -> None:
+        axes.set_ylabel("accuracy")
         top = 1.0 + 0.05 * (1 - lowest) + 0.0005
         axes.set_ylim(max(0.0, lowest - 0.15 * (1 - lowest) - 0.005), top)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -73,16 +75,15 @@ def _html(
     lines: Sequence[Line], scale: Callable[[Axes], None], alt: str, what: str, step: int | None
 ) -> Html:
     """Returns both pictures, and the values and places of the lines for curves.js."""
-    light, _ = _svg(lines, scale, what, step, dark=False)
-    dark, lines_drawn = _svg(lines, scale, what, step, dark=True)
-    data = json.dumps({"what": what, "lines": lines_drawn}, separators=(",", ":"))
+    (light, placed), (dark, _) = (_svg(lines, scale, step, dark) for dark in (False, True))
+    data = json.dumps({"what": what, "lines": placed}, separators=(",", ":"))
     source = tag("source", media="(prefers-color-scheme: dark)", srcset=dark)
     picture = tag("picture", source, tag("img", src=light, alt=alt))
     return tag("div", picture, class_="plot", data_plot=data)
 
 
 def _svg(
-    lines: Sequence[Line], scale: Callable[[Axes], None], what: str, step: int | None, *, dark: bool
+    lines: Sequence[Line], scale: Callable[[Axes], None], step: int | None, dark: bool
 ) -> tuple[str, list[dict[str, Any]]]:
     text, grid = TEXT[dark], GRID[dark]
     # Equal runs are to give equal pages: no random ids, no date.
@@ -91,11 +92,10 @@ def _svg(
         axes = figure.subplots()
         for line in lines:
             _draw(axes, line, COLOURS[line.colour % len(COLOURS)][dark])
+        axes.set_xlabel("step")
         scale(axes)
         if step is not None:
             axes.axvline(step, color=text, linewidth=0.8, linestyle=":", label="checkpoint")
-        axes.set_xlabel("step")
-        axes.set_ylabel(what)
         axes.grid(color=grid, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(grid)
@@ -126,13 +126,12 @@ def _placed(axes: Axes, line: Line) -> dict[str, Any]:
     points = np.array([*line.values.items()])
     if len(points) > MOST_POINTS:
         points = points[np.linspace(0, len(points) - 1, MOST_POINTS).round().astype(int)]
-    to_figure = axes.transData + axes.figure.transFigure.inverted()
-    x, y = to_figure.transform(points).T
+    places = (axes.transData + axes.figure.transFigure.inverted()).transform(points)
     deviations = [line.deviations[int(s)] if line.deviations else None for s in points[:, 0]]
     return {
         "name": line.name,
         "points": [
-            [int(s), float(f"{v:.4g}"), round(float(a), 4), round(1 - float(b), 4), d]
-            for (s, v), a, b, d in zip(points, x, y, deviations, strict=True)
+            [int(s), float(f"{v:.4g}"), round(float(x), 4), round(1 - float(y), 4), d]
+            for (s, v), (x, y), d in zip(points, places, deviations, strict=True)
         ],
     }

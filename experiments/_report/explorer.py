@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Num
 
 from _report.couplings import Couplings, couplings
-from _report.decoder import LIMIT, Drawing, Errors, effects, errors, layers, moved, spread
+from _report.decoder import LIMIT, Drawing
 from _report.html import Html, counted, section, tag
 from _report.pictures import picture, sheet
 from _report.results import MAX_MISTAKES, Examples, Results
@@ -17,7 +17,6 @@ from _report.results import MAX_MISTAKES, Examples, Results
 SHEETS = 2_500_000  # characters of pictures made in advance
 MAPS = 1_200_000  # bytes of coupling maps
 SAMPLES = np.arange(-LIMIT, LIMIT + 1)  # standard deviations in pictures made in advance
-TITLE = "Explorer"
 IN_ADVANCE = (
     "The decoder is not of a kind or size that fits into this page. Its pictures were made in "
     "advance, at whole standard deviations and for one element at a time: moving one puts the "
@@ -30,28 +29,33 @@ def chosen(results: Results, examples: Examples) -> list[int]:
     """Lists images that can be opened: the first of each class, the second, …, the mistakes."""
     rounds = chain.from_iterable(zip_longest(*examples.by_class.values()))
     first = [place for place in rounds if place is not None]
-    known = set(examples.places.tolist())
-    worst = [i for i in results.worst_mistakes()[:MAX_MISTAKES].tolist() if i in known]
-    return list(dict.fromkeys([*first, *worst]))
+    worst = results.worst_mistakes()[:MAX_MISTAKES]
+    return list(dict.fromkeys([*first, *worst[np.isin(worst, examples.places)].tolist()]))
 
 
 def explorer(
-    results: Results, examples: Examples, places: Sequence[int]
+    results: Results, examples: Examples, drawing: Drawing | None
 ) -> tuple[Html, dict[str, Any]]:
-    """Writes the section and its script's data; `places` are of images that can be chosen."""
-    model: Any = results.checkpoint.model
-    dataset = results.dataset
-    maps = couplings(model, results.checkpoint.config, dataset.images[list(places)])
-    drawing = Drawing.of(model)
+    """Writes the section and its script's data."""
+    dataset, places = results.dataset, chosen(results, examples)
+    maps = couplings(results.checkpoint.model, results.checkpoint.config, dataset.images[places])
     said: list[str] = []
     body = Html()
     data: dict[str, Any] = {
         "classes": list(dataset.class_names),
         "shown": list(examples.by_class),
         "side": dataset.images.shape[1:3],
-        "images": [_image(results, place) for place in places],
+        "images": [
+            {
+                "place": place,
+                "label": int(dataset.labels[place]),
+                "predicted": int(results.predicted[place]),
+                "picture": picture(dataset.images[place]),
+            }
+            for place in places
+        ],
     }
-    if drawing is None or examples.poses is None:
+    if drawing is None:
         lacks = "class poses" if examples.poses is None else "decoder"
         said.append(f"This network has no {lacks}, so there are no poses to move.")
         if not isinstance(maps, str):
@@ -61,8 +65,14 @@ def explorer(
             "Edit the pose of a class capsule: the sliders move its elements, in standard "
             "deviations of the data, and the decoder draws the result."
         )
-        body = _warning(errors(results, examples, drawing))
-        data |= _poses(results, examples, places, drawing)
+        if drawing.errors.undertrained:
+            ours, mean = drawing.errors
+            text = (
+                f"The decoder is undertrained: its mean squared error is {ours:.4f} (pixels lie "
+                f"between 0 and 1), that of the mean image of each class {mean:.4f}."
+            )
+            body = tag("p", text, class_="warning")
+        data |= _poses(drawing, places)
         if data["decoder"] is None:
             said.append(IN_ADVANCE)
             if left := len(places) - len(data["samples"]["sheets"]):
@@ -76,55 +86,28 @@ def explorer(
     if "poses" in data or "couplings" in data:
         words = "The explorer needs JavaScript. The sections below show the same in pictures."
         body = Html(body + tag("noscript", tag("p", words)) + tag("div", id="tool", hidden=True))
-    return section("explorer", TITLE, " ".join(said), body), data
+    return section("explorer", "Explorer", " ".join(said), body), data
 
 
-def _image(results: Results, place: int) -> dict[str, Any]:
-    """Returns an image that can be chosen, with what it is and what it is taken for."""
-    return {
-        "place": place,
-        "label": int(results.dataset.labels[place]),
-        "predicted": int(results.predicted[place]),
-        "picture": picture(results.dataset.images[place]),
-    }
-
-
-def _warning(errors: Errors) -> Html:
-    """Warns that pictures of an undertrained decoder mean little; otherwise empty."""
-    if not errors.undertrained:
-        return Html()
-    text = (
-        f"The decoder is undertrained: its mean squared error is {errors.decoder:.4f} (pixels lie "
-        f"between 0 and 1), that of the mean image of each class {errors.typical:.4f}."
-    )
-    return tag("p", text, class_="warning")
-
-
-def _poses(
-    results: Results, examples: Examples, places: Sequence[int], drawing: Drawing
-) -> dict[str, Any]:
+def _poses(drawing: Drawing, places: Sequence[int]) -> dict[str, Any]:
     """Returns poses, their spread, and the decoder or its pictures."""
-    assert examples.poses is not None
-    shown, labels = list(examples.by_class), results.dataset.labels[examples.places]
-    own = spread(results, examples)
-    classes = results.dataset.num_classes
-    seen = shown if drawing.conditional else list(range(classes))
+    every, results = drawing.examples.poses, drawing.results
     # The mean of all class poses over the images of each class, to be chosen like an image.
-    typical = np.stack([examples.poses[labels == label].mean(0) for label in shown])
-    poses = examples.poses[examples.rows(places)]
+    typical = np.stack([every[drawing.labels == label].mean(0) for label in drawing.shown])
+    poses = every[drawing.examples.rows(places)]
     data: dict[str, Any] = {
         "shape": results.dataset.images.shape[1:],
         "conditional": drawing.conditional,
-        "seen": seen,
+        "seen": drawing.seen,
         "size": poses.shape[-1],
-        "typical": _encoded(typical[:, seen], np.float32),
-        "poses": _encoded(poses[:, seen], np.float32),
-        "means": _encoded(own.means, np.float32),
-        "deviations": _encoded(own.deviations, np.float32),
-        "effects": _encoded(effects(results, examples, drawing, own), np.float32),
+        "typical": _encoded(typical[:, drawing.seen], np.float32),
+        "poses": _encoded(poses[:, drawing.seen], np.float32),
+        "means": _encoded(drawing.means, np.float32),
+        "deviations": _encoded(drawing.deviations, np.float32),
+        "effects": _encoded(drawing.effects, np.float32),
         "decoder": None,
     }
-    if kept := layers(drawing, shown, own, classes):
+    if kept := drawing.layers():
         data["decoder"] = [
             {"kernel": _encoded(kernel, np.float16), "bias": _encoded(bias, np.float32)}
             for kernel, bias in kept
@@ -132,16 +115,14 @@ def _poses(
         return data
     # A sheet of pictures for each of the first images, as many as there is room for.
     sheets, room = [], SHEETS
-    for place in places:
+    for place, pose in zip(places, poses, strict=True):
         label = int(results.predicted[place])
-        if label not in examples.by_class:
+        if label not in drawing.shown:
             label = int(results.dataset.labels[place])
-        k = shown.index(label)
-        pose = examples.poses[examples.rows([place])[0]]
-        values = own.means[k][:, None] + SAMPLES * own.deviations[k][:, None]
+        values = drawing.values(drawing.shown.index(label), SAMPLES)
         # In a last row, what is drawn from the pose itself.
-        own_values = np.repeat(pose[label][:1, None], len(SAMPLES), axis=1)
-        rows = moved(drawing, pose, label, values), moved(drawing, pose, label, own_values)
+        own = np.repeat(pose[label][:1, None], len(SAMPLES), axis=1)
+        rows = drawing.moved(place, label, values), drawing.moved(place, label, own)
         made = sheet(np.concatenate(rows))
         room -= len(made)
         if room < 0:
@@ -151,7 +132,7 @@ def _poses(
 
 
 def _maps(maps: Couplings, shown: list[int], num_classes: int) -> dict[str, Any]:
-    """Couplings in 2¹⁶ steps between the least and the greatest."""
+    """Returns couplings in 2¹⁶ steps between the least and the greatest."""
     per_image = 2 * maps.means[:, 0][..., shown].size
     room = max(1, MAPS // (per_image * (1 if maps.weighted is None else 2)))
 

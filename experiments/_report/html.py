@@ -3,10 +3,12 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from _report.pictures import picture
 
 # A browser that reads this loads nothing from outside and runs no script but those that are named
 # by their contents, whatever else is here.
@@ -14,7 +16,22 @@ POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'"
 )
-STYLE = Path(__file__).with_name("page.css")
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
 _WITHOUT_END = ("img", "source")
 
 
@@ -37,8 +54,13 @@ def tag(name: str, *content: str, **attributes: object) -> Html:
 
 
 def join(parts: Iterable[str]) -> Html:
-    """Elements and plain text, one after the other."""
+    """Joins elements and plain text."""
     return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
+
+
+def image(pixels: Any, alt: str) -> Html:
+    """Returns a picture [h, w, c]; `alt` says what it shows."""
+    return tag("img", src=picture(pixels), alt=alt)
 
 
 def section(name: str, title: str, text: str, body: str = "") -> Html:
@@ -47,18 +69,18 @@ def section(name: str, title: str, text: str, body: str = "") -> Html:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
-    """Returns a table that scrolls; the first cell of each row is its head, in HTML."""
+    """Returns a table that scrolls; the first cell of each row is its head."""
     head = [tag("th", text, scope="col") if text else tag("td") for text in heads]
     body = [
-        tag("tr", tag("th", Html(name), scope="row"), *(tag("td", cell) for cell in cells))
+        tag("tr", tag("th", name, scope="row"), *(tag("td", cell) for cell in cells))
         for name, *cells in rows
     ]
     parts = tag("thead", tag("tr", *head)), tag("tbody", *body)
     return tag("div", tag("table", *parts, class_="results"), class_="scroll", tabindex=0)
 
 
-def contents(titles: dict[str, str]) -> Html:
-    """Links to the sections, by name; the titles are plain."""
+def contents(titles: Mapping[str, str]) -> Html:
+    """Links to the sections, by name."""
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in titles.items()]
     return tag("nav", tag("ul", *links), aria_label="Contents")
 
@@ -74,36 +96,21 @@ def percent(share: float) -> str:
 
 
 def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = None) -> str:
-    """Returns a whole page, from HTML.
+    """Returns a whole page; `title` is plain, `body` is HTML.
 
     It holds the JavaScript files `scripts`, which lie beside this one, and `data`, which they read
     as JSON from the element "data".
     """
-    sources = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in scripts]
-    policy = POLICY
+    folder, policy = Path(__file__).parent, POLICY
+    sources = [(folder / name).read_text(encoding="utf-8") for name in scripts]
     if sources:
         policy += "; script-src " + " ".join(map(_hash, sources))
-        text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
         # In a script nothing is escaped: there must be nothing that could end it.
-        text = text.replace("<", "\\u003c")
+        text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
         body += f'\n<script type="application/json" id="data">{text}</script>'
         body += "".join(f"\n<script>{source}</script>" for source in sources)
-    page = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>
-{STYLE.read_text(encoding="utf-8")}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    page = PAGE.format(policy=policy, title=escape(title), style=style, body=body)
     # A file's name need not be text: what cannot be written is shown by its number.
     return page.encode("utf-8", "backslashreplace").decode()
 

@@ -5,8 +5,7 @@ from collections import Counter
 import numpy as np
 from jaxtyping import Int
 
-from _report.html import Html, counted, section, tag
-from _report.pictures import picture
+from _report.html import Html, counted, image, section, tag
 from _report.results import MAX_MISTAKES, Results
 
 MORE_MISTAKES = 108
@@ -38,19 +37,28 @@ def mistakes(results: Results) -> Html:
 
 def _of_all_kinds(results: Results, worst: Int[np.ndarray, "n"]) -> Int[np.ndarray, "m"]:
     """Chooses at most `MORE_MISTAKES`, from as many cells of the confusion matrix as possible."""
-    seen: Counter[tuple[int, int]] = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
     rank = []
-    for i in worst.tolist():
-        kind = int(results.dataset.labels[i]), int(results.predicted[i])
+    for place in worst.tolist():
+        kind = results.named(place)
         rank.append(seen[kind])
         seen[kind] += 1
-    kept = np.sort(np.argsort(rank, kind="stable")[:MORE_MISTAKES])
-    return worst[kept]
+    return worst[np.sort(np.argsort(rank, kind="stable")[:MORE_MISTAKES])]
 
 
-def _card(results: Results, index: int, scale: float) -> Html:
-    names, scores = results.dataset.class_names, results.scores[index]
-    true, predicted = int(results.dataset.labels[index]), int(results.predicted[index])
+def card(
+    place: int, true: str, wrong: str, pixels: np.ndarray, *more: Html, **data: object
+) -> Html:
+    """Returns an image and for what it is taken."""
+    shown = image(pixels, f"Image {place}, class {true}, taken for {wrong}")
+    number = tag("small", f"image {place}")
+    caption = tag("figcaption", tag("b", true), " taken for ", tag("b", wrong), " ", number)
+    return tag("figure", shown, caption, *more, **data)
+
+
+def _card(results: Results, place: int, scale: float) -> Html:
+    names, scores = results.dataset.class_names, results.scores[place]
+    true, predicted = int(results.dataset.labels[place]), int(results.predicted[place])
     shown = np.argsort(-scores, kind="stable")[:MAX_BARS].tolist()
     if true not in shown:
         shown[-1] = true
@@ -61,16 +69,8 @@ def _card(results: Results, index: int, scale: float) -> Html:
         kind = "true" if k == true else "predicted" if k == predicted else "other"
         name = tag("span", names[k], class_="name")
         bars.append(tag("li", name, track, f"{scores[k]:.2f}", class_=kind))
-    image, number = picture(results.dataset.images[index]), tag("small", f"image {index}")
-    alt = f"Image {index}, class {names[true]}, taken for {names[predicted]}"
-    said = tag("b", names[true]), " taken for ", tag("b", names[predicted]), " ", number
-    return tag(
-        "figure",
-        tag("img", src=image, alt=alt),
-        tag("figcaption", *said),
-        tag("ol", *bars, class_="bars"),
-        data_place=index,
-        data_true=true,
-        data_predicted=predicted,
-        data_lead=f"{results.lead[index]:.4f}",
-    )
+    data = {"data_place": place, "data_true": true, "data_predicted": predicted}
+    data["data_lead"] = f"{results.lead[place]:.4f}"
+    pixels = results.dataset.images[place]
+    listed = tag("ol", *bars, class_="bars")
+    return card(place, *results.named(place), pixels, listed, **data)

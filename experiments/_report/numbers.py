@@ -1,6 +1,6 @@
 """The sections of numbers: what was trained, how it went, how good it is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import ml_collections
 
@@ -13,46 +13,46 @@ from capsjax.training.state import num_parameters, split
 LONG_NAME = 4
 
 
+def said(versions: Mapping[str, str]) -> str:
+    """Writes the versions of the software."""
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
 def header(results: Results, versions: dict[str, str]) -> Html:
     """Says what was trained, and how good it is."""
     checkpoint, dataset, summary = results.checkpoint, results.dataset, results.summary
-    config = checkpoint.config
-    low, high = summary.interval
-    validation = results.history.validation_accuracy()
-    held_out = ""
-    if checkpoint.step in validation:
-        held_out = f", validation accuracy {percent(validation[checkpoint.step])}"
-    last = results.history.records[-1]
-    _, params, _ = split(checkpoint.model)
+    config, step = checkpoint.config, checkpoint.step
+    validation = results.history.validation_accuracy().get(step)
+    held_out = "" if validation is None else f", validation accuracy {percent(validation)}"
     facts = {
         "Model": config.model.name,
-        "Parameters": f"{num_parameters(params):,}",
+        "Parameters": f"{num_parameters(split(checkpoint.model)[1]):,}",
         "Trained on": config.data.name,
         "Images": "×".join(map(str, config.task.input_shape)),
-        "Checkpoint": f"step {checkpoint.step:,}{held_out}",
-        "Epochs": f"{last['epoch']} of {config.training.epochs}",
+        "Checkpoint": f"step {step:,}{held_out}",
+        "Epochs": f"{results.history.records[-1]['epoch']} of {config.training.epochs}",
         "Seed": str(config.seed),
-        "Versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+        "Versions": said(versions),
     }
     listed = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items()]
-    right, num = int(results.correct.sum()), len(dataset.labels)
+    right, (low, high) = int(results.correct.sum()), summary.interval
     interval = f"95 % interval {100 * low:.1f} to {percent(high)}"
     share = tag("strong", percent(summary.accuracy)), f" {dataset.split} accuracy"
     return tag(
         "header",
         tag("h1", f"{config.model.name} on {dataset.name}"),
         tag("p", *share, class_="accuracy"),
-        tag("p", f"{right:,} of {num:,} images right; {interval}."),
+        tag("p", f"{right:,} of {len(dataset.labels):,} images right; {interval}."),
         tag("dl", *listed, class_="facts"),
     )
 
 
 def learning(results: Results) -> Html:
-    """Loss and accuracy over the run."""
+    """Shows loss and accuracy over the run."""
     step, history = results.checkpoint.step, results.history
     losses, shares = (curves.series(history, name) for name in ("loss", "accuracy"))
     validation = history.validation_accuracy()
-    first, *_, last = losses.values() if len(losses) > 1 else [*losses.values()] * 2
+    first, *_, last = [*losses.values()] * 2
     alt = f"Training loss, from {first:.3g} to {last:.3g} in {max(losses):,} steps"
     plots = curves.losses([curves.Line("train", losses)], alt, step)
     alt = f"Training accuracy, {[*shares.values()][-1]:.1%} at the end"
@@ -82,8 +82,7 @@ def confusion(results: Results) -> Html:
     head = [tag("th", name, scope="col", class_=kind) for name in names]
     rows = []
     for i, name in enumerate(names):
-        total = max(int(counts[i].sum()), 1)
-        cells = [_cell(int(n), n / total, i, j) for j, n in enumerate(counts[i])]
+        cells = [_cell(int(n), n / max(counts[i].sum(), 1), i, j) for j, n in enumerate(counts[i])]
         share = percent(results.summary.per_class[i]) if counts[i].any() else "–"
         right = tag("td", share, class_="share")
         rows.append(tag("tr", tag("th", name, scope="row"), *cells, right))
@@ -101,19 +100,13 @@ def _cell(count: int, share: float, true: int, predicted: int) -> Html:
     right = true == predicted
     if not count:
         return tag("td", "0", class_="none") if right else tag("td")
-    return tag(
-        "td",
-        str(count),
-        class_="right" if right else "wrong",
-        # By the square root, so that one mistake in a hundred is seen.
-        style=f"--heat:{share**0.5:.2f}",
-        data_true=true,
-        data_predicted=predicted,
-    )
+    heat = f"--heat:{share**0.5:.2f}"  # by the square root: one mistake in a hundred is seen
+    places = {"data_true": true, "data_predicted": predicted}
+    return tag("td", str(count), class_="right" if right else "wrong", style=heat, **places)
 
 
 def settings(config: ml_collections.ConfigDict) -> Html:
-    """Returns the whole config."""
+    """Shows the whole config."""
     rows = [
         tag("tr", tag("th", key, scope="row"), tag("td", str(value)))
         for key, value in flatten(config).items()

@@ -1,4 +1,7 @@
-"""Arrays as pictures that are embedded in the page."""
+"""Arrays as pictures that are embedded in the page.
+
+One channel is shown grey, three in colour, other numbers of channels side by side in grey.
+"""
 
 import base64
 import io
@@ -18,19 +21,16 @@ def data_uri(contents: bytes, kind: str) -> str:
 
 
 def picture(image: Num[np.ndarray, "h w c"]) -> str:
-    """Returns an image, uint8 or floats in [0, 1], as a data URI.
-
-    One channel is shown grey, three in colour; other numbers of channels side by side in grey.
-    """
+    """Returns an image, uint8 or floats in [0, 1], as a data URI."""
     return _encode(_shrunk(image, LARGEST))
 
 
 def sheet(images: Num[np.ndarray, "rows columns h w c"], gap: int = 0) -> str:
-    """Images in rows and columns, the page showing through between them, as one data URI."""
+    """Returns images in rows and columns, the page showing through between them, as a data URI."""
     rows, columns = images.shape[:2]
     width, height = _shrunk(images[0, 0], IN_ROWS).size
     size = (columns * (width + gap) - gap, rows * (height + gap) - gap)
-    mode = ("RGB" if images.shape[-1] == 3 else "L") if not gap else "RGBA"
+    mode = "RGBA" if gap else "RGB" if images.shape[-1] == 3 else "L"
     page = Image.new(mode, size)
     for row, column in np.ndindex(rows, columns):
         made = _shrunk(images[row, column], IN_ROWS).convert(mode)
@@ -39,7 +39,7 @@ def sheet(images: Num[np.ndarray, "rows columns h w c"], gap: int = 0) -> str:
 
 
 def as_image(image: Num[np.ndarray, "h w c"]) -> Image.Image:
-    """Returns an image, uint8 or floats in [0, 1]; see `picture` for other channels."""
+    """Returns an image, uint8 or floats in [0, 1]."""
     if image.dtype != np.uint8:
         image = np.round(255 * np.clip(image, 0, 1)).astype(np.uint8)
     if image.shape[-1] != 3:
@@ -56,8 +56,7 @@ def _shrunk(image: Num[np.ndarray, "h w c"], largest: int) -> Image.Image:
 def _encode(picture: Image.Image) -> str:
     buffer = io.BytesIO()
     # Losing nothing takes little room for digits, and much for photographs.
-    if picture.height < PHOTOGRAPH:
-        picture.save(buffer, "PNG", optimize=True)
-        return data_uri(buffer.getvalue(), "image/png")
-    picture.save(buffer, "WEBP", quality=80)
-    return data_uri(buffer.getvalue(), "image/webp")
+    small = picture.height < PHOTOGRAPH
+    options = {"format": "PNG", "optimize": True} if small else {"format": "WEBP", "quality": 80}
+    picture.save(buffer, **options)
+    return data_uri(buffer.getvalue(), f"image/{options['format'].lower()}")

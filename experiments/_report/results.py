@@ -1,10 +1,10 @@
-"""What the page shows."""
+"""What the page shows: a network's answers, and of some images its poses and reconstructions."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int
 
 from capsjax.data import Dataset
 from capsjax.evaluation.batches import in_batches
@@ -32,10 +32,9 @@ class Results(NamedTuple):
     def predicted(self) -> Int[np.ndarray, "n"]:
         return self.scores.argmax(-1)
 
-    def worst_mistakes(self) -> Int[np.ndarray, "m"]:
-        """Lists the wrong answers, those first in which the wrong class leads most."""
-        wrong = np.flatnonzero(~self.correct)
-        return wrong[np.argsort(-self.lead[wrong], kind="stable")]
+    @property
+    def correct(self) -> Bool[np.ndarray, "n"]:
+        return self.predicted == self.dataset.labels
 
     @property
     def lead(self) -> Float[np.ndarray, "n"]:
@@ -43,9 +42,15 @@ class Results(NamedTuple):
         own = np.take_along_axis(self.scores, self.dataset.labels[:, None], axis=-1)[:, 0]
         return self.scores.max(-1) - own
 
-    @property
-    def correct(self) -> Bool[np.ndarray, "n"]:
-        return self.predicted == self.dataset.labels
+    def worst_mistakes(self) -> Int[np.ndarray, "m"]:
+        """Lists the wrong answers, those first in which the wrong class leads most."""
+        wrong = np.flatnonzero(~self.correct)
+        return wrong[np.argsort(-self.lead[wrong], kind="stable")]
+
+    def named(self, place: int) -> tuple[str, str]:
+        """Returns the names of an image's class and of the predicted one."""
+        names = self.dataset.class_names
+        return names[self.dataset.labels[place]], names[self.predicted[place]]
 
 
 class Examples(NamedTuple):
@@ -63,8 +68,7 @@ class Examples(NamedTuple):
 
     def rows(self, places: Sequence[int]) -> list[int]:
         """Returns the rows of images in the arrays."""
-        row = {place: i for i, place in enumerate(self.places.tolist())}
-        return [row[place] for place in places]
+        return np.searchsorted(self.places, places).tolist()
 
 
 def examples(results: Results) -> Examples:
@@ -75,15 +79,12 @@ def examples(results: Results) -> Examples:
     worst = results.worst_mistakes()[:MAX_MISTAKES]
     worst = worst[np.isin(labels[worst], shown)]
     places = np.unique(np.concatenate([*first.values(), worst]))
-    poses, reconstruction = in_batches(
-        _answers, results.checkpoint.model, (results.dataset.images[places],)
-    )
+    images = results.dataset.images[places]
+    poses, reconstruction = in_batches(_answers, results.checkpoint.model, [images])
     by_class = {label: indices[:IMAGES_PER_CLASS].tolist() for label, indices in first.items()}
     return Examples(by_class, places, poses, reconstruction)
 
 
-def _answers(
-    model: Any, images: UInt8[Array, "n h w c"]
-) -> tuple[Float[Array, "n classes d"] | None, Float[Array, "n h w c"] | None]:
+def _answers(model: Any, images: Any) -> Any:
     output = model(images)
     return output.poses, output.reconstruction

@@ -2,12 +2,14 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats
 
-from _reproduce.experiment import ENTROPY, Claim, Estimate, Experiment, Row, Values, options_first
+from _reproduce.experiment import ENTROPY, Claim, Estimate, Experiment, Row, options_first
 
 LEVEL = 0.05  # of every test
 FEWEST = 3  # runs of a row that a claim is decided with
@@ -53,16 +55,15 @@ class Verdict(NamedTuple):
     seen: bool | None = None
 
 
-class Comparison(NamedTuple):
-    """A name at a scale."""
+@dataclass(frozen=True)
+class Comparison:
+    """A name at a scale; smoke decides nothing."""
 
     name: str
     experiment: Experiment
     scale: str
-    records: Mapping[str, Sequence[Mapping[str, Any]]]  # by row, in the order of their seeds
-    cells: Mapping[str, Mapping[str, Cell]]  # by metric and row, or line of a derived column
-    failed: Mapping[str, str]  # the trained rows that did not learn, each with what it reached
-    verdicts: Sequence[Verdict]
+    # As their JSON files have them, by row, in the order of their seeds.
+    records: Mapping[str, Sequence[Mapping[str, Any]]]
     left: Sequence[str] = ()  # records that are kept and not mixed in, a line each
 
     @property
@@ -75,6 +76,127 @@ class Comparison(NamedTuple):
         """Whether there is a record of today's recipe."""
         return any(self.records.values())
 
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        return self.experiment.at(self.scale)
+
+    @cached_property
+    def lines(self) -> dict[str, dict[str, float]]:
+        """The x of each trained row, by line and name."""
+        lines: dict[str, dict[str, float]] = {}
+        for row in self.rows.values():
+            if row.network == "trained":
+                lines.setdefault(row.line, {})[row.name] = row.x
+        return lines
+
+    def values(self, row: str, metric: str) -> Mapping[int, float]:
+        """Returns a number for each seed of a row, or of a line."""
+        for column in self.experiment.columns:
+            if column.metric == metric and column.derive is not None:
+                return column.derive(self).get(row, {})
+        # The times of a run are shown like what was measured on it.
+        done = [record for record in self.records.get(row, ()) if not record["failed"]]
+        runs = {record["seeds"][0]: record["metrics"] | record["times"] for record in done}
+        return {seed: numbers[metric] for seed, numbers in runs.items() if metric in numbers}
+
+    @cached_property
+    def cells(self) -> dict[str, dict[str, Cell]]:
+        """By metric and row, or line of a derived column."""
+        printed, cells = self.experiment.printed, {}
+        for metric, rows in ((c.metric, c.printed or self.rows) for c in self.experiment.columns):
+            ours = {row: estimate([*self.values(row, metric).values()]) for row in rows}
+            cells[metric] = {row: Cell(own, printed(metric, row)) for row, own in ours.items()}
+        return cells
+
+    @cached_property
+    def failed(self) -> dict[str, str]:
+        """The trained rows that did not learn, each with what its worst run reached."""
+        reached = {name: self._too_little(row) for name, row in self.rows.items()}
+        return {name: what for name, what in reached.items() if what}
+
+    def _too_little(self, row: Row) -> str:
+        floor, records = row.floor or self.experiment.floor, self.records[row.name]
+        if floor is None or row.network != "trained" or not records:
+            return ""
+        if any(record["failed"] for record in records):
+            return "a run that diverged"
+        reached = [record["metrics"].get(floor.metric) for record in records]
+        if None in reached:
+            return UNKNOWN
+        worst = floor.worst(reached)
+        # As bad as the floor itself is enough.
+        return "" if floor.worst([worst, floor.value]) == floor.value else f"{worst:.1f}"
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """On each claim."""
+        if self.scale == "smoke":
+            return [Verdict(claim, NOT_RUN) for claim in self.experiment.claims]
+        return [self._judge(claim) for claim in self.experiment.claims]
+
+    def _judge(self, claim: Claim) -> Verdict:
+        less = claim.less if isinstance(claim.less, tuple) else (claim.less,)
+        sides = [side for side in (claim.more, *less) if isinstance(side, str)]
+        ours = {side: np.array([*self.values(side, claim.metric).values()]) for side in sides}
+        if missing := [f"“{side}”" for side, values in ours.items() if not len(values)]:
+            said = f"without {', '.join(missing)}" if len(missing) < len(ours) else ""
+            return Verdict(claim, NOT_RUN, said)
+        # Raw pixels have no seeds: a number.
+        pixels = {row.name for row in self.rows.values() if row.network == "pixels"}
+        few = [s for s in sides if s not in pixels and len(ours[s]) < FEWEST]
+        counts = ", ".join(f"{len(ours[side])} of “{side}”" for side in few)
+        reason = self._why_undecided(claim, sides)
+        if reason or few:
+            return Verdict(claim, UNDECIDED, reason or f"fewer than {FEWEST} runs: {counts}")
+
+        def sample(side: str | float) -> np.ndarray | float:
+            if not isinstance(side, str):
+                return float(side)
+            return float(ours[side][0]) if side in pixels else ours[side]
+
+        tests = {name: difference(sample(claim.more) + claim.slack, sample(name)) for name in less}
+        # All must hold; the hardest one is shown.
+        verdicts = {decide(result) for result in tests.values()}
+        verdict = next((v for v in (FAILS, CHANCE) if v in verdicts), HOLDS)
+        against = min(tests, key=lambda name: tests[name].low)
+        tested = [s for s in (claim.more, against) if isinstance(s, str) and s not in pixels]
+        runs = tuple(len(ours[side]) for side in tested)
+        seen = self._seen(claim, against, tests[against])
+        return Verdict(claim, verdict, "", against, tests[against], runs, seen)
+
+    def _why_undecided(self, claim: Claim, sides: Sequence[str]) -> str:
+        """Says why a claim about networks as they are is not decided; "" if it is."""
+        concerned = sides
+        if self.experiment.column(claim.metric).derive is not None:
+            lines = self.lines.items()
+            concerned = [row for line, of in lines if {line, *of} & set(sides) for row in of]
+        for name in [] if claim.any_accuracy else concerned:
+            if self.failed.get(name) == UNKNOWN:
+                return f"it was not recorded whether “{name}” learned"
+            if name in self.failed:
+                floor = self.rows[name].floor or self.experiment.floor
+                return f"“{name}” did not learn ({self.failed[name]}; trained: {floor})"
+        entropies = [*self.values(claim.routes, ENTROPY).values()]
+        if claim.routes and not entropies:
+            return f"it was not measured whether “{claim.routes}” routed"
+        if entropies and max(entropies) > ROUTED:
+            return (
+                f"“{claim.routes}” did not route (its couplings have {max(entropies):.1f} % of the "
+                "entropy of equal ones)"
+            )
+        return ""
+
+    def _seen(self, claim: Claim, against: str | float, result: Difference) -> bool | None:
+        """Tells whether the paper's difference, relative to the error, is above our chance."""
+        cells, best = self.cells[claim.metric], self.experiment.column(claim.metric).best
+        pair = [cells.get(side, Cell(None, None)) for side in (claim.more, against)]
+        if any(cell.ours is None or cell.printed is None for cell in pair):
+            return None
+        ours = sum(abs(best - cell.ours.mean) for cell in pair)
+        printed = sum(abs(best - cell.printed.mean) for cell in pair)
+        published = pair[0].printed.mean - pair[1].printed.mean
+        return bool(abs(published) / printed * ours > (result.high - result.low) / 2)
+
 
 def compare(
     name: str,
@@ -83,42 +205,9 @@ def compare(
     records: Mapping[str, Sequence[Mapping[str, Any]]],
     left: Sequence[str] = (),
 ) -> Comparison:
-    """Compares `records` (as their JSON files have them) with the paper; smoke decides nothing."""
-    rows = experiment.at(scale)
-    derived = {c.metric: c.derive for c in experiment.columns if c.derive is not None}
-
-    def values(row: str, metric: str) -> Mapping[int, float]:
-        """Returns a number for each seed."""
-        if metric in derived:
-            return derived[metric](by_line(experiment), values).get(row, {})
-        # The times of a run are shown like what was measured on it.
-        done = [record for record in records.get(row, ()) if not record["failed"]]
-        runs = {record["seeds"][0]: record["metrics"] | record["times"] for record in done}
-        return {seed: numbers[metric] for seed, numbers in runs.items() if metric in numbers}
-
-    cells = {
-        column.metric: {
-            row: Cell(
-                estimate([*values(row, column.metric).values()]),
-                experiment.printed(column.metric, row),
-            )
-            for row in (column.printed or rows)
-        }
-        for column in experiment.columns
-    }
-    failed = {
-        row.name: reached
-        for row in rows.values()
-        if (reached := _below_floor(experiment, row, records.get(row.name, ()))) is not None
-    }
-    verdicts = []
-    for claim in experiment.claims:
-        verdict = Verdict(claim, NOT_RUN)
-        if scale != "smoke":
-            verdict = _judge(claim, experiment, scale, values, failed)
-        verdicts.append(verdict._replace(seen=_seen(verdict, experiment, cells)))
-    records_by_row = {row: list(records.get(row, ())) for row in rows}
-    return Comparison(name, experiment, scale, records_by_row, cells, failed, verdicts, left)
+    """Compares the paper with `records`, of all rows that the scale has or of some."""
+    by_row = {row: list(records.get(row, ())) for row in experiment.at(scale)}
+    return Comparison(name, experiment, scale, by_row, left)
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -129,43 +218,34 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(float(np.mean(values)), std, len(values))
 
 
-def by_line(experiment: Experiment, scale: str | None = None) -> dict[str, dict[str, float]]:
-    """Returns the x of each trained row by line and name; of all rows, or of a scale's."""
-    lines: dict[str, dict[str, float]] = {}
-    for row in experiment.rows if scale is None else experiment.at(scale).values():
-        if row.network == "trained":
-            lines.setdefault(row.line, {})[row.name] = row.x
-    return lines
-
-
 @options_first
-def deviation(lines: Mapping[str, Mapping[str, float]], values: Values, metric: str) -> dict:
+def deviation(comparison: Comparison, metric: str) -> dict[str, dict[int, float]]:
     """Derives, for each line, the standard deviation of `metric` over its rows (divided by n)."""
-    values_by_line = {line: [values(row, metric) for row in rows] for line, rows in lines.items()}
-    return {
-        line: {seed: float(np.std([row[seed] for row in rows])) for seed in _common(*rows)}
-        for line, rows in values_by_line.items()
-    }
+    deviations = {}
+    for line, names in comparison.lines.items():
+        rows = [comparison.values(name, metric) for name in names]
+        common = sorted(set.intersection(*map(set, rows)))
+        deviations[line] = {seed: float(np.std([row[seed] for row in rows])) for seed in common}
+    return deviations
 
 
 @options_first
-def drop(lines: Mapping[str, Mapping[str, float]], values: Values, metric: str) -> dict:
+def drop(comparison: Comparison, metric: str) -> dict[str, dict[int, float]]:
     """Derives, for each row and seed, how far `metric` is below that of its line's first row."""
     drops = {}
-    for first, *others in lines.values():
-        base = values(first, metric)
-        for row in others:
-            own = values(row, metric)
-            drops[row] = {seed: base[seed] - own[seed] for seed in _common(base, own)}
+    for first, *others in comparison.lines.values():
+        base = comparison.values(first, metric)
+        for name in others:
+            own = comparison.values(name, metric)
+            drops[name] = {seed: base[seed] - own[seed] for seed in sorted(base.keys() & own)}
     return drops
 
 
-def _common(*rows: Mapping[int, float]) -> list[int]:
-    return sorted(set.intersection(*(set(row) for row in rows)))
-
-
-def difference(values: Sequence[float], other: Sequence[float] | float) -> Difference:
+def difference(values: np.ndarray | float, other: np.ndarray | float) -> Difference:
     """Subtracts `other` from `values`: Welch's t-test for two rows, Student's for a number."""
+    if isinstance(values, float):
+        turned = difference(other, values)
+        return Difference(-turned.mean, -turned.high, -turned.low, turned.p)
     both = [values] if isinstance(other, float) else [values, other]
     mean = float(np.mean(values) - np.mean(other))
     if all(np.ptp(row) == 0 for row in both):  # no spread to test by
@@ -198,8 +278,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def after_holm(verdicts: Sequence[Verdict]) -> list[str]:
     """Returns the verdicts on all claims of a paper, those by a test corrected for their number."""
-    tested = [v for v in verdicts if v.difference is not None]
-    adjusted = iter(holm([v.difference.p for v in tested if v.difference]))
+    adjusted = iter(holm([v.difference.p for v in verdicts if v.difference is not None]))
     return [
         v.verdict if v.difference is None else decide(v.difference._replace(p=next(adjusted)))
         for v in verdicts
@@ -214,101 +293,3 @@ def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
     run = [comparison for comparison in comparisons if comparison.was_run] or comparisons[-1:]
     every = zip(*(comparison.verdicts for comparison in run), strict=True)
     return [next((v for v in scales if v.difference), scales[0]) for scales in every]
-
-
-def _below_floor(
-    experiment: Experiment, row: Row, records: Sequence[Mapping[str, Any]]
-) -> str | None:
-    """Returns what the worst run of a row reached if that is too little, otherwise None."""
-    floor = row.floor or experiment.floor
-    if floor is None or row.network != "trained" or not records:
-        return None
-    if any(record["failed"] for record in records):
-        return "a run that diverged"
-    reached = [record["metrics"].get(floor.metric) for record in records]
-    if None in reached:
-        return UNKNOWN
-    worst = floor.worst(reached)
-    # As bad as the floor itself is enough.
-    return None if floor.worst([worst, floor.value]) == floor.value else f"{worst:.1f}"
-
-
-def _judge(
-    claim: Claim, experiment: Experiment, scale: str, values: Values, failed: Mapping[str, str]
-) -> Verdict:
-    less = claim.less if isinstance(claim.less, tuple) else (claim.less,)
-    sides = [side for side in (claim.more, *less) if isinstance(side, str)]
-    rows = experiment.at(scale)
-    ours = {side: [*values(side, claim.metric).values()] for side in sides}
-    if not all(ours.values()):
-        missing = ", ".join(f"“{side}”" for side in sides if not ours[side])
-        return Verdict(claim, NOT_RUN, f"without {missing}" if any(ours.values()) else "")
-
-    def undecided(reason: str) -> Verdict:
-        return Verdict(claim, UNDECIDED, reason)
-
-    concerned = sides
-    if experiment.column(claim.metric).derive is not None:
-        lines = by_line(experiment).items()
-        concerned = [row for line, of in lines if {line, *of} & set(sides) for row in of]
-    for name in concerned:
-        if name in failed and not claim.any_accuracy:
-            if failed[name] == UNKNOWN:
-                return undecided(f"it was not recorded whether “{name}” learned")
-            floor = rows[name].floor or experiment.floor
-            return undecided(f"“{name}” did not learn ({failed[name]}; trained: {floor})")
-    if claim.routes:
-        entropies = [*values(claim.routes, ENTROPY).values()]
-        if not entropies:
-            return undecided(f"it was not measured whether “{claim.routes}” routed")
-        if max(entropies) > ROUTED:
-            return undecided(
-                f"“{claim.routes}” did not route (its couplings have {max(entropies):.1f} % of the "
-                "entropy of equal ones)"
-            )
-    # Raw pixels have no seeds: a number.
-    numbers = {side for side in sides if side in rows and rows[side].network == "pixels"}
-    few = [side for side in sides if side not in numbers and len(ours[side]) < FEWEST]
-    if few:
-        counts = ", ".join(f"{len(ours[side])} of “{side}”" for side in few)
-        return undecided(f"fewer than {FEWEST} runs: {counts}")
-
-    def side(name: str | float) -> list[float] | float:
-        if isinstance(name, str):
-            return ours[name][0] if name in numbers else ours[name]
-        return float(name)
-
-    tests = []
-    for name in less:
-        more, other = side(claim.more), side(name)
-        if isinstance(more, float):
-            assert not isinstance(other, float)
-            result = difference(other, more)
-            result = Difference(-result.mean, -result.high, -result.low, result.p)
-        else:
-            shifted = [value + claim.slack for value in more]
-            result = difference(shifted, other)
-        tests.append((name, result))
-    # All must hold; the hardest one is shown.
-    verdicts = [decide(result) for _, result in tests]
-    verdict = next((v for v in (FAILS, CHANCE) if v in verdicts), HOLDS)
-    against, result = min(tests, key=lambda test: test[1].low)
-    runs = [len(ours[s]) for s in (claim.more, against) if isinstance(s, str) and s not in numbers]
-    return Verdict(claim, verdict, "", against, result, tuple(runs))
-
-
-def _seen(
-    verdict: Verdict, experiment: Experiment, cells: Mapping[str, Mapping[str, Cell]]
-) -> bool | None:
-    """Tells whether the paper's difference, relative to the error, is above our chance."""
-    claim, result = verdict.claim, verdict.difference
-    if result is None or not isinstance(claim.more, str) or not isinstance(verdict.against, str):
-        return None
-    column = experiment.column(claim.metric)
-    pair = [cells[claim.metric].get(side) for side in (claim.more, verdict.against)]
-    if any(cell is None or cell.ours is None or cell.printed is None for cell in pair):
-        return None
-    ours = sum(abs(column.best - cell.ours.mean) for cell in pair)
-    printed = sum(abs(column.best - cell.printed.mean) for cell in pair)
-    published = pair[0].printed.mean - pair[1].printed.mean
-    return bool(abs(published) / printed * ours > (result.high - result.low) / 2)

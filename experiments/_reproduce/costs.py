@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,10 +23,7 @@ from capsjax.data import tasks
 from capsjax.training import config as configs
 from capsjax.training.build import build, build_model
 
-DOCS = Path(__file__).parents[2] / "docs" / "accelerators"
-# The head of a column of `Cost`.
-FULL = "full scale, hours on one v5e chip / eight / one H100 at least (estimates)"
-COMPILED = DOCS / "now.json"
+COMPILED = Path(__file__).parents[2] / "docs/accelerators/now.json"
 COSTS = Path(__file__).with_name("costs.json")  # beside the code, so that the wheel has it
 
 
@@ -38,16 +36,10 @@ class Cost(NamedTuple):
     h100: float  # at the least, by the bytes that a step moves and the published rate of the memory
 
     def __str__(self) -> str:
-        hours = (f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in self[1:])
-        return " / ".join(f"{'<0.1' if float(h.replace(',', '')) < 0.1 else h}" for h in hours)
+        def hours(number: float) -> str:
+            return "<0.1" if number < 0.1 else f"{number:.2g}" if number < 10 else f"{number:,.0f}"
 
-
-class Compiled(NamedTuple):
-    """A network of docs/accelerators.md and the seconds that one image of a training step takes."""
-
-    network: str
-    operations: float
-    seconds: float
+        return " / ".join(map(hours, self[1:]))
 
 
 def read() -> dict[str, Cost]:
@@ -55,7 +47,7 @@ def read() -> dict[str, Cost]:
     return {name: Cost(**cost) for name, cost in json.loads(COSTS.read_text("utf-8")).items()}
 
 
-def write(experiments: dict[str, Experiment]) -> dict[str, Cost]:
+def write(experiments: Mapping[str, Experiment]) -> dict[str, Cost]:
     """Estimates all names anew, which takes minutes, and keeps the result in `COSTS`."""
     costs = {name: estimate(experiment) for name, experiment in experiments.items()}
     text = json.dumps({name: cost._asdict() for name, cost in costs.items()}, indent=1)
@@ -66,11 +58,11 @@ def write(experiments: dict[str, Experiment]) -> dict[str, Cost]:
 def estimate(experiment: Experiment) -> Cost:
     """Estimates what all runs of an experiment would take at full scale."""
     once = {}
-    trained = [row for row in experiment.at("full").values() if row.network == "trained"]
-    for row in trained:
-        for seed in range(experiment.scales["full"].seeds * row.members):
-            for config in trainings(experiment, row, "full", seed, {}):
-                once[key_of(configs.to_json(config)), config.seed] = config
+    for row in experiment.at("full").values():
+        if row.network == "trained":
+            for seed in range(experiment.scales["full"].seeds * row.members):
+                for config in trainings(experiment, row, "full", seed, {}):
+                    once[key_of(configs.to_json(config)), config.seed] = config
     shown = {key: images_shown(config) for key, config in once.items()}
     v5e, h100 = (
         sum(shown[key] * seconds_for_an_image(config, chip) for key, config in once.items()) / 3600
@@ -90,31 +82,32 @@ def seconds_for_an_image(config: ml_collections.ConfigDict, chip: str) -> float:
 
     The most similar is of the same class, if one is, and among these nearest in operations.
     """
-    operations = operations_of(config)
+    operations, own = operations_of(config), models.lookup(config.model.name).model
     compiled = _compiled(chip)
-    own = models.lookup(config.model.name).model
-    alike = [step for step in compiled if models.lookup(step.network).model is own] or compiled
-    nearest = min(alike, key=lambda step: abs(math.log(step.operations / operations)))
-    return nearest.seconds * operations / nearest.operations
+    alike = [step for step in compiled if models.lookup(step[0]).model is own] or compiled
+    _, most_similar, seconds = min(alike, key=lambda step: abs(math.log(step[1] / operations)))
+    return seconds * operations / most_similar
 
 
 @cache
-def _compiled(chip: str) -> list[Compiled]:
-    """Returns the training steps that were compiled for one kind of chip."""
+def _compiled(chip: str) -> list[tuple[str, float, float]]:
+    """Returns the training steps of docs/accelerators.md that were compiled for a kind of chip.
+
+    Each has the network's name, its operations, and the seconds that one image takes.
+    """
     steps = []
     for record in json.loads(COMPILED.read_text("utf-8")):
         where = record["target"].partition(":")[0], record["group"], record["program"]
-        if where != (chip, "networks", "training") or "estimated" not in record:
-            continue
-        if any(option.startswith("--config.") for option in record["options"]):
+        changed = any(option.startswith("--config.") for option in record["options"])
+        if where != (chip, "networks", "training") or changed or "estimated" not in record:
             continue
         (recipe,) = (o for o in record["options"] if o.startswith("--config="))
-        config = _configs.load(recipe.removeprefix("--config=configs/").replace(".py", ""))
+        config = _configs.read(recipe.removeprefix("--config="))
         milliseconds = record["estimated"]["milliseconds"]
         if milliseconds is None:
             milliseconds = 1e3 * record["bytes_moved"] / CHIPS_BY_NAME[chip].bandwidth
         on_one = record["devices"] * milliseconds / 1e3 / record["estimated"]["images"]
-        steps.append(Compiled(config.model.name, operations_of(config), on_one))
+        steps.append((config.model.name, operations_of(config), on_one))
     return steps
 
 

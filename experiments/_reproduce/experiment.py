@@ -3,23 +3,14 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from _reproduce.compare import Comparison
-    from _reproduce.measures import FinishedRun
 
 Overrides = Mapping[str, Any]  # values of a config by dotted key
 SCALES = ("smoke", "small", "medium", "full")
 # Metrics that every trained network with a routing has (`measures.routing`).
 ENTROPY, SHARE = "routing entropy", "true class's share"
-# A metric's values by row and seed, and what is derived from them.
-Values = Callable[[str, str], Mapping[int, float]]
-Derive = Callable[[Mapping[str, Mapping[str, float]], Values], Mapping[str, Mapping[int, float]]]
 
 
 class Measured(NamedTuple):
@@ -97,7 +88,8 @@ class Column:
     best: float = 0.0  # of a network without error: 100 for an accuracy in per cent
     digits: int = 2  # after the point
     quoted: Mapping[str, float] = field(default_factory=dict)  # by the paper, from others; by name
-    derive: Derive | None = None  # from other metrics; its rows may be lines
+    # From a `Comparison`, its values by row, or line, and seed; otherwise they are measured.
+    derive: Callable[..., Mapping[str, Mapping[int, float]]] | None = None
     printed: Mapping[str, float] = field(default_factory=dict)  # of lines
 
 
@@ -126,14 +118,14 @@ class Experiment:
 
     title: str  # what the paper calls it
     rows: tuple[Row, ...]  # in the paper's order, controls last
-    measure: "Callable[[FinishedRun], Measured]"
+    measure: Callable[..., Measured]  # of a `FinishedRun`
     columns: tuple[Column, ...]
     scales: Mapping[str, Scale]  # by name; most have no medium one
     floor: Floor | None = None  # for trained rows without their own
     claims: tuple[Claim, ...] = ()  # what the paper concludes from it and a rule decides
     # What the paper says about it and nothing here decides, with the reason.
     untested: Mapping[str, str] = field(default_factory=dict)
-    figure: "Callable[[Comparison], Figure] | None" = None  # draws it in the paper's form
+    figure: Callable[..., Any] | None = None  # draws a `Comparison` in the paper's form
     chosen: tuple[str, ...] = ()  # where the paper is silent
     different: tuple[str, ...] = ()  # from the paper's words
 

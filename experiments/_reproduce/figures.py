@@ -1,6 +1,6 @@
 """The papers' figures, from records. All are drawn on white, to stand beside the paper."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from _reproduce.compare import Comparison, by_line
+from _reproduce.compare import Comparison
 from _reproduce.experiment import options_first
 
-Drawing = Callable[[Comparison], Figure]
 Panel = Callable[[Axes, Comparison], None]
 
 _MOST_INSIDE = 6  # lines that are named inside a panel; more are named above it
@@ -32,17 +31,16 @@ def lines(
     axes: Axes, comparison: Comparison, metric: str, xlabel: str, ylabel: str, *, log: bool = False
 ) -> None:
     """Draws `metric` against each row's x, a line for each `Row.line`; the paper's dashed."""
-    in_paper, by_name = False, by_line(comparison.experiment, comparison.scale)
-    for number, (line, variants) in enumerate(by_name.items()):
-        points = [(x, comparison.cells[metric][name]) for name, x in variants.items()]
+    in_paper = False
+    for number, (line, rows) in enumerate(comparison.lines.items()):
+        points = [(x, comparison.cells[metric][name]) for name, x in rows.items()]
         colour = colormaps["tab10"](number % 10)
-        ours = [(x, row.ours.mean, row.ours.std or 0.0) for x, row in points if row.ours]
+        ours = [(x, cell.ours.mean, cell.ours.std or 0.0) for x, cell in points if cell.ours]
         if ours:
-            x, mean, std = zip(*ours, strict=True)
-            axes.errorbar(
-                x, mean, std, color=colour, marker="o", markersize=4, capsize=2, label=line
-            )
-        paper = [(x, row.printed.mean) for x, row in points if row.printed]
+            points_of_ours = zip(*ours, strict=True)
+            style = {"color": colour, "marker": "o", "markersize": 4, "capsize": 2}
+            axes.errorbar(*points_of_ours, **style, label=line)
+        paper = [(x, cell.printed.mean) for x, cell in points if cell.printed]
         if paper:
             axes.plot(*zip(*paper, strict=True), "x--", color=colour, alpha=0.6)
             in_paper = True
@@ -59,9 +57,8 @@ def bars(
     axes: Axes, comparison: Comparison, metric: str, groups: Sequence[str], ylabel: str
 ) -> None:
     """Draws `metric` as bars: a group for each x (its place in `groups`), a bar for each line."""
-    lines = by_line(comparison.experiment, comparison.scale)
-    width = 0.8 / len(lines)
-    for number, (line, rows) in enumerate(lines.items()):
+    width = 0.8 / len(comparison.lines)
+    for number, (line, rows) in enumerate(comparison.lines.items()):
         cells = [(x, comparison.cells[metric][name].ours) for name, x in rows.items()]
         heights = [(x + (number + 0.5) * width - 0.4, ours) for x, ours in cells if ours]
         if heights:
@@ -73,10 +70,20 @@ def bars(
 
 
 @options_first
+def times(axes: Axes, comparison: Comparison, name: str, xlabel: str, ylabel: str) -> None:
+    """Draws a measured time against each row's x."""
+    for line, rows in comparison.lines.items():
+        seconds = [(x, [*comparison.values(row, name).values()]) for row, x in rows.items()]
+        means = [(x, np.mean(own)) for x, own in seconds if own]
+        if means:
+            axes.plot(*zip(*means, strict=True), marker="o", markersize=4, label=line)
+    _finish(axes, xlabel, ylabel)
+
+
+@options_first
 def curves_by_line(comparison: Comparison, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
     """Draws a panel of `curves` for each line."""
-    lines = by_line(comparison.experiment, comparison.scale)
-    return beside(*(curves(x, y, xlabel, ylabel, line) for line in lines))(comparison)
+    return beside(*(curves(x, y, xlabel, ylabel, line) for line in comparison.lines))(comparison)
 
 
 @options_first
@@ -89,41 +96,21 @@ def curves(
     ylabel: str,
     line: str | None = None,
 ) -> None:
-    """Series `y` against series `x` for each row, of one line or of all.
+    """Draws series `y` against series `x` for each row, of one line or of all.
 
     Each is the mean over the runs, in a band of one deviation.
     """
     rows = [*comparison.records]
     if line is not None:
-        rows = [*by_line(comparison.experiment, comparison.scale).get(line, {})]
+        rows = [*comparison.lines.get(line, {})]
         axes.set_title(line, fontsize=9)
-    for number, variant in enumerate(rows):
-        every = [r["series"] for r in comparison.records[variant]]
-        curves = [series for series in every if {x, y} <= series.keys()]
-        if not curves:
-            continue
-        colour = colormaps["viridis"](number / max(1, len(rows) - 1))
-        # A run that stopped early is as long as it is.
-        length = min(len(series[y]) for series in curves)
-        steps = curves[0][x][:length]
-        values = np.array([series[y][:length] for series in curves])
-        mean, std = values.mean(axis=0), values.std(axis=0)
-        axes.plot(steps, mean, color=colour, label=variant, marker="." if length < 20 else None)
-        axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
-    _finish(axes, xlabel, ylabel)
-
-
-@options_first
-def times(axes: Axes, comparison: Comparison, name: str, xlabel: str, ylabel: str) -> None:
-    """Draws a measured time against each row's x."""
-    for line, variants in by_line(comparison.experiment, comparison.scale).items():
-        seconds = {
-            x: [r["times"][name] for r in comparison.records[variant] if name in r["times"]]
-            for variant, x in variants.items()
-        }
-        means = [(x, np.mean(own)) for x, own in seconds.items() if own]
-        if means:
-            axes.plot(*zip(*means, strict=True), marker="o", markersize=4, label=line)
+    for number, row in enumerate(rows):
+        if found := _series(comparison.records[row], x, y):
+            (steps, *_), values = found
+            colour = colormaps["viridis"](number / max(1, len(rows) - 1))
+            mean, std = values.mean(axis=0), values.std(axis=0)
+            axes.plot(steps, mean, color=colour, label=row, marker="." if len(mean) < 20 else None)
+            axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
     _finish(axes, xlabel, ylabel)
 
 
@@ -131,31 +118,21 @@ def times(axes: Axes, comparison: Comparison, name: str, xlabel: str, ylabel: st
 def trace(
     axes: Axes, comparison: Comparison, x: str, y: str, steps: str, xlabel: str, ylabel: str
 ) -> None:
-    """Series `y` against series `x`, later points darker.
+    """Draws series `y` against series `x`, later points darker.
 
     Each is the mean over the runs. A grey line joins the points of equal training steps, which are
     the series `steps`.
     """
-    at_step: dict[float, list[tuple[float, float]]] = {}
-    for number, (variant, records) in enumerate(comparison.records.items()):
-        curves = [r["series"] for r in records if {x, y, steps} <= r["series"].keys()]
-        if not curves:
-            continue
-        length = min(len(series[steps]) for series in curves)
-        points = [
-            (np.mean([s[x][i] for s in curves]), np.mean([s[y][i] for s in curves]))
-            for i in range(length)
-        ]
-        for step, point in zip(curves[0][steps], points, strict=False):
-            at_step.setdefault(step, []).append(point)
-        colour = colormaps["viridis"](number / max(1, len(comparison.records) - 1))
-        axes.scatter(
-            *zip(*points, strict=True),
-            color=[(*colour[:3], 0.3 + 0.7 * (i + 1) / length) for i in range(length)],
-            s=16,
-            zorder=2,
-        )
-        axes.plot([], [], "o", color=colour, label=variant)
+    at_step: dict[float, list[Sequence[float]]] = {}
+    for number, (row, records) in enumerate(comparison.records.items()):
+        if found := _series(records, x, y, steps):
+            xs, ys = found[0].mean(axis=0), found[1].mean(axis=0)
+            for step, *point in zip(found[2][0], xs, ys, strict=True):
+                at_step.setdefault(step, []).append(point)
+            colour = colormaps["viridis"](number / max(1, len(comparison.records) - 1))
+            shades = [(*colour[:3], 0.3 + 0.7 * (i + 1) / len(xs)) for i in range(len(xs))]
+            axes.scatter(xs, ys, color=shades, s=16, zorder=2)
+            axes.plot([], [], "o", color=colour, label=row)
     for points in at_step.values():
         axes.plot(*zip(*points, strict=True), color="#bbbbbb", linewidth=0.8, zorder=1)
     _finish(axes, xlabel, ylabel)
@@ -164,32 +141,27 @@ def trace(
 @options_first
 def histogram(axes: Axes, comparison: Comparison, counts: str, edges: str) -> None:
     """Draws a histogram of the series `counts` for each row."""
-    for variant, records in comparison.records.items():
-        curves = [r["series"] for r in records if counts in r["series"]]
-        if curves:
-            total = np.sum([series[counts] for series in curves], axis=0)
-            axes.stairs(total, curves[0][edges], fill=True, alpha=0.5, label=variant)
+    for row, records in comparison.records.items():
+        if found := _series(records, counts, edges):
+            axes.stairs(found[0].sum(axis=0), found[1][0], fill=True, alpha=0.5, label=row)
     axes.set_title(counts.removesuffix(" counts"), fontsize=9)
     _finish(axes, "cosine", "images")
 
 
 def sheets(comparison: Comparison) -> Figure:
-    """Reconstructions under perturbation: a row for each element, a column for each offset."""
-    pictures = _arrays(comparison)
-    if not pictures:
-        return _nothing()
-    sheets = [(title, _sheet(array), len(array)) for title, array in pictures]
-    size = (4.2 * len(sheets), 0.36 * sheets[0][2] + 0.8)
+    """Draws reconstructions under perturbation: a row an element, a column an offset."""
+    arrays = _arrays(comparison)
+    most = max((len(array) for _, array in arrays), default=1)
     # Hundreds of small pictures: at a third of the pixels they are as clear.
-    figure = Figure(figsize=size, dpi=90, layout="constrained")
-    for axes, (title, sheet, rows) in zip(
-        figure.subplots(1, len(sheets), squeeze=False)[0], sheets, strict=True
-    ):
-        # In an SVG the pictures' own pixels, not enlarged ones.
+    figure = Figure((4.2 * len(arrays), 0.36 * most + 0.8), dpi=90, layout="constrained")
+    every = figure.subplots(1, max(1, len(arrays)), squeeze=False)[0]
+    for axes, (title, array) in zip(every, arrays, strict=False):
+        sheet = _sheet(array)
         axes.imshow(sheet, cmap="gray", vmin=0, vmax=255, interpolation="none")
         axes.set_title(title, fontsize=8)
-        height = sheet.shape[0] / rows
-        axes.set_yticks((np.arange(rows) + 0.5) * height, range(1, rows + 1), fontsize=6)
+        height = sheet.shape[0] / len(array)
+        places = (np.arange(len(array)) + 0.5) * height
+        axes.set_yticks(places, range(1, len(array) + 1), fontsize=6)
         axes.set_xticks([])
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
@@ -197,52 +169,42 @@ def sheets(comparison: Comparison) -> Figure:
 
 
 def pairs(comparison: Comparison) -> Figure:
-    """Images over their reconstructions, each column headed by (label, prediction, target)."""
-    examples = [
-        (variant, record["loaded"], record["series"])
-        for variant, record in _with_arrays(comparison)
-    ]
-    if not examples:
-        return _nothing()
-    columns = max(len(series["label"]) for _, _, series in examples)
-    figure = Figure(
-        figsize=(0.9 * columns + 0.6, 2.2 * len(examples)), dpi=120, layout="constrained"
-    )
-    grid = figure.subplots(2 * len(examples), columns, squeeze=False)
+    """Draws images over reconstructions, each column headed by (label, prediction, target)."""
+    examples = _with_arrays(comparison)
+    columns = max((len(record["series"]["label"]) for record in examples.values()), default=1)
+    size = (0.9 * columns + 0.6, 2.2 * len(examples))
+    figure = Figure(size, dpi=120, layout="constrained")
+    grid = figure.subplots(2 * max(1, len(examples)), columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for row, (variant, arrays, series) in enumerate(examples):
-        heads = zip(series["label"], series["prediction"], series["target"], strict=True)
-        for column, head in enumerate(heads):
+    for row, (variant, record) in enumerate(examples.items()):
+        series = (record["series"][name] for name in ("label", "prediction", "target"))
+        for column, head in enumerate(zip(*series, strict=True)):
             for part, name in enumerate(("images", "reconstructions")):
                 axes = grid[2 * row + part, column]
-                axes.imshow(arrays[name][column, ..., 0], cmap="gray", vmin=0, vmax=255)
+                axes.imshow(record["loaded"][name][column, ..., 0], cmap="gray", vmin=0, vmax=255)
             grid[2 * row, column].set_title(f"({', '.join(map(str, head))})", fontsize=8)
         grid[2 * row, 0].set_ylabel(variant)
     return figure
 
 
 def feature_spaces(comparison: Comparison) -> Figure:
-    """Draws each variant's features on their two main axes, and below the reconstructions."""
-    loaded = [(variant, record["loaded"]) for variant, record in _with_arrays(comparison)]
-    if not loaded:
-        return _nothing()
-    figure = Figure(figsize=(3.2 * len(loaded), 6.4), dpi=120, layout="constrained")
-    grid = figure.subplots(2, len(loaded), squeeze=False)
-    for column, (variant, arrays) in zip(grid.T, loaded, strict=True):
+    """Draws each row's features on their two main axes, and below the reconstructions."""
+    found = _with_arrays(comparison)
+    figure = Figure((3.2 * len(found), 6.4), dpi=120, layout="constrained")
+    grid = figure.subplots(2, max(1, len(found)), squeeze=False)
+    for column, (row, record) in zip(grid.T, found.items(), strict=False):
         for axes, name in zip(column, ("features", "reconstructions"), strict=True):
-            points = arrays[name].T
-            axes.scatter(*points, c=arrays["labels"], cmap="brg", s=4, rasterized=True)
-            axes.set_title(f"{variant}: {name}", fontsize=8)
+            arrays = record["loaded"]
+            axes.scatter(*arrays[name].T, c=arrays["labels"], cmap="brg", s=4, rasterized=True)
+            axes.set_title(f"{row}: {name}", fontsize=8)
             axes.set_aspect("equal")
     return figure
 
 
 def scatters(comparison: Comparison) -> Figure:
-    """Points in the plane, coloured by where on the grid they belong."""
+    """Draws points in the plane, coloured by where on the grid they belong."""
     arrays = _arrays(comparison)
-    if not arrays:
-        return _nothing()
     figure, every = _figure(len(arrays))
     for axes, (title, points) in zip(every, arrays, strict=True):
         side = round(len(points) ** 0.5)
@@ -252,18 +214,33 @@ def scatters(comparison: Comparison) -> Figure:
     return figure
 
 
-def _with_arrays(comparison: Comparison) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Returns each variant with its first run that has arrays; diverged runs have none."""
-    for variant, records in comparison.records.items():
-        for record in [record for record in records if "loaded" in record][:1]:
-            yield variant, record
+def _series(records: Sequence[Mapping[str, Any]], *names: str) -> list[np.ndarray] | None:
+    """Returns these series [runs, points] of the runs that have all of them.
+
+    They are as long as in the run that stopped first.
+    """
+    runs = [r["series"] for r in records if set(names) <= r["series"].keys()]
+    if not runs:
+        return None
+    every = [[series[name] for series in runs] for name in names]
+    return [np.array([one[: min(map(len, of_runs))] for one in of_runs]) for of_runs in every]
+
+
+def _with_arrays(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
+    """Returns the first run with arrays of each row; diverged runs have none."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row, records in comparison.records.items():
+        for record in records:
+            if "loaded" in record:
+                found.setdefault(row, record)
+    return found
 
 
 def _arrays(comparison: Comparison) -> list[tuple[str, np.ndarray]]:
-    """Returns all arrays of a run of each variant, with a title."""
+    """Returns all arrays of a run of each row, with a title."""
     return [
-        (f"{variant}: {name}", array)
-        for variant, record in _with_arrays(comparison)
+        (f"{row}: {name}", array)
+        for row, record in _with_arrays(comparison).items()
         for name, array in record["loaded"].items()
     ]
 
@@ -275,8 +252,8 @@ def _sheet(array: np.ndarray, gap: int = 1) -> np.ndarray:
 
 
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:
-    columns = panels if panels <= 4 else 3
-    rows = -(-panels // columns)
+    columns = panels if 0 < panels <= 4 else 3
+    rows = max(1, -(-panels // columns))
     figure = Figure(figsize=(4.6 * columns, 3.5 * rows), dpi=150, layout="constrained")
     every = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in every[panels:]:
@@ -296,10 +273,3 @@ def _finish(axes: Axes, xlabel: str, ylabel: str) -> None:
         axes.legend(frameon=False, fontsize=7)
     else:
         axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
-
-
-def _nothing() -> Figure:
-    figure, (axes,) = _figure(1)
-    axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
-    axes.set_axis_off()
-    return figure

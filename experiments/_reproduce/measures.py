@@ -1,7 +1,7 @@
 """What is measured on a network. Each function here returns a measurement."""
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,20 +12,12 @@ from flax import nnx
 
 from _reproduce.experiment import ENTROPY, SHARE, Measured, columns, options_first
 from capsjax.data import tasks
-from capsjax.evaluation import scoring, summaries
+from capsjax.evaluation import manifold, scoring, summaries
 from capsjax.evaluation.alignment import TRANSFORMATIONS, align, cosine_histogram, direction_cosines
-from capsjax.evaluation.batches import outline
+from capsjax.evaluation.batches import in_batches, outline
 from capsjax.evaluation.compactness import AMOUNTS, compactness_of_mean, semantic_compactness
 from capsjax.evaluation.cost import inference_cost
 from capsjax.evaluation.entropy import routing_entropies, true_class_shares
-from capsjax.evaluation.manifold import (
-    MIDDLE,
-    embed,
-    fit_to,
-    grid_distance,
-    representations,
-    shift_grid,
-)
 from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
 from capsjax.evaluation.transformations import moved_poses
 from capsjax.functional import mask_poses
@@ -41,6 +33,30 @@ class FinishedRun(NamedTuple):
     directory: Path | None  # of `capsjax.runs.loop.train`; None for a control
     images: int  # how many test images to look at where a measurement does not look at all
     data_dir: str | None  # as for `capsjax.data.load`
+
+    def examples(self, chosen: str = "test") -> scoring.EvaluationData:
+        """Returns an evaluation set of the run's task; "train" is its training images."""
+        return scoring.evaluation_data(self.checkpoint.config, None, chosen, self.data_dir)
+
+    def first_examples(self, number: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the first test images, and a 1 for each class that is in them."""
+        examples = self.examples().examples
+        number = min(number or self.images, self.images, len(examples))
+        rendered = tasks.render(examples, np.arange(number))
+        return rendered.images, rendered.labels
+
+    def first_images(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the first test images, and their classes."""
+        images, targets = self.first_examples()
+        return images, targets.argmax(-1).astype(np.int32)
+
+    def by_epoch(self) -> Iterator["FinishedRun"]:
+        """Yields the run as it was after each epoch; nothing for a control.
+
+        It must hold images out and keep its checkpoints (`checkpoints.keep`).
+        """
+        for step in self.history.validation_accuracy():
+            yield self._replace(checkpoint=checkpoints.read(self.directory, step))
 
 
 class Pixels(nnx.Module):
@@ -62,53 +78,41 @@ Measure = Callable[[FinishedRun], Measured]
 
 
 @options_first
-def accuracy(run: FinishedRun, **sets: str) -> Measured:
-    """Measures per cent right on evaluation sets, and curves of training and validation.
-
-    Args:
-      **sets: by the metric's name, an evaluation set of the run's task; "train" is its training
-        images.
-    """
-    if isinstance(run.checkpoint.model, Pixels):
-        return Measured({})
-    return Measured(
-        {metric: percent_right(run, chosen) for metric, chosen in sets.items()},
-        series=learning_curve(run),
-    )
-
-
-def percent_right(run: FinishedRun, chosen: str) -> float:
-    """Returns the share of right answers by the task's own rule, in per cent."""
-    data = scoring.evaluation_data(run.checkpoint.config, None, chosen, run.data_dir)
-    model, devices = run.checkpoint.model, jax.local_devices()
-    scores = scoring.score(model, data.examples, batch_size=128 * len(devices), devices=devices)
-    logits = scoring.gives_logits(model, data.image_shape)
-    accuracy = summaries.accuracy(data.rule, scores, data.examples.labels(), logits=logits)
-    return 100 * accuracy.accuracy
-
-
-def error(run: FinishedRun) -> Measured:
-    """Returns per cent wrong on the test images, as `accuracy`."""
-    return Measured({"error": 100 - percent_right(run, "test")}, learning_curve(run))
-
-
-def test_curve(run: FinishedRun) -> Measured:
-    """Returns per cent right on the test images after each epoch.
-
-    The run must hold images out and keep its checkpoints (`checkpoints.keep`).
-    """
-    steps = list(run.history.validation_accuracy())
-    if not steps:  # a control
-        return Measured({})
-    at_step = (run._replace(checkpoint=checkpoints.read(run.directory, n)) for n in steps)
-    return Measured(
-        {}, {"test steps": steps, "test": [percent_right(then, "test") for then in at_step]}
-    )
+def all_of(run: FinishedRun, *measures: Measure) -> Measured:
+    """Combines several measurements."""
+    results = [measure(run) for measure in measures]
+    return Measured(*(dict(ChainMap(*parts)) for parts in zip(*results, strict=True)))
 
 
 def by_network(measures: Mapping[str, Measure]) -> Measure:
     """Chooses the measurement by the network's name."""
     return lambda run: measures[run.checkpoint.config.model.name](run)
+
+
+@options_first
+def accuracy(run: FinishedRun, **sets: str) -> Measured:
+    """Measures per cent right, by the metric's name and evaluation set, and learning curves."""
+    if isinstance(run.checkpoint.model, Pixels):
+        return Measured({})
+    metrics = {metric: percent_right(run, chosen) for metric, chosen in sets.items()}
+    return Measured(metrics, learning_curve(run))
+
+
+TESTED = accuracy(accuracy="test")
+
+
+def error(run: FinishedRun) -> Measured:
+    """Measures per cent wrong on the test images, as `accuracy`."""
+    return Measured({"error": 100 - percent_right(run, "test")}, learning_curve(run))
+
+
+def percent_right(run: FinishedRun, chosen: str) -> float:
+    """Returns the share of right answers by the task's own rule, in per cent."""
+    data, model, devices = run.examples(chosen), run.checkpoint.model, jax.local_devices()
+    scores = scoring.score(model, data.examples, batch_size=128 * len(devices), devices=devices)
+    logits = scoring.gives_logits(model, data.image_shape)
+    accuracy = summaries.accuracy(data.rule, scores, data.examples.labels(), logits=logits)
+    return 100 * accuracy.accuracy
 
 
 def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
@@ -126,24 +130,11 @@ def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
     return series
 
 
-@options_first
-def all_of(run: FinishedRun, *measures: Measure) -> Measured:
-    """Combines several measurements."""
-    results = [measure_one(run) for measure_one in measures]
-    return Measured(*(dict(ChainMap(*parts)) for parts in zip(*results, strict=True)))
-
-
-def first_images(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first test images of the run's task, and their classes."""
-    images, targets = _first_examples(run)
-    return images, targets.argmax(-1).astype(np.int32)
-
-
-def _first_examples(run: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first test images, and a 1 for each class that is in them."""
-    data = scoring.evaluation_data(run.checkpoint.config, None, "test", run.data_dir)
-    rendered = tasks.render(data.examples, np.arange(min(run.images, len(data.examples))))
-    return rendered.images, rendered.labels
+def test_curve(run: FinishedRun) -> Measured:
+    """Measures per cent right on the test images after each epoch."""
+    steps = list(run.history.validation_accuracy())
+    curve = [percent_right(then, "test") for then in run.by_epoch()]
+    return Measured({}, {"test steps": steps, "test": curve} if steps else {})
 
 
 def routing(run: FinishedRun) -> Measured:
@@ -153,23 +144,37 @@ def routing(run: FinishedRun) -> Measured:
     the share of a child's vote that the true class gets, in per cent.
     """
     model = run.checkpoint.model
-    seen, targets = _first_examples(run._replace(images=min(500, run.images)))
-    routed = outline(model, seen).routed
+    images, targets = run.first_examples(500)
+    routed = outline(model, images).routed
     if not routed:
         return Measured({})
     try:
-        entropies = routing_entropies(model, seen)
+        entropies = routing_entropies(model, images)
     except ValueError:  # attention routing divides a parent, not a child (Choi et al. 2019)
         return Measured({})
     most = {name: np.log(routed[name].coupling.shape[-1]) for name in entropies}
     shares = [float(values.mean() / most[name]) for name, values in entropies.items()]
-    true = true_class_shares(model, seen, targets)
+    true = true_class_shares(model, images, targets)
     return Measured({ENTROPY: 100 * min(shares), SHARE: 100 * float(true.mean())})
+
+
+@options_first
+def entropy_trace(run: FinishedRun, layer: str) -> Measured:
+    """Measures the mean entropy of `layer`'s coupling after each epoch (Lin et al. 2018)."""
+    images, _ = run.first_images()
+    steps = list(run.history.validation_accuracy())
+    # A network that was not trained is measured as it is.
+    networks = (then.checkpoint.model for then in (run.by_epoch() if steps else [run]))
+    entropies = [float(routing_entropies(model, images)[layer].mean()) for model in networks]
+    return Measured(
+        {"entropy at the end": entropies[-1], "fall of the entropy": entropies[0] - entropies[-1]},
+        {"entropy steps": steps, "entropy": entropies} if steps else {},
+    )
 
 
 def compactness(run: FinishedRun) -> Measured:
     """Measures semantic compactness by factor (Gu et al. 2021, table 5), averaged both ways."""
-    images, labels = first_images(run)
+    images, labels = run.first_images()
     metrics = {}
     for factor, amounts in AMOUNTS.items():
         poses = moved_poses(run.checkpoint.model, images, labels, factor, amounts)
@@ -180,11 +185,11 @@ def compactness(run: FinishedRun) -> Measured:
 
 
 def alignment(run: FinishedRun) -> Measured:
-    """Returns alignment ratios, of all images and by digit, and cosines of opposite directions.
+    """Measures alignment ratios, of all images and by digit, and cosines of opposite directions.
 
     Choi et al. 2019, table 3 and figure 4.
     """
-    images, labels = first_images(run)
+    images, labels = run.first_images()
     aligned = {}
     for name, (factor, amounts) in TRANSFORMATIONS.items():
         poses = moved_poses(run.checkpoint.model, images, labels, factor, (0.0, *amounts))
@@ -225,17 +230,13 @@ RANGE_OF_A_PIXEL = columns(
 def perturbation(
     run: FinishedRun, limit: float, step: float, *, relative: bool = False, shown: int = 2
 ) -> Measured:
-    """Reconstructions of test images as each element of the pose moves.
+    """Measures how much a pixel changes as one element of the pose goes from −limit to limit.
 
-    The numbers are over the first `PERTURBED_IMAGES` test images, or all that the scale looks at.
-
-    Args:
-      limit, step: of the offsets.
-      relative: both times √D (Choi et al. 2019).
-      shown: how many images, of different classes, become pictures.
+    The numbers are over the first `PERTURBED_IMAGES` test images, or all that the scale looks at;
+    `shown` of them, of different classes, become pictures. With `relative` limit and step are times
+    √D (Choi et al. 2019).
     """
-    images, labels = first_images(run)
-    images, labels = images[:PERTURBED_IMAGES], labels[:PERTURBED_IMAGES]
+    images, labels = (each[:PERTURBED_IMAGES] for each in run.first_images())
     model = run.checkpoint.model
     poses = model(jnp.asarray(images)).poses
     unit = float(np.sqrt(poses.shape[-1])) if relative else 1.0
@@ -248,55 +249,46 @@ def perturbation(
         array = reconstruct_perturbed(
             model.decoder, pose, int(label), offsets, conditional=conditional
         )
-        # How much a pixel changes as one element goes from one end to the other.
         ranges.append(np.ptp(array, axis=1).mean())
         if i in pictures:
             arrays[f"class {label}"] = np.round(255 * np.clip(array, 0, 1)).astype(np.uint8)
-    return Measured(
-        {
-            "range of a pixel": float(np.mean(ranges)),
-            "its deviation over images": float(np.std(ranges)),
-            "perturbed images": len(ranges),
-        },
-        {"offsets": [float(offset) for offset in offsets]},
-        arrays=arrays,
-    )
+    metrics = {
+        "range of a pixel": float(np.mean(ranges)),
+        "its deviation over images": float(np.std(ranges)),
+        "perturbed images": len(ranges),
+    }
+    return Measured(metrics, {"offsets": [float(offset) for offset in offsets]}, arrays=arrays)
 
 
 @options_first
 def reconstructions(run: FinishedRun, correct: int = 5, wrong: int = 2) -> Measured:
-    """Images beside their reconstructions, with (label, prediction, target) of each.
+    """Shows images beside their reconstructions, with (label, prediction, target) of each.
 
     The first images that are classified correctly, reconstructed from the pose of their class, then
     the first that are not, each from the pose of the predicted and of the true class (Sabour et al.
     2017, figure 3). The number is over all images that the scale looks at, the true class being the
     target.
     """
-    images, labels = first_images(run)
-    model = run.checkpoint.model
-    num_classes = len(run.checkpoint.config.task.class_names)
+    images, labels = run.first_images()
+    classes = np.eye(len(run.checkpoint.config.task.class_names), dtype=np.float32)
 
-    def reconstruct(places, targets):
-        mask = jax.nn.one_hot(targets, num_classes)
-        return np.asarray(model(jnp.asarray(images[places]), mask=mask).reconstruction)
+    def answers(places: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        arrays = (images[places], classes[targets])
+        return in_batches(_scores_and_reconstruction, run.checkpoint.model, arrays)
 
-    batches = np.array_split(np.arange(len(images)), -(-len(images) // 500))
-    predicted = np.concatenate(
-        [np.asarray(model(jnp.asarray(images[b])).scores).argmax(-1) for b in batches]
-    )
-    error = np.concatenate(
-        [np.square(reconstruct(b, labels[b]) - images[b] / 255).mean((1, 2, 3)) for b in batches]
-    )
+    scores, drawn = answers(np.arange(len(images)), labels)
+    predicted = scores.argmax(-1)
     good = np.flatnonzero(predicted == labels)[:correct]
     bad = np.flatnonzero(predicted != labels)[:wrong]
     places = np.concatenate([good, np.repeat(bad, 2)])
     pairs = [target for i in bad for target in (predicted[i], labels[i])]
     targets = np.concatenate([labels[good], np.array(pairs, labels.dtype)])
+    _, shown = answers(places, targets)
     # A control: the mean image of the class for each image.
-    means = np.stack([images[labels == label].mean(0) for label in range(num_classes)]) / 255
+    means = np.stack([images[labels == label].mean(0) for label in range(len(classes))]) / 255
     return Measured(
         {
-            "squared error of a pixel": float(error.mean()),
+            "squared error of a pixel": float(np.square(drawn - images / 255).mean()),
             "of the class's mean image": float(np.square(means[labels] - images / 255).mean()),
         },
         {
@@ -306,24 +298,29 @@ def reconstructions(run: FinishedRun, correct: int = 5, wrong: int = 2) -> Measu
         },
         arrays={
             "images": images[places],
-            "reconstructions": np.round(255 * reconstruct(places, targets)).astype(np.uint8),
+            "reconstructions": np.round(255 * shown).astype(np.uint8),
         },
     )
 
 
+def _scores_and_reconstruction(model: Any, images: Any, mask: Any) -> Any:
+    output = model(images, mask=mask)
+    return output.scores, output.reconstruction
+
+
 def feature_space(run: FinishedRun) -> Measured:
-    """Records the decoder's input and output for each test point (Gu et al. 2021, figure 5).
+    """Measures the decoder's input and output for each test point (Gu et al. 2021, figure 5).
 
     A conditional decoder sees the units of the true class alone, as in training.
     """
-    images, labels = first_images(run)
+    from sklearn.neighbors import NearestNeighbors  # takes a second to import
+
+    images, labels = run.first_images()
     config = run.checkpoint.config
     mask = jax.nn.one_hot(labels, len(config.task.class_names))
     output = run.checkpoint.model(jnp.asarray(images), mask=mask)
     seen = mask if config.model.reconstruction == "conditional" else jnp.ones_like(mask)
     features = np.asarray(mask_poses(output.poses, seen))
-    from sklearn.neighbors import NearestNeighbors  # takes a second to import
-
     nearest = NearestNeighbors(n_neighbors=1).fit(features).kneighbors(return_distance=False)
     centred = features - features.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
@@ -340,57 +337,33 @@ def feature_space(run: FinishedRun) -> Measured:
     )
 
 
-@options_first
-def entropy_trace(run: FinishedRun, layer: str) -> Measured:
-    """Returns the mean entropy of `layer`'s coupling after each epoch (Lin et al. 2018).
-
-    The run must hold images out and keep its checkpoints (`checkpoints.keep`).
-    """
-    images, _ = first_images(run)
-    steps = [*run.history.validation_accuracy()]
-    # A network that was not trained has no checkpoints.
-    models = (checkpoints.read(run.directory, step).model for step in steps)
-    entropies = [
-        float(routing_entropies(model, images)[layer].mean())
-        for model in (models if steps else [run.checkpoint.model])
-    ]
-    return Measured(
-        {"entropy at the end": entropies[-1], "fall of the entropy": entropies[0] - entropies[-1]},
-        {"entropy steps": steps, "entropy": entropies} if steps else {},
-    )
-
-
 def grid_distances(run: FinishedRun) -> Measured:
-    """Returns Chamfer distances of the middle layer's embedding to the shifts (Lin et al. 2018).
+    """Measures Chamfer distances of the middle layer's embedding to the shifts (Lin et al. 2018).
 
     It takes as many ordered pairs of classes as `FinishedRun.images` allows, 81 images each: k
     fixed and k + 1 moving, then k + 2, and so on.
     """
-    config = run.checkpoint.config
-    data = scoring.evaluation_data(config, None, "shift_grid", run.data_dir)
-    grid = shift_grid(config.data.max_shift)
-    pixels = isinstance(run.checkpoint.model, Pixels)
-    layer = "pixels" if pixels else MIDDLE[config.model.name]
+    config, model = run.checkpoint.config, run.checkpoint.model
+    examples = run.examples("shift_grid").examples
+    grid = manifold.shift_grid(config.data.max_shift)
+    layer = "pixels" if isinstance(model, Pixels) else manifold.MIDDLE[config.model.name]
     distances, arrays = [], {}
-    num = data.examples.recipe.num_classes
+    num = examples.recipe.num_classes
     pairs = [(k, (k + step) % num) for step in range(1, num) for k in range(num)]
     for fixed, moving in pairs[: max(1, run.images // len(grid))]:
-        start = data.examples.recipe.first_of(fixed, moving)
-        places = start + np.arange(len(grid))
-        images = tasks.render(data.examples, places).images
-        points = embed(representations(run.checkpoint.model, images, layer))
-        distances.append(grid_distance(points, grid))
+        places = examples.recipe.first_of(fixed, moving) + np.arange(len(grid))
+        images = tasks.render(examples, places).images
+        points = manifold.embed(manifold.representations(model, images, layer))
+        distances.append(manifold.grid_distance(points, grid))
         if len(arrays) < 3:  # enough for a figure
-            name = f"{fixed} fixed, {moving} moving"
-            arrays[name] = fit_to(points, grid).astype(np.float32)
-    return Measured(
-        {"Chamfer distance": float(np.mean(distances)), "variance": float(np.var(distances))},
-        arrays=arrays,
-    )
+            fitted = manifold.fit_to(points, grid).astype(np.float32)
+            arrays[f"{fixed} fixed, {moving} moving"] = fitted
+    metrics = {"Chamfer distance": float(np.mean(distances)), "variance": float(np.var(distances))}
+    return Measured(metrics, arrays=arrays)
 
 
 def cost(run: FinishedRun) -> Measured:
-    """Parameters, planned memory and time of the scores of 128 images (Tsai et al. 2020)."""
+    """Measures parameters, memory and time of the scores of 128 images (Tsai et al. 2020)."""
     images = np.zeros((128, *run.checkpoint.config.task.input_shape), np.uint8)
     costs = inference_cost(run.checkpoint.model, images, repeats=3)
     return Measured(

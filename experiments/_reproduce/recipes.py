@@ -38,6 +38,9 @@ def trainings(
     return [first, own]
 
 
+_file = functools.cache(_configs.read)  # each file is executed once
+
+
 def _config(
     file: str, changes: Overrides, seed: int, use: Mapping[str, str]
 ) -> ml_collections.ConfigDict:
@@ -47,9 +50,6 @@ def _config(
     for key in {"name", "source"} & set(config.data):
         config.data[key] = use.get(config.data[key], config.data[key])
     return config
-
-
-_file = functools.cache(_configs.load)  # each file is executed once
 
 
 def source_of(config: ml_collections.ConfigDict) -> str:

@@ -1,7 +1,7 @@
 """From folders of results to comparisons and pages."""
 
 import io
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -10,32 +10,26 @@ import numpy as np
 from _reproduce import tables
 from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
-from _reproduce.recipes import slug
-from _reproduce.runs import Store, number_of, outcome, read_json, recorded
+from _reproduce.runs import Store, outcome, read_json, recorded
 from capsjax._files import write_atomically
 from capsjax._ledger import ABSENT
 
 
 def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
     """Gathers the records of `name`: those of today's recipe, and those kept apart."""
-    rows = experiment.at(store.scale)
-    records: dict[str, list[dict]] = {row: [] for row in rows}
-    left = []
-    for row in rows.values():
-        for file, record, changes in recorded(store, name, experiment, row):
+    records, left = dict[str, list[dict]](), []
+    for row in experiment.at(store.scale).values():
+        records[row.name] = []
+        for number, file, record, changes in recorded(store, name, experiment, row):
             if changes:
                 what = ", ".join(f"{k}: {_said(a)} → {_said(b)}" for k, (a, b) in changes.items())
-                run = f"{row.name}, run {number_of(file)} ({outcome(record)})"
+                run = f"{row.name}, run {number} ({outcome(record)})"
                 left.append(f"{run}: made with an older recipe ({what})")
                 continue
             if record["arrays"]:
                 with np.load(file.with_suffix(".npz")) as arrays:
                     record["loaded"] = {key: arrays[key] for key in record["arrays"]}
             records[row.name].append(record)
-    known = tuple(f"{slug(row)}-" for row in rows)
-    files = (store.folder / "results" / name).glob("*-seed*.json")
-    gone = {read_json(file)["variant"] for file in files if not file.name.startswith(known)}
-    left += [f"{row}: this row no longer exists at this scale" for row in sorted(gone)]
     return compare(name, experiment, store.scale, records, left)
 
 
@@ -53,16 +47,9 @@ def gather_all(
     comparisons = {}
     for name, experiment in experiments.items():
         there = [store for store in stores if store.scale in experiment.scales]
-        comparisons[name] = [gather(store, name, experiment) for store in there]
-        comparisons[name] = comparisons[name] or [compare(name, experiment, "full", {})]
+        gathered = [gather(store, name, experiment) for store in there]
+        comparisons[name] = gathered or [compare(name, experiment, "full", {})]
     return comparisons
-
-
-def of_no_name(store: Store, names: Container[str]) -> list[str]:
-    """Returns the folders of results that belong to none of `names`, a line each."""
-    files = (store.folder / "results").glob("*/*/*-seed*.json")
-    recorded = {f"{file.parent.parent.name}/{file.parent.name}" for file in files}
-    return [f"{name}: this name no longer exists" for name in sorted(recorded) if name not in names]
 
 
 def folders(workdir: Path) -> list[Store]:
@@ -83,16 +70,18 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     Returns the files; a figure of earlier runs is removed if there are none.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    first = comparisons[0]
-    files = [folder / f"{first.stem}.md"]
-    write_atomically(files[0], tables.markdown(first.name, tables.blocks(comparisons)))
+    page = folder / f"{comparisons[0].stem}.md"
+    picture = page.with_suffix(".png")
+    write_atomically(page, tables.markdown(comparisons[0].name, tables.blocks(comparisons)))
     pictured = tables.pictured(comparisons)
-    picture = files[0].with_suffix(".png")
     if pictured is None:
         picture.unlink(missing_ok=True)
-        return files
-    write_atomically(picture, draw(pictured))
-    return [*files, picture]
+        return [page]
+    with matplotlib.rc_context({"font.size": 9}):
+        drawn = io.BytesIO()
+        pictured.experiment.figure(pictured).savefig(drawn, format="png")
+    write_atomically(picture, drawn.getvalue())
+    return [page, picture]
 
 
 def write_all(
@@ -100,16 +89,5 @@ def write_all(
 ) -> list[Path]:
     """Writes the pages of all names and `tables.index`; returns the files."""
     files = [file for comparisons in names.values() for file in write(comparisons, folder)]
-    index = folder / "index.md"
-    write_atomically(index, tables.index(names, findings))
-    return [*files, index]
-
-
-def draw(comparison: Comparison) -> bytes:
-    """Draws the figure as a PNG."""
-    assert comparison.experiment.figure is not None
-    with matplotlib.rc_context({"font.size": 9}):
-        figure = comparison.experiment.figure(comparison)
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png")
-        return picture.getvalue()
+    write_atomically(folder / "index.md", tables.index(names, findings))
+    return [*files, folder / "index.md"]

@@ -6,7 +6,7 @@ docs/reproduce.md has the layout of the folder and what is kept, shared and resu
 import io
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from capsjax._ledger import lock
 from capsjax.data import tasks
 from capsjax.evaluation import ensemble
 from capsjax.runs import checkpoints
-from capsjax.runs.display import console
+from capsjax.runs.display import say
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.loop import train
 from capsjax.training import config as configs
@@ -53,18 +53,15 @@ class Store(NamedTuple):
 
 def recorded(
     store: Store, name: str, experiment: Experiment, row: Row
-) -> Iterator[tuple[Path, dict[str, Any], Changes]]:
-    """Yields the records of a row, by number, each with what has changed in its recipe since."""
+) -> list[tuple[int, Path, dict[str, Any], Changes]]:
+    """Returns, by number, a row's runs on disk: number, file, record, changes of the recipe."""
     config = trainings(experiment, row, store.scale, 0, store.use)[-1]
-    files = (store.folder / "results" / name).glob(f"{slug(row.name)}-*-seed*.json")
-    for file in sorted(files, key=lambda file: (number_of(file), file)):
+    found = []
+    for file in (store.folder / "results" / name).glob(f"{slug(row.name)}-*-seed*.json"):
         record = read_json(file)
-        yield file, record, changes_since(record["config"], config)
-
-
-def number_of(file: Path) -> int:
-    """Returns the number of the row's run that `file` records."""
-    return int(file.stem.rpartition("-seed")[2])
+        number = int(file.stem.rpartition("-seed")[2])
+        found.append((number, file, record, changes_since(record["config"], config)))
+    return sorted(found, key=lambda run: run[:2])
 
 
 def run_all(
@@ -76,12 +73,13 @@ def run_all(
     that was not run since its data are missing.
     """
     count = seeds or experiment.scales[store.scale].seeds
+    numbers = {"trained": count, "untrained": max(count, 3), "pixels": 1}
     # Every row once, then once more: what is there after an interruption can be compared.
     left = [
         (row, number)
-        for number in range(max(count, 3))
+        for number in range(max(numbers.values()))
         for row in rows
-        if number < {"trained": count, "untrained": max(count, 3), "pixels": 1}[row.network]
+        if number < numbers[row.network]
     ]
     lacking = {}
     for wait in (False, True):  # at last for what other processes are at
@@ -117,48 +115,44 @@ def run(
     with lock(store.folder / "locks" / f"{slug(name)}-{file.stem}", wait=wait) as held:
         if not held:
             return None
-        console().print(f"\n{name}: {row.name}, run {number}", markup=False)
+        say(f"\n{name}: {row.name}, run {number}")
         images = experiment.scales[store.scale].images
-        earlier = recorded(store, name, experiment, row)
-        same = [(f, r) for f, r, changes in earlier if number_of(f) == number and not changes]
-        file, record = same[0] if same else (file, None)
-        if record is None or not _complete(record, experiment, row, images):
-            if row.network == "trained":
-                measured, failed, trained = _trained(store, experiment, members, images)
-            else:
-                measured = experiment.measure(_control(row, members[0][-1], images, store.data_dir))
-                failed, trained = None, [_made(members[0][-1])]
-            for metric, value in measured.metrics.items():
-                if not np.isfinite(value):
-                    raise ValueError(
-                        f"{name}, {row.name}, run {number}: the measurement {metric!r} gave "
-                        f"{value}, expected a finite number"
-                    )
-            record = {
-                "name": name,
-                "variant": row.name,
-                "scale": store.scale,
-                "seeds": list(seeds),
-                "images": images,
-                "failed": failed,
-                "metrics": dict(measured.metrics),
-                "series": dict(measured.series),
-                "arrays": sorted(measured.arrays),
-                "config": config,
-                **{key: trained[0][key] for key in ("commit", "versions", "device", "machine")},
-                "measured_at_commit": commit(),
-                "times": {
-                    "training_seconds": sum(sum(training["seconds"]) for training in trained),
-                    **measured.times,
-                },
-            }
-            if measured.arrays:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                archive = io.BytesIO()
-                np.savez_compressed(archive, **measured.arrays)
-                write_atomically(file.with_suffix(".npz"), archive.getvalue())
-            write_json(file, record)  # last: with it the run counts as done
-        console().print(outcome(record), markup=False)
+        for earlier, there, record, changes in recorded(store, name, experiment, row):
+            if earlier == number and not changes:
+                file = there
+                if _complete(record, experiment, row, images):
+                    say(outcome(record))
+                    return record
+        failed = None
+        if row.network == "trained":
+            measured, failed, trained = _trained(store, experiment, members, images)
+        else:
+            measured = experiment.measure(_control(row, members[0][-1], images, store.data_dir))
+            trained = [_made(members[0][-1])]
+        if wrong := {k: v for k, v in measured.metrics.items() if not np.isfinite(v)}:
+            raise ValueError(f"{name}, {row.name}, run {number}: not finite: {wrong}")
+        seconds = sum(sum(training["seconds"]) for training in trained)
+        record = {
+            "name": name,
+            "variant": row.name,
+            "scale": store.scale,
+            "seeds": list(seeds),
+            "images": images,
+            "failed": failed,
+            "metrics": dict(measured.metrics),
+            "series": dict(measured.series),
+            "arrays": sorted(measured.arrays),
+            "config": config,
+            **{key: trained[0][key] for key in ("commit", "versions", "device", "machine")},
+            "measured_at_commit": commit(),
+            "times": {"training_seconds": seconds, **measured.times},
+        }
+        if measured.arrays:
+            archive = io.BytesIO()
+            np.savez_compressed(archive, **measured.arrays)
+            _write(file.with_suffix(".npz"), archive.getvalue())
+        write_json(file, record)  # last: with it the run counts as done
+        say(outcome(record))
         return record
 
 
@@ -277,5 +271,9 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def write_json(file: Path, record: Mapping[str, Any]) -> None:
     """Writes all or nothing: an interrupted write leaves no half file."""
+    _write(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def _write(file: Path, contents: str | bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(file, contents)

@@ -19,7 +19,7 @@ from _reproduce.compare import (
     best_verdicts,
     estimate,
 )
-from _reproduce.experiment import ENTROPY, SHARE, Claim, Estimate, Experiment
+from _reproduce.experiment import ENTROPY, SHARE, Estimate, Experiment
 from _reproduce.recipes import key_of
 
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
@@ -28,8 +28,8 @@ NO_RECORDS = "Not run: there are no records, so nothing is decided."
 
 def pictured(comparisons: Sequence[Comparison]) -> Comparison | None:
     """Returns the comparison whose figure is on the page of a name: the largest that was run."""
-    run = [comparison for comparison in comparisons if comparison.was_run]
-    return run[0] if run and run[0].experiment.figure is not None else None
+    drawn = (c for c in comparisons if c.was_run and c.experiment.figure is not None)
+    return next(drawn, None)
 
 
 def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -53,20 +53,20 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield from claims(comparison)
     if not run:
         yield from claims(comparisons[-1])
-    if chosen := notes(experiment):
-        yield _folded("Chosen here, or different from the paper", chosen)
+    notes = [f"chosen: {text}" for text in experiment.chosen]
+    notes += [f"different: {text}" for text in experiment.different]
+    yield from _folded("Chosen here, or different from the paper", notes)
     for comparison in run:
-        yield _folded(f"Runs at scale {comparison.scale}", _about_runs(comparison))
-    if left := [
-        f"{comparison.scale}: {line}" for comparison in comparisons for line in comparison.left
-    ]:
-        yield _folded("Kept apart", left)
+        yield from _folded(f"Runs at scale {comparison.scale}", [*_about_runs(comparison)])
+    left = [f"{comparison.scale}: {line}" for comparison in comparisons for line in comparison.left]
+    yield from _folded("Kept apart", left)
 
 
 def _tables(comparison: Comparison) -> Iterator[str]:
     """Makes one table for neighbouring columns of one title, and one of how networks routed."""
-    experiment = comparison.experiment
-    for title, group in groupby(experiment.columns, lambda column: column.title):
+    known = {} if comparison.scale == "smoke" else comparison.failed
+    failed = {name for name, reached in known.items() if reached != UNKNOWN}
+    for title, group in groupby(comparison.experiment.columns, lambda column: column.title):
         columns = [c for c in group if any(comparison.cells[c.metric].values()) or c.quoted]
         rows = []
         for name in comparison.cells[columns[0].metric] if columns else ():
@@ -74,49 +74,30 @@ def _tables(comparison: Comparison) -> Iterator[str]:
             if any(cells):
                 runs = next((cell.ours.runs for cell in cells if cell.ours), "–")
                 values = [_beside(*cell, c.digits) for cell, c in zip(cells, columns, strict=True)]
-                rows.append([_marked(comparison, name), str(runs), *values])
+                said = f"{name} (did not learn)" if name in failed else name
+                rows.append([said, str(runs), *values])
         for name in dict.fromkeys(name for column in columns for name in column.quoted):
-            quoted = (c.quoted.get(name) for c in columns)
-            rows.append([f"{name} (quoted by the paper)", "–", *(_quoted(q) for q in quoted)])
-        if rows:
-            heads = [column.head or "ours (the paper's)" for column in columns]
-            yield _table(title, ("", "n", *heads), rows)
-    routed = {
-        name: [
-            estimate([r["metrics"][metric] for r in records if metric in r["metrics"]])
-            for metric in (ENTROPY, SHARE)
-        ]
-        for name, records in comparison.records.items()
-    }
-    if rows := [[n, *(_beside(e, None, 1) for e in both)] for n, both in routed.items() if both[0]]:
-        heads = ("", "entropy, % of equal couplings'", "share of the true class, %")
-        yield _table("How decided the routing is", heads, rows)
-
-
-def _quoted(value: float | None) -> str:
-    return "–" if value is None else f"({value:.2f})"
-
-
-def _marked(comparison: Comparison, name: str) -> str:
-    reached = comparison.failed.get(name, UNKNOWN)
-    return name if reached == UNKNOWN or comparison.scale == "smoke" else f"{name} (did not learn)"
-
-
-def notes(experiment: Experiment) -> list[str]:
-    """Lists what was chosen, and what differs from the paper."""
-    chosen = [f"chosen: {text}" for text in experiment.chosen]
-    return chosen + [f"different: {text}" for text in experiment.different]
+            quoted = [f"({c.quoted[name]:.2f})" if name in c.quoted else "–" for c in columns]
+            rows.append([f"{name} (quoted by the paper)", "–", *quoted])
+        heads = [column.head or "ours (the paper's)" for column in columns]
+        yield from _table(title, ("", "n", *heads), rows)
+    rows = []
+    for name, records in comparison.records.items():
+        every = [record["metrics"] for record in records]
+        values = [[own[m] for own in every if m in own] for m in (ENTROPY, SHARE)]
+        if values[0]:
+            rows.append([name, *(_beside(estimate(own), None, 1) for own in values)])
+    heads = ["", "entropy, % of equal couplings'", "share of the true class, %"]
+    yield from _table("How decided the routing is", heads, rows)
 
 
 def claims(comparison: Comparison) -> Iterator[str]:
     """Yields the verdict on each claim in words, and why others have none."""
     experiment = comparison.experiment
     rows = [[v.claim.text, v.verdict, in_words(v, experiment)] for v in comparison.verdicts]
-    if rows:
-        yield _table("What the paper says, and what we find", ("claim", "", ""), rows)
-    if experiment.untested:
-        lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
-        yield _folded("What it says and no rule here decides", lines)
+    yield from _table("What the paper says, and what we find", ("claim", "", ""), rows)
+    lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
+    yield from _folded("What it says and no rule here decides", lines)
 
 
 def in_words(verdict: Verdict, experiment: Experiment) -> str:
@@ -128,27 +109,21 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
         f"“{side}”" if isinstance(side, str) else f"{side:g}"
         for side in (claim.more, verdict.against)
     ]
-    mean = result.mean - claim.slack
-    low, high = result.low - claim.slack, result.high - claim.slack
+    mean, low, high = (number - claim.slack for number in result[:3])
     digits = _digits((high - low) / 2, experiment.column(claim.metric).digits)
     seeds = " and ".join(map(str, verdict.runs))
     where = f"{abs(mean):.{digits}f} {'above' if mean > 0 else 'below'}"
     interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
-    if (paper := printed_difference(experiment, claim, verdict.against)) is not None:
-        text += f"; in the paper {paper:+.{digits}f}"
+    more, less = (
+        experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
+        for side in (claim.more, verdict.against)
+    )
+    if more is not None and less is not None:
+        text += f"; in the paper {more.mean - less.mean:+.{digits}f}"
     if verdict.seen is False and verdict.verdict != HOLDS:
         text += ". A difference like the paper's would not have been seen"
     return text
-
-
-def printed_difference(experiment: Experiment, claim: Claim, against: str | float) -> float | None:
-    """Returns the difference of a claim's rows in the paper, if both are printed."""
-    more, less = (
-        experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
-        for side in (claim.more, against)
-    )
-    return None if more is None or less is None else more.mean - less.mean
 
 
 def markdown(title: str, parts: Iterable[str]) -> str:
@@ -158,46 +133,43 @@ def markdown(title: str, parts: Iterable[str]) -> str:
 
 def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]) -> str:
     """Writes the page of all names, a sentence on each paper; the largest scale comes first."""
-    run = sum(
-        any(comparison.was_run for comparison in comparisons) for comparisons in names.values()
-    )
-    papers: dict[str, list[Verdict]] = {paper: [] for paper in findings}
-    every = []
-    for name, comparisons in names.items():
-        verdicts = best_verdicts(comparisons)
-        papers[name.partition("/")[0]] += verdicts
-        every.append(_line(name, comparisons, verdicts))
-    corrected = {paper: Counter(after_holm(verdicts)) for paper, verdicts in papers.items()}
-    short = [f"- **[{paper}](../papers/{paper}.md)**: {text}" for paper, text in findings.items()]
-    by_paper = [
-        [f"[{paper}](../papers/{paper}.md)", *(str(count[verdict]) for verdict in VERDICTS)]
-        for paper, count in corrected.items()
-    ]
+    verdicts = {name: best_verdicts(comparisons) for name, comparisons in names.items()}
+    run = sum(any(comparison.was_run for comparison in every) for every in names.values())
+    by_paper = []
+    for paper in findings:
+        of_paper = [v for name in names if name.startswith(f"{paper}/") for v in verdicts[name]]
+        by_paper.append([f"[{paper}](../papers/{paper}.md)", *_counts(after_holm(of_paper))])
+    every = [_line(name, comparisons, verdicts[name]) for name, comparisons in names.items()]
     heads = ("", "scale", "seeds", *VERDICTS, "the paper's difference would have been seen")
-    about = (
-        f"{run} of {len(names)} tables and figures were run. A claim is decided by Welch's t-test "
-        f"between networks that learned, with at least {FEWEST} seeds each and against controls "
-        "([the rules](../reproduce.md#what-is-compared-and-how))."
+    return markdown(
+        "What we found",
+        [
+            f"{run} of {len(names)} tables and figures were run. A claim is decided by Welch's "
+            f"t-test between networks that learned, with at least {FEWEST} seeds each and against "
+            "controls ([the rules](../reproduce.md#what-is-compared-and-how)).",
+            "\n".join(f"- **[{p}](../papers/{p}.md)**: {text}" for p, text in findings.items()),
+            *_table(
+                "Claims by paper, corrected for their number (Holm)", ("", *VERDICTS), by_paper
+            ),
+            *_table("Claims by table and figure, each at the 5 % level", heads, every),
+        ],
     )
-    parts = [
-        about,
-        "\n".join(short),
-        _table("Claims by paper, corrected for their number (Holm)", ("", *VERDICTS), by_paper),
-        _table("Claims by table and figure, each at the 5 % level", heads, every),
-    ]
-    return markdown("What we found", parts)
+
+
+def _counts(verdicts: Iterable[str]) -> list[str]:
+    count = Counter(verdicts)
+    return [str(count[verdict]) for verdict in VERDICTS]
 
 
 def _line(name: str, comparisons: Sequence[Comparison], verdicts: Sequence[Verdict]) -> list[str]:
     run = [comparison for comparison in comparisons if comparison.was_run]
     seeds = sorted({len(r) for comparison in run for r in comparison.records.values() if r})
-    count = Counter(verdict.verdict for verdict in verdicts)
     asked = [verdict.seen for verdict in verdicts if verdict.seen is not None]
     return [
         f"[{name}]({comparisons[0].stem}.md)",
         ", ".join(comparison.scale for comparison in run) or "–",
         f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]) if seeds else "–",
-        *(str(count[verdict]) for verdict in VERDICTS),
+        *_counts(verdict.verdict for verdict in verdicts),
         f"{sum(asked)} of {len(asked)}" if asked else "–",
     ]
 
@@ -208,19 +180,23 @@ def summary(comparisons: Sequence[Comparison]) -> str:
     return ", ".join(f"{v}: {count[v]}" for v in VERDICTS if count[v]) or "no claims"
 
 
-def _folded(title: str, lines: Iterable[str]) -> str:
-    """Returns a list that is folded away."""
-    items = "\n".join(f"- {line}" for line in lines)
-    return f"<details><summary>{title}</summary>\n\n{items}\n\n</details>"
+def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yields a list that is folded away; nothing if it is empty."""
+    if lines:
+        items = "\n".join(f"- {line}" for line in lines)
+        yield f"<details><summary>{title}</summary>\n\n{items}\n\n</details>"
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def has_words(column: int) -> bool:
-        return any(row[column][:1].isalpha() or "“" in row[column] for row in rows)
-
-    wordy = [column for column in range(1, len(heads)) if has_words(column)]
-    lines = _markdown.table(heads, rows, (0, *wordy))
-    return "\n".join([f"## {title}", "", *(line.replace("|  |", "| |") for line in lines)])
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields a table; nothing if it is empty."""
+    wordy = [
+        column
+        for column in range(1, len(heads))
+        if any(row[column][:1].isalpha() or "“" in row[column] for row in rows)
+    ]
+    if rows:
+        lines = _markdown.table(heads, rows, (0, *wordy))
+        yield "\n".join([f"## {title}", "", *(line.replace("|  |", "| |") for line in lines)])
 
 
 def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:
@@ -243,19 +219,18 @@ def _digits(error: float | None, most: int) -> int:
 
 def _about_runs(comparison: Comparison) -> Iterator[str]:
     """Says what was run on what, what failed, and what was not run."""
-    run = {
-        name: records_of_row
-        for name, records_of_row in comparison.records.items()
-        if records_of_row
-    }
-    records = [record for records_of_row in run.values() for record in records_of_row]
-    yield f"Commit: {_each(_commit(r) for r in records)}"
-    yield f"Device: {_each('{device} ({machine})'.format_map(r) for r in records)}"
-    yield f"Data: {_each(_data(r['config']['data']) for r in records)}"
-    yield f"jax: {_each(r['versions']['jax'] for r in records)}"
+    run = {name: records for name, records in comparison.records.items() if records}
+    records = [record for of_row in run.values() for record in of_row]
+    for what, texts in (
+        ("Commit", map(_commit, records)),
+        ("Device", map("{device} ({machine})".format_map, records)),
+        ("Data", (_data(**record["config"]["data"]) for record in records)),
+        ("jax", (record["versions"]["jax"] for record in records)),
+    ):
+        yield f"{what}: {', '.join(sorted(set(texts)))}"
     minutes = sum(r["times"]["training_seconds"] for r in records) / 60
     yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
-    keys = {name: key_of(records_of_row[0]["config"]) for name, records_of_row in run.items()}
+    keys = {name: key_of(of_row[0]["config"]) for name, of_row in run.items()}
     yield f"Recipes: {'; '.join(f'`{key}` {name}' for name, key in keys.items())}"
     for name, reached in comparison.failed.items():
         yield f"Learned or not: {name}, {reached}"
@@ -266,15 +241,10 @@ def _about_runs(comparison: Comparison) -> Iterator[str]:
         yield f"Not run: {', '.join(missing)}"
 
 
-def _each(texts: Iterable[str]) -> str:
-    return ", ".join(sorted(set(texts)))
-
-
 def _commit(record: Mapping[str, Any]) -> str:
     trained, measured = record["commit"], record["measured_at_commit"]
     return trained if trained == measured else f"{trained} (measured at {measured})"
 
 
-def _data(options: Mapping[str, Any]) -> str:
-    source = options.get("source")
-    return f"{options['name']} from {source}" if source else options["name"]
+def _data(name: str, source: str = "", **options: object) -> str:
+    return f"{name} from {source}" if source else name

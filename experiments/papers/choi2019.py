@@ -1,6 +1,7 @@
 """Attention routing between capsules (Choi et al. 2019)."""
 
 from dataclasses import replace
+from typing import Any
 
 from _reproduce import figures, measures
 from _reproduce.experiment import Claim, Column, Experiment, Floor, Row, Scale, claims, columns
@@ -14,8 +15,6 @@ FINDING = (
     "settled: networks were trained for two epochs."
 )
 
-ENSEMBLE = 7
-
 SMALL = {"model.width": 1 / 4, "training.log_every_steps": 50}
 NARROW = {"model.width": 1 / 8}  # CapsNet, which has four times as many channels
 SMOKE = {"model.width": 1 / 8, "training.log_every_steps": 10}
@@ -24,81 +23,58 @@ FROM_DIGITS = {"data.source": "digits", "data.test_versions": 1, "training.epoch
 
 ABOUT_FULL = "The paper's recipe, with its validation set."
 ABOUT_SMOKE = "Networks of 1/8 of the width, one epoch on scikit-learn's 1,797 digits."
-ACCURACY = Column("accuracy", "MNIST, accuracy, %", best=100)
+TESTED, ACCURACY = measures.TESTED, Column("accuracy", "MNIST, accuracy, %", best=100)
 CHOSEN = ("BatchNorm's ε is Flax's 10⁻⁵", "what a shift uncovers is black")
 # A linear classifier of CIFAR-10's pixels reaches about 40 %.
-FLOORS = {
-    "mnist": Floor("accuracy", 97.0),
-    "affnist": Floor("accuracy", 60.0),
-    "cifar10": Floor("accuracy", 40.0),
-}
+FLOORS = {"mnist": 97.0, "affnist": 60.0, "cifar10": 40.0}
 
 
-def _row(
-    name: str,
-    config: str,
-    printed: float | None = None,
-    changes: dict | None = None,
-    *,
-    at_small: dict | None = None,
-    **where: object,
-) -> Row:
+def _row(name: str, config: str, accuracy: float = 0, **where: Any) -> Row:
     """Returns a row of the config `choi2019:config`, at small scale of two epochs."""
-    affnist, common = config.startswith("affnist"), at_small or {}
+    affnist, common = config.startswith("affnist"), where.pop("common", {})
     few = {"training.epochs": 2} | ({"data.test_versions": 1} if affnist else {}) | common
-    at = {"small": few, "medium": common, "smoke": FROM_DIGITS if affnist else DIGITS}
-    return Row(
-        name,
-        f"choi2019:{config}",
-        changes or {},
-        {} if printed is None else {"accuracy": printed},
-        at=at,
-        floor=FLOORS[config.partition(",")[0].removesuffix("_plus")],
-        **where,  # type: ignore[arg-type]
-    )
+    where["at"] = {"small": few, "medium": common, "smoke": FROM_DIGITS if affnist else DIGITS}
+    floor = Floor("accuracy", FLOORS[config.partition(",")[0].removesuffix("_plus")])
+    where.setdefault("printed", {"accuracy": accuracy} if accuracy else {})
+    return Row(name, f"choi2019:{config}", floor=floor, **where)
 
 
-def _capsnet(data: str, config: str, printed: float | None, width: float = 1 / 8) -> Row:
-    return _row(f"CapsNet, {data}", f"{config},capsnet", printed, at_small={"model.width": width})
+def _capsnet(data: str, config: str, accuracy: float, width: float = 1 / 8) -> Row:
+    return _row(f"CapsNet, {data}", f"{config},capsnet", accuracy, common={"model.width": width})
 
 
 SEVEN_CAPSNETS = 89.4  # of Sabour et al., as the paper quotes it
 ONE_NETWORK = (
     _row("MNIST", "mnist", 99.45),
     _row("MNIST+", "mnist_plus", 99.46),
-    _row("MNIST, decoder sees all", "mnist", None, {"model.reconstruction": "normal"}),
+    _row("MNIST, decoder sees all", "mnist", changes={"model.reconstruction": "normal"}),
     _capsnet("MNIST", "mnist", 99.45),
     _capsnet("MNIST+", "mnist_plus", 99.52),
     _row("affNIST", "affnist", 91.6),
-    _capsnet("affNIST", "affnist", None, 1 / 16),
+    _capsnet("affNIST", "affnist", 0, 1 / 16),
     _row("CIFAR-10", "cifar10", 87.19),
     _row("CIFAR-10+", "cifar10_plus", 88.61),
     _capsnet("CIFAR-10", "cifar10", 63.1),
     _capsnet("CIFAR-10+", "cifar10_plus", 69.6),
 )
-SEVEN = "CIFAR-10+, 7 networks"
+SEVEN, AS_GOOD = "CIFAR-10+, 7 networks", "AR CapsNet is as good as CapsNet"
+QUOTED = {
+    "CapsNet, MNIST+, by its own paper": 99.75,
+    "CapsNet, affNIST, by the same (translated once, in advance)": 79.0,
+    "CNN, affNIST, by the same": 66.0,
+    "CapsNet of 7 networks, CIFAR-10+": SEVEN_CAPSNETS,
+}
 
 TABLE_1 = Experiment(
     title="Test accuracy (table 1 and section 4.1)",
     rows=(
         *ONE_NETWORK,
-        _row("CIFAR-10, 7 networks", "cifar10", 88.94, members=ENSEMBLE),
-        _row(SEVEN, "cifar10_plus", 90.11, members=ENSEMBLE),
+        _row("CIFAR-10, 7 networks", "cifar10", 88.94, members=7),
+        _row(SEVEN, "cifar10_plus", 90.11, members=7),
     ),
-    measure=measures.accuracy(accuracy="test"),
+    measure=TESTED,
     columns=(
-        Column(
-            "accuracy",
-            "By data set",
-            "test accuracy, %",
-            best=100,
-            quoted={
-                "CapsNet, MNIST+, by its own paper": 99.75,
-                "CapsNet, affNIST, by the same (translated once, in advance)": 79.0,
-                "CNN, affNIST, by the same": 66.0,
-                "CapsNet of 7 networks, CIFAR-10+": SEVEN_CAPSNETS,
-            },
-        ),
+        Column("accuracy", "By data set", "test accuracy, %", best=100, quoted=QUOTED),
         Column("training_seconds", "By data set", "training, seconds", digits=0),
     ),
     claims=(
@@ -114,11 +90,8 @@ TABLE_1 = Experiment(
         ),
         *claims(
             "accuracy",
-            ("AR CapsNet is as good as CapsNet on MNIST (within 0.2)", "MNIST", "CapsNet, MNIST"),
-            (
-                "AR CapsNet is as good as CapsNet on MNIST+ (within 0.2)",
-                *("MNIST+", "CapsNet, MNIST+"),
-            ),
+            (f"{AS_GOOD} on MNIST (within 0.2)", "MNIST", "CapsNet, MNIST"),
+            (f"{AS_GOOD} on MNIST+ (within 0.2)", "MNIST+", "CapsNet, MNIST+"),
             slack=0.2,
         ),
     ),
@@ -193,9 +166,9 @@ TABLE_2 = Experiment(
         for n in range(5)
         for d in (16, 32)
     ),
-    measure=measures.accuracy(accuracy="test"),
+    measure=TESTED,
     columns=(Column("accuracy", "CIFAR-10, accuracy, %", best=100),),
-    floor=FLOORS["cifar10"],
+    floor=Floor("accuracy", FLOORS["cifar10"]),
     claims=claims(
         "accuracy",
         *(
@@ -240,11 +213,10 @@ PRINTED_RATIOS = {
 }
 # For five standard normal vectors in R^32; the paper's .311 does not follow from its formula.
 RANDOM = 0.462
-ON_MNIST = {name: printed[0] for name, printed in PRINTED_RATIOS.items()} | {
-    f"{name}, digit {digit}": printed[place]
-    for name, printed in PRINTED_RATIOS.items()
-    for digit, place in ((8, 2), (5, 3))
-}
+ON_MNIST, ON_MNIST_PLUS, ON_8, ON_5 = (
+    {f"{name}{which}": printed[place] for name, printed in PRINTED_RATIOS.items()}
+    for place, which in enumerate(("", "", ", digit 8", ", digit 5"))
+)
 # At small scale those of gu2021/table5, and trained once.
 CNN_SMALL = {
     "model.width": 1 / 8,
@@ -255,17 +227,15 @@ CNN_SMALL = {
 }
 CNN = "gu2021_mnist:gu2021_convnet_r"
 AR, CONTROL = "MNIST", "untrained"
+CNN_AT = {"small": CNN_SMALL, "smoke": DIGITS}
 EQUIVARIANCE = (
-    replace(_row(AR, "mnist"), printed=ON_MNIST),
-    replace(
-        _row("MNIST+", "mnist_plus"),
-        printed={name: printed[1] for name, printed in PRINTED_RATIOS.items()},
-    ),
-    _row("CapsNet", "mnist,capsnet", at_small=NARROW),
-    Row("CNN", CNN, at={"small": CNN_SMALL, "smoke": DIGITS}, floor=Floor("accuracy", 95.0)),
+    _row(AR, "mnist", printed=ON_MNIST | ON_8 | ON_5),
+    _row("MNIST+", "mnist_plus", printed=ON_MNIST_PLUS),
+    _row("CapsNet", "mnist,capsnet", common=NARROW),
+    Row("CNN", CNN, at=CNN_AT, floor=Floor("accuracy", 95.0)),
     _row(CONTROL, "mnist", network="untrained"),
-    _row("CapsNet, untrained", "mnist,capsnet", at_small=NARROW, network="untrained"),
-    Row("CNN, untrained", CNN, at={"small": CNN_SMALL, "smoke": DIGITS}, network="untrained"),
+    _row("CapsNet, untrained", "mnist,capsnet", common=NARROW, network="untrained"),
+    Row("CNN, untrained", CNN, at=CNN_AT, network="untrained"),
     _row("pixels", "mnist", network="pixels"),
 )
 EQUIVARIANCE_SCALES = {
@@ -285,11 +255,22 @@ EQUIVARIANCE_SCALES = {
     "smoke": Scale(ABOUT_SMOKE, SMOKE, images=64, only=(AR, CONTROL, "pixels")),
 }
 CONTROLS = (CONTROL, "pixels")
+FAR = ("digit 8 above all others", "digit 5 below all others")
 BASELINES = (
     "the CNN is ConvNet-R of Gu et al. 2021, whose 16 units in the class's place are taken for its "
     "pose",
 )
-MEASURE = measures.all_of(measures.alignment, measures.accuracy(accuracy="test"))
+MEASURE = measures.all_of(measures.alignment, TESTED)
+
+
+def _ratios_of(digit: int) -> tuple[Column, ...]:
+    heads = {f"{name}, digit {digit}": name for name in TRANSFORMATIONS}
+    return columns(f"Alignment ratio, digit {digit}", heads, digits=3)
+
+
+def _each(text: str, *sides: Any, **options: Any) -> list[Claim]:
+    return [Claim(f"{name}: {text}", name, *sides, **options) for name in TRANSFORMATIONS]
+
 
 TABLE_3 = Experiment(
     title="Alignment ratio of pose differences under transformations (table 3)",
@@ -298,37 +279,17 @@ TABLE_3 = Experiment(
     columns=(
         *columns("Alignment ratio", {name: name for name in TRANSFORMATIONS}, digits=3),
         *columns("Mean ratio by digit", {f"mean, digit {d}": str(d) for d in range(10)}, digits=3),
-        *(
-            column
-            for digit in (8, 5)
-            for column in columns(
-                f"Alignment ratio, digit {digit}",
-                {f"{name}, digit {digit}": name for name in TRANSFORMATIONS},
-                digits=3,
-            )
-        ),
-        *columns(
-            "How far a digit is beyond all others",
-            {far: far for far in ("digit 8 above all others", "digit 5 below all others")},
-            digits=3,
-        ),
+        *_ratios_of(8),
+        *_ratios_of(5),
+        *columns("How far a digit is beyond all others", {far: far for far in FAR}, digits=3),
         ACCURACY,
     ),
     claims=(
-        *(
-            Claim(f"{name}: more aligned than random vectors (.462)", name, AR, RANDOM)
-            for name in TRANSFORMATIONS
-        ),
-        *(
-            Claim(f"{name}: training aligns poses (more than its controls)", name, AR, CONTROLS)
-            for name in TRANSFORMATIONS
-        ),
-        *(
-            Claim(f"{name}: MNIST+ is within 0.05 of MNIST", name, "MNIST+", AR, slack=0.05)
-            for name in TRANSFORMATIONS
-        ),
-        Claim("8 has the highest ratio", "digit 8 above all others", AR, 0.0),
-        Claim("5 has the lowest", "digit 5 below all others", AR, 0.0),
+        *_each("more aligned than random vectors (.462)", AR, RANDOM),
+        *_each("training aligns poses (more than its controls)", AR, CONTROLS),
+        *_each("MNIST+ is within 0.05 of MNIST", "MNIST+", AR, slack=0.05),
+        Claim("8 has the highest ratio", FAR[0], AR, 0.0),
+        Claim("5 has the lowest", FAR[1], AR, 0.0),
     ),
     scales=EQUIVARIANCE_SCALES,
     chosen=(*BASELINES, "“comparable” with shifts in training: not more than 0.05 below", *CHOSEN),
@@ -341,9 +302,7 @@ TABLE_3 = Experiment(
 FIGURE_3 = Experiment(
     title="Reconstructions as one element of the pose moves by −0.25√D … 0.25√D (figure 3)",
     rows=(EQUIVARIANCE[0], EQUIVARIANCE[4]),
-    measure=measures.all_of(
-        measures.perturbation(0.25, 0.05, relative=True), measures.accuracy(accuracy="test")
-    ),
+    measure=measures.all_of(measures.perturbation(0.25, 0.05, relative=True), TESTED),
     columns=(*measures.RANGE_OF_A_PIXEL, ACCURACY),
     claims=claims("range of a pixel", (measures.CHANGES, AR, CONTROL)),
     untested={
@@ -361,35 +320,31 @@ FIGURE_3 = Experiment(
     chosen=CHOSEN,
 )
 
+FACTORS = ("rotation", "x", "y")
+PEAKS = (("> 0.8", "above 0.8", "+1"), ("< -0.8", "below −0.8", "−1"))
+FLAT = 10.0  # of a flat histogram, per cent in either
+
 FIGURE_4 = Experiment(
     title="Cosine between the directions of positive and negative transformations (figure 4)",
     rows=EQUIVARIANCE,
     measure=MEASURE,
     columns=(
-        *(
-            Column(f"{factor}: cos {side}", "Images with such a cosine, %", head, digits=1)
-            for factor in ("rotation", "x", "y")
-            for side, head in (
-                ("> 0.8", f"{factor}, above 0.8"),
-                ("< -0.8", f"{factor}, below −0.8"),
-            )
+        *columns(
+            "Images with such a cosine, %",
+            {f"{of}: cos {side}": f"{of}, {head}" for of in FACTORS for side, head, _ in PEAKS},
+            digits=1,
         ),
         ACCURACY,
     ),
-    # A flat histogram has 10 % in either.
     claims=tuple(
         Claim(
             f"{factor}: a peak at {peak} (above a flat histogram and the controls)",
-            f"{factor}: cos {side}",
-            AR,
-            (10.0, *CONTROLS),
+            *(f"{factor}: cos {side}", AR, (FLAT, *CONTROLS)),
         )
-        for factor in ("rotation", "x", "y")
-        for peak, side in (("+1", "> 0.8"), ("−1", "< -0.8"))
+        for factor in FACTORS
+        for side, _, peak in PEAKS
     ),
     scales=EQUIVARIANCE_SCALES,
-    figure=figures.beside(
-        *(figures.histogram(f"{factor} counts", "edges") for factor in ("rotation", "x", "y"))
-    ),
+    figure=figures.beside(*(figures.histogram(f"{of} counts", "edges") for of in FACTORS)),
     chosen=("the paper prints a histogram: what counts as a peak is ours", *BASELINES, *CHOSEN),
 )

@@ -2,19 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from _reproduce import figures, measures
-from _reproduce.experiment import (
-    Claim,
-    Column,
-    Estimate,
-    Experiment,
-    Floor,
-    Row,
-    Scale,
-    claims,
-    columns,
-)
+from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scale, claims, columns
+
+from papers.sabour2017 import ABOUT_SMOKE, FROM_DIGITS, INITIAL, SMOKE, stop_at
 
 FINDING = (
     "in part. In narrow networks stopped at 94 % a shared transform, squash and an average over "
@@ -23,22 +16,16 @@ FINDING = (
 )
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"
-STOP_AT = "training.stop_at_accuracy"
-TO_THE_END = {STOP_AT: 0.0, "data.validation_fraction": 0.0}
+TO_THE_END = {"training.stop_at_accuracy": 0.0, "data.validation_fraction": 0.0}
 HELD_OUT = {"data.validation_fraction": 0.1}
 SMALL = {"model.width": 1 / 16, "training.batch_size": 64, "training.log_every_steps": 50}
-SMOKE = {"model.width": 1 / 32, "training.epochs": 1, "training.batch_size": 64}
-FROM_DIGITS = {"data.source": "digits"}
-ONE_VERSION = {"data.test_versions": 1}
 
 ABOUT_FULL = "The paper's recipe; it does not say for how long: 50 epochs."
 ABOUT_SMALL = "1/16 of the width, batches of 64, a tenth of MNIST's training images held out"
-ABOUT_SMOKE = "Networks of 1/32 of the width, one epoch on scikit-learn's 1,797 digits."
 CHOSEN = (
     "the length of training and a constant rate",
     "ConvNets take the cross-entropy",
-    "initial values: LeCun normal for convolutions and dense layers, biases 0; capsule transforms "
-    "so that a capsule's sum of votes starts at about unit length",
+    INITIAL,
 )
 DIFFERENT = (
     "no ReLU after the second convolution of CapsNets, below the squash (model.primary_relu), "
@@ -60,16 +47,16 @@ AFFNIST_SCALES = {
         "1/8 of the width, batches of 64, a tenth of MNIST's training images held out. Each "
         "network stops at the end of the first epoch with 99.0 % on the held-out digits, "
         "translated, at the latest after 50. One affine version of each test digit.",
-        SMALL | ONE_VERSION | {"model.width": 1 / 8, STOP_AT: 0.99},
+        SMALL | stop_at(0.99) | {"model.width": 1 / 8},
         seeds=3,
     ),
     "small": Scale(
         f"{ABOUT_SMALL}; epochs of a quarter of the others. Each network stops at the end of "
         "the first one with 94 % on the held-out digits, translated, at the latest after 16. "
         "One affine version of each test digit.",
-        SMALL | ONE_VERSION | {"data.train_fraction": 0.25, "training.epochs": 16, STOP_AT: 0.94},
+        SMALL | stop_at(0.94) | {"data.train_fraction": 0.25, "training.epochs": 16},
     ),
-    "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | ONE_VERSION | {STOP_AT: 0.0}),
+    "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | stop_at(0.0)),
 }
 ALL_TESTS = {"affnist": "test", "mnist": "test_translated", "mnist, not moved": "test_centred"}
 LEARNED = Floor("mnist", 93.0)  # translated digits
@@ -91,24 +78,25 @@ def _columns(quoted: Mapping[str, tuple[float, float]] = {}) -> tuple[Column, ..
     )
 
 
-def _row(
-    name: str,
-    network: str,
-    mnist: float | Estimate | None = None,
-    affnist: float | Estimate | None = None,
-    changes: dict | None = None,
-    **where: object,
-) -> Row:
-    """Returns a network of the config gu2021_affnist, with the paper's accuracies."""
-    both = {"mnist, not moved": mnist, "affnist": affnist}
-    printed = {metric: value for metric, value in both.items() if value is not None}
-    return Row(name, f"gu2021_affnist:gu2021_{network}", changes or {}, printed, **where)  # type: ignore[arg-type]
+def _row(name: str, network: str, mnist: Any = None, affnist: Any = None, **where: Any) -> Row:
+    """Returns a network of the config gu2021_affnist, with the paper's accuracies if printed."""
+    printed = {} if mnist is None else {"mnist, not moved": mnist, "affnist": affnist}
+    return Row(name, f"gu2021_affnist:gu2021_{network}", printed=printed, **where)
 
 
-def _options(changes: dict[str, object]) -> dict[str, object]:
+def _options(changes: dict[str, Any]) -> dict[str, Any]:
     """Options of the network, or `loss`."""
     return {"loss.name" if key == "loss" else f"model.{key}": v for key, v in changes.items()}
 
+
+FC, POOLED, AFF = "ConvNet-FC", "ConvNet-FC, pooled", "Aff-CapsNet"
+# On MNIST and on affNIST.
+OTHERS = {
+    "GE-CapsNet": (98.42, 89.10),
+    "SPARSECAPS": (99.0, 90.12),
+    "SCAE": (98.5, 92.21),
+    "EM-CapsNet": (99.2, 93.1),
+}
 
 TABLE_1 = Experiment(
     title="Accuracy on affNIST of networks that are equally good on MNIST (table 1)",
@@ -119,17 +107,10 @@ TABLE_1 = Experiment(
         _row("Aff-CapsNet-DR", "aff_capsnet_dr", 99.22, 89.03),
         _row("Aff-CapsNet", "aff_capsnet", 99.23, 93.21),
         _row("ConvNet-Avg", "convnet_avg", 99.22, 94.11),
-        _row("ConvNet-FC, pooled", "convnet_fc", changes={"model.average_pool": True}),
+        _row(POOLED, "convnet_fc", changes={"model.average_pool": True}),
     ),
     measure=measures.accuracy(**ALL_TESTS),
-    columns=_columns(
-        {
-            "GE-CapsNet": (98.42, 89.10),
-            "SPARSECAPS": (99.0, 90.12),
-            "SCAE": (98.5, 92.21),
-            "EM-CapsNet": (99.2, 93.1),
-        }
-    ),
+    columns=_columns(OTHERS),
     floor=LEARNED,
     claims=claims(
         "affnist",
@@ -140,11 +121,7 @@ TABLE_1 = Experiment(
         ("dynamic routing harms Aff-CapsNet", "Aff-CapsNet", "Aff-CapsNet-DR", "Aff-CapsNet-DR"),
         ("ConvNet-Avg is more robust than CapsNet", "ConvNet-Avg", "CapsNet"),
         ("ConvNet-Avg is more robust than Aff-CapsNet", "ConvNet-Avg", "Aff-CapsNet"),
-        (
-            "pooling alone makes ConvNet-FC more robust (the cause of Aff-CapsNet's gain)",
-            "ConvNet-FC, pooled",
-            "ConvNet-FC",
-        ),
+        (f"pooling alone makes {FC} more robust (the cause of Aff-CapsNet's gain)", POOLED, FC),
     ),
     scales=AFFNIST_SCALES
     | {
@@ -176,27 +153,24 @@ TABLE_1 = Experiment(
 )
 
 
-def _changed(name: str, mnist: tuple, affnist: tuple, train: float, **changes: object) -> Row:
+def _changed(name: str, mnist: tuple, affnist: tuple, train: float = 100.0, **changes: Any) -> Row:
     """Returns a row of table 2: Aff-CapsNet with one option changed."""
     row = _row(name, "aff_capsnet", Estimate(*mnist, RUNS), Estimate(*affnist, RUNS))
     return replace(row, changes=_options(changes), printed={**row.printed, "train": train})
 
 
-AFF = "Aff-CapsNet"
+CONDITIONAL = "reconstruction need not be conditional"
+FEWER = "without squash fewer training images are learned"
 TABLE_2 = Experiment(
     title="Components of Aff-CapsNet changed one at a time (table 2)",
     rows=(
-        _changed(AFF, (99.29, 0.13), (93.55, 1.47), 100.0),
-        _changed("dynamic routing", (99.21, 0.31), (90.07, 0.98), 100.0, routing="dynamic"),
-        _changed(
-            "transforms not shared", (98.98, 0.04), (80.49, 0.34), 100.0, shared_transform=False
-        ),
+        _changed(AFF, (99.29, 0.13), (93.55, 1.47)),
+        _changed("dynamic routing", (99.21, 0.31), (90.07, 0.98), routing="dynamic"),
+        _changed("transforms not shared", (98.98, 0.04), (80.49, 0.34), shared_transform=False),
         _changed("no squash", (97.93, 0.13), (80.42, 0.39), 99.75, squash=False),
-        _changed(
-            "normal reconstruction", (99.43, 0.28), (95.09, 0.56), 100.0, reconstruction="normal"
-        ),
-        _changed("no reconstruction", (99.39, 0.26), (93.49, 0.46), 100.0, reconstruction="none"),
-        _changed("cross-entropy", (99.27, 0.05), (94.67, 0.43), 100.0, loss="cross_entropy"),
+        _changed("normal reconstruction", (99.43, 0.28), (95.09, 0.56), reconstruction="normal"),
+        _changed("no reconstruction", (99.39, 0.26), (93.49, 0.46), reconstruction="none"),
+        _changed("cross-entropy", (99.27, 0.05), (94.67, 0.43), loss="cross_entropy"),
     ),
     measure=measures.accuracy(**ALL_TESTS, train="train"),
     columns=(*_columns(), Column("train", ACCURACIES, "training images", best=100)),
@@ -207,10 +181,10 @@ TABLE_2 = Experiment(
             ("dynamic routing harms", AFF, "dynamic routing", "dynamic routing"),
             ("a shared transform helps", AFF, "transforms not shared"),
             ("squash helps", AFF, "no squash"),
-            ("reconstruction need not be conditional", "normal reconstruction", AFF),
+            (CONDITIONAL, "normal reconstruction", AFF),
             ("the margin loss harms", "cross-entropy", AFF),
         ),
-        Claim("without squash fewer training images are learned", "train", AFF, "no squash"),
+        *claims("train", (FEWER, AFF, "no squash")),
     ),
     scales=AFFNIST_SCALES | _smoke(AFF, "no squash", "cross-entropy"),
     untested={
@@ -223,7 +197,8 @@ TABLE_2 = Experiment(
     different=(*DIFFERENT, AFFNIST_IS),
 )
 
-SIZED = {"CapsNet": "capsnet", "ConvNet-FC": "convnet_fc", "ConvNet-Avg": "convnet_avg"}
+AVG = "ConvNet-Avg"
+SIZED = {"CapsNet": "capsnet", FC: "convnet_fc", AVG: "convnet_avg"}
 # By kernel size, and for each of these, what is printed of MNIST and of affNIST.
 BY_SIZE = {
     3: ((96.31, 61.36), (96.54, 64.57), (97.14, 86.58)),
@@ -233,13 +208,18 @@ BY_SIZE = {
     11: ((99.1, 86.79), None, (99.34, 90.58)),
 }
 
+
+def _sized(name: str, k: int) -> str:
+    return f"{name}, {k}×{k}"
+
+
 TABLE_3 = Experiment(
     title="Kernel sizes (table 3)",
     rows=tuple(
-        _row(f"{name}, {k}×{k}", network, *printed[i], {"model.kernel_size": k}, line=name, x=k)
+        _row(_sized(name, k), *(network, *own), changes={"model.kernel_size": k}, line=name, x=k)
         for i, (name, network) in enumerate(SIZED.items())
         for k, printed in BY_SIZE.items()
-        if printed[i]
+        if (own := printed[i])
     ),
     measure=measures.accuracy(**ALL_TESTS),
     columns=_columns(),
@@ -250,12 +230,8 @@ TABLE_3 = Experiment(
         ("ConvNet-Avg does too", "ConvNet-Avg, 9×9", "ConvNet-Avg, 3×3"),
         ("and ConvNet-FC", "ConvNet-FC, 7×7", "ConvNet-FC, 3×3"),
         *(
-            (
-                f"{k}×{k}: ConvNet-Avg is more robust than {other}",
-                f"ConvNet-Avg, {k}×{k}",
-                f"{other}, {k}×{k}",
-            )
-            for i, other in enumerate(("CapsNet", "ConvNet-FC"))
+            (f"{k}×{k}: {AVG} is more robust than {other}", _sized(AVG, k), _sized(other, k))
+            for i, other in enumerate(("CapsNet", FC))
             for k, printed in BY_SIZE.items()
             if printed[i]
         ),
@@ -265,9 +241,7 @@ TABLE_3 = Experiment(
         "small": replace(
             AFFNIST_SCALES["small"],
             about=f"{AFFNIST_SCALES['small'].about} Two kernel sizes.",
-            only=tuple(
-                f"{name}, {k}×{k}" for name in SIZED for k in (3, 7 if name == "ConvNet-FC" else 9)
-            ),
+            only=tuple(_sized(name, k) for name in SIZED for k in (3, 7 if name == FC else 9)),
         ),
         **_smoke("CapsNet, 3×3", "ConvNet-FC, 3×3"),
     },
@@ -284,7 +258,7 @@ TABLE_3 = Experiment(
 )
 
 
-def _overlapping(name: str, accuracy: tuple, train: float, **changes: object) -> Row:
+def _overlapping(name: str, accuracy: tuple, train: float, **changes: Any) -> Row:
     """Returns a row of table 4: CapsNet with one option changed."""
     printed = {"accuracy": Estimate(*accuracy, RUNS), "train": train}
     return Row(name, "gu2021_multimnist", _options(changes), printed)
@@ -323,13 +297,9 @@ TABLE_4 = Experiment(
             (f"{MORE} reconstruction", "no reconstruction", "shared transform"),
             (f"{MORE} the margin loss", "cross-entropy", "shared transform"),
         ),
-        Claim("without squash fewer training images are learned", "train", "CapsNet", "no squash"),
-        Claim(
-            "reconstruction need not be conditional (within 1)",
-            "accuracy",
-            "normal reconstruction",
-            "CapsNet",
-            slack=1.0,
+        *claims("train", (FEWER, "CapsNet", "no squash")),
+        *claims(
+            "accuracy", (f"{CONDITIONAL} (within 1)", "normal reconstruction", "CapsNet"), slack=1.0
         ),
     ),
     untested={"reconstruction and margin loss can enhance a ConvNet": "no numbers are printed"},
@@ -362,6 +332,7 @@ TABLE_4 = Experiment(
 )
 
 FACTORS = ("rotation", "x", "y", "scale", "shear_x", "shear_y")
+AVERAGED_FIRST = {f"{factor}, averaged first": factor for factor in FACTORS}
 R, CR, CR_SF, CAPSNET = SEMANTIC = ("ConvNet-R", "ConvNet-CR", "ConvNet-CR-SF", "CapsNet")
 
 
@@ -371,12 +342,8 @@ def _untrained(row: Row) -> Row:
 
 def _semantic(name: str, network: str, *compactness: float) -> Row:
     """Makes a row of table 5, whose printed numbers are those of variances averaged first."""
-    printed = {
-        f"{factor}{how}": value
-        for factor, value in zip(FACTORS, compactness, strict=True)
-        for how in ("", ", averaged first")
-    }
-    return Row(name, f"gu2021_mnist{network}", printed=printed)
+    printed = zip((*FACTORS, *AVERAGED_FIRST), compactness * 2, strict=True)
+    return Row(name, f"gu2021_mnist{network}", printed=dict(printed))
 
 
 TRAINED = (
@@ -420,23 +387,16 @@ COMPACT = "makes compact (also against no training)"
 TABLE_5 = Experiment(
     title="Semantic compactness of the class poses (table 5)",
     rows=WITH_CONTROLS,
-    measure=measures.all_of(measures.compactness, measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.compactness, measures.TESTED),
     columns=(
-        *columns(
-            "Compactness of the averaged variances",
-            {f"{factor}, averaged first": factor for factor in FACTORS},
-            digits=4,
-        ),
-        *columns(
-            "Compactness, averaged over images", {factor: factor for factor in FACTORS}, digits=4
-        ),
+        *columns("Compactness of the averaged variances", AVERAGED_FIRST, digits=4),
+        *columns("Compactness, averaged over images", {each: each for each in FACTORS}, digits=4),
         ACCURACY,
     ),
     floor=ON_MNIST,
     claims=tuple(
         claim
-        for how in (", averaged first", "")
-        for factor in (f"{factor}{how}" for factor in FACTORS)
+        for factor in (*AVERAGED_FIRST, *FACTORS)
         for claim in claims(
             factor,
             (f"{factor}: conditional reconstruction {COMPACT}", CR, (R, f"{CR}, untrained")),
@@ -456,7 +416,7 @@ TABLE_5 = Experiment(
         "the 16 units of ConvNet-R in the class's place",
         "ConvNet-R takes the cross-entropy, the others the margin loss",
         SHIFTED,
-        CHOSEN[-1],
+        INITIAL,
     ),
     different=(
         "the text averages each image's divergence over the data set. The printed numbers are too "
@@ -467,13 +427,13 @@ TABLE_5 = Experiment(
     ),
 )
 
-SIZES = (1, 5, 10, 100, 1000)
+SIZES, LK = (1, 5, 10, 100, 1000), "ConvNet-FC(LK)"
 # The text's numbers at ×1000; the figure itself has no others. At 1/16 of the width the dense
 # layers are as much as 257 and 151 wide: narrowed like the rest they would have 11 and 7 units, and
 # the network an eighth of the parameters of CapsNet.
 BY_DATA = {
     "CapsNet": ("gu2021_capsnet", 95.18, {}),
-    "ConvNet-FC(LK)": ("gu2021_convnet_fc_lk", 97.11, {"model.dense_features": (4112, 2416)}),
+    LK: ("gu2021_convnet_fc_lk", 97.11, {"model.dense_features": (4112, 2416)}),
 }
 
 
@@ -494,15 +454,12 @@ def _data_size(name: str, n: int) -> Row:
 FIGURE_3 = Experiment(
     title="Accuracy on MultiMNIST against the number of training images (figure 3)",
     rows=tuple(_data_size(name, n) for name in BY_DATA for n in SIZES),
-    measure=measures.accuracy(accuracy="test"),
+    measure=measures.TESTED,
     columns=(Column("accuracy", "MultiMNIST, accuracy, %", best=100),),
     floor=Floor("accuracy", 30.0),
     claims=claims(
         "accuracy",
-        *(
-            (f"×{n}: ConvNet-FC(LK) beats CapsNet", f"ConvNet-FC(LK), ×{n}", f"CapsNet, ×{n}")
-            for n in SIZES
-        ),
+        *((f"×{n}: {LK} beats CapsNet", f"{LK}, ×{n}", f"CapsNet, ×{n}") for n in SIZES),
     ),
     untested={
         "the same with other kernel sizes": "in the paper's supplement, not among the texts",
@@ -536,20 +493,18 @@ FIGURE_3 = Experiment(
     different=DIFFERENT[:1],
 )
 
+FAR, NEAR = (measures.perturbation(*moved, shown=1) for moved in ((8.0, 2.0), (0.2, 0.05)))
+MOVED = {
+    "gu2021_convnet_r": FAR,
+    "gu2021_convnet_cr": FAR,
+    "gu2021_convnet_cr_sf": NEAR,
+    "sabour2017_capsnet": NEAR,
+}
+
 FIGURE_4 = Experiment(
     title="Reconstructions as one unit moves: ±0.2 in CapsNet, ±8 in ConvNets (figure 4)",
     rows=WITH_CONTROLS,
-    measure=measures.all_of(
-        measures.by_network(
-            {
-                "gu2021_convnet_r": measures.perturbation(8.0, 2.0, shown=1),
-                "gu2021_convnet_cr": measures.perturbation(8.0, 2.0, shown=1),
-                "gu2021_convnet_cr_sf": measures.perturbation(0.2, 0.05, shown=1),
-                "sabour2017_capsnet": measures.perturbation(0.2, 0.05, shown=1),
-            }
-        ),
-        measures.accuracy(accuracy="test"),
-    ),
+    measure=measures.all_of(measures.by_network(MOVED), measures.TESTED),
     columns=(*measures.RANGE_OF_A_PIXEL, ACCURACY),
     floor=ON_MNIST,
     # One of the networks of table 5 each.
@@ -595,10 +550,12 @@ TOY = {
 }
 TOYS = tuple(replace(row, changes=TOY, printed={}) for row in TRAINED[:3])
 
+KEEPS = "squash keeps features within a manifold"
+
 FIGURE_5 = Experiment(
     title="Features that the decoder sees: a toy example in the plane, three classes (figure 5)",
     rows=TOYS + tuple(map(_untrained, TOYS)),
-    measure=measures.all_of(measures.feature_space, measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.feature_space, measures.TESTED),
     columns=(
         Column("nearest is of the class", "Points, %", "nearest is of their class", best=100),
         Column("inside the unit sphere", "Points, %", "inside the unit sphere"),
@@ -613,11 +570,7 @@ FIGURE_5 = Experiment(
         ),
         *claims(
             "inside the unit sphere",
-            (
-                "squash keeps features within a manifold (more of them in the unit sphere)",
-                CR_SF,
-                CR,
-            ),
+            (f"{KEEPS} (more of them in the unit sphere)", CR_SF, CR),
             ("it is training that keeps them there", CR_SF, f"{CR_SF}, untrained"),
         ),
     ),

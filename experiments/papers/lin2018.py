@@ -1,8 +1,11 @@
 """Learning and learned data representation by capsule networks (Lin et al. 2018)."""
 
+from dataclasses import replace
+from typing import Any
+
 from _reproduce import figures, measures
 from _reproduce.compare import drop
-from _reproduce.experiment import Column, Experiment, Floor, Row, Scale, claims, columns
+from _reproduce.experiment import Column, Experiment, Floor, Row, Scale, claims
 
 from capsjax.evaluation.transfer import SCHEMES
 
@@ -15,26 +18,13 @@ FINDING = (
 RUNS = 5
 # For the traces of entropy and test accuracy.
 KEEP_ALL = {"checkpoints.keep": 1000}
-SMALL = {
-    "model.width": 1 / 16,
-    "training.epochs": 3,
-    "training.batch_size": 64,
-    "training.log_every_steps": 50,
-}
+NARROW = {"model.width": 1 / 16, "training.batch_size": 64}
+SMALL = NARROW | {"training.epochs": 3, "training.log_every_steps": 50}
+# Short epochs: the entropy is measured after each.
+SHORT = SMALL | {"data.train_fraction": 0.25, "training.epochs": 4}
 # 16 middle capsules: with 2 there would be little to route.
-SMALL_ROUTING = SMALL | {
-    "model.middle_capsules": (256,),
-    # Short epochs: the entropy is measured after each.
-    "data.train_fraction": 0.25,
-    "training.epochs": 4,
-}
-SMOKE = {
-    "model.width": 1 / 16,
-    "model.kernel_size": 5,
-    "data.source": "digits",
-    "training.epochs": 2,
-    "training.batch_size": 64,
-}
+SMALL_ROUTING = SHORT | {"model.middle_capsules": (256,)}
+SMOKE = NARROW | {"model.kernel_size": 5, "data.source": "digits", "training.epochs": 2}
 ABOUT_FULL = "Networks of the paper's structure; it does not say for how long: 20 epochs."
 ABOUT_SMALL = "1/16 of the width, batches of 64"
 ABOUT_SMOKE = "1/16 of the width, 5×5 kernels, two epochs of scikit-learn's 1,797 digits."
@@ -50,10 +40,10 @@ LEARNED = Floor("accuracy", 30.0)
 ACCURACY = Column("accuracy", "MultiMNIST, accuracy, %", best=100)
 
 
-def _routing(r: int, rate: float = 1.0, **where: object) -> Row:
+def _routing(r: int, rate: float = 1.0, **where: Any) -> Row:
     name = f"r = {r}, η = {rate:g}" if r == 6 else f"r = {r}"
     changes = KEEP_ALL | {"model.num_iterations": r, "model.update_rate": rate}
-    return Row(name, "lin2018_multimnist", changes, **where)  # type: ignore[arg-type]
+    return Row(name, "lin2018_multimnist", changes, **where)
 
 
 ITERATIONS = tuple(_routing(r, line="iterations (η = 1)", x=r) for r in (1, 2, 3, 5, 7))
@@ -61,16 +51,19 @@ RATES = tuple(
     _routing(6, rate, line="update rates (r = 6)", x=rate) for rate in (1.0, 0.1, 0.05, 0.01)
 )
 
+HARD, SOFT = "r = 6, η = 1", "r = 6, η = 0.01"
+R7, R7_UNTRAINED = "r = 7", "r = 7, untrained"
+
 FIGURE_2 = Experiment(
     title="Accuracy during training, for iterations and update rates (figure 2)",
     rows=ITERATIONS + RATES,
-    measure=measures.all_of(measures.accuracy(accuracy="test"), measures.test_curve),
+    measure=measures.all_of(measures.TESTED, measures.test_curve),
     columns=(ACCURACY,),
     floor=LEARNED,
     claims=claims(
         "accuracy",
-        ("too many iterations harm", "r = 3", "r = 7", "r = 7"),
-        ("a soft update helps", "r = 6, η = 0.01", "r = 6, η = 1", "r = 6, η = 1"),
+        ("too many iterations harm", "r = 3", R7, R7),
+        ("a soft update helps", SOFT, HARD, HARD),
     ),
     untested={
         "training saturates at a small number of iterations": "no threshold is given; seen in the "
@@ -82,55 +75,39 @@ FIGURE_2 = Experiment(
             f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits, 16 middle capsules; six of the "
             "nine settings.",
             SMALL_ROUTING,
-            only=("r = 1", "r = 3", "r = 7", "r = 6, η = 1", "r = 6, η = 0.1", "r = 6, η = 0.01"),
+            only=("r = 1", "r = 3", R7, HARD, "r = 6, η = 0.1", SOFT),
         ),
-        "smoke": Scale(ABOUT_SMOKE, SMOKE, only=("r = 6, η = 1", "r = 6, η = 0.01")),
+        "smoke": Scale(ABOUT_SMOKE, SMOKE, only=(HARD, SOFT)),
     },
     figure=figures.curves_by_line("test steps", "test", "steps", "test accuracy, %"),
     chosen=(*CHOSEN, "which r and η: the figure's legend is not in the text"),
     different=DIFFERENT,
 )
 
-R7 = "r = 7"
-R7_UNTRAINED = "r = 7, untrained"
-
-# The runs of figure 2.
+TRACED = (*RATES, ITERATIONS[-1])  # of figure 2
 FIGURE_3 = Experiment(
     title="Entropy of the first routing's couplings during training (figure 3)",
-    rows=(
-        *RATES,
-        ITERATIONS[-1],
-        Row(R7_UNTRAINED, ITERATIONS[-1].config, ITERATIONS[-1].changes, network="untrained"),
-    ),
+    rows=(*TRACED, replace(TRACED[-1], name=R7_UNTRAINED, network="untrained", line="", x=0.0)),
     measure=measures.all_of(
-        measures.entropy_trace("capsules1"), measures.accuracy(accuracy="test"), measures.test_curve
+        measures.entropy_trace("capsules1"), measures.TESTED, measures.test_curve
     ),
     columns=(
-        *columns(
-            "Mean entropy, nats",
-            {
-                "entropy at the end": "at the end",
-                "fall of the entropy": "fall since the first epoch",
-            },
-            digits=3,
-        ),
+        Column("entropy at the end", "Mean entropy, nats", "at the end", digits=3),
+        Column("fall of the entropy", "Mean entropy, nats", "fall since the first epoch", digits=3),
         ACCURACY,
     ),
     # Entropy is not about accuracy: it is judged in networks that learned little, too.
     claims=(
         *claims(
             "entropy at the end",
-            ("a soft update keeps the entropy higher", "r = 6, η = 0.01", "r = 6, η = 1"),
-            ("more iterations lower the entropy", "r = 6, η = 1", R7),
+            ("a soft update keeps the entropy higher", SOFT, HARD),
+            ("more iterations lower the entropy", HARD, R7),
             ("training lowers the entropy", R7_UNTRAINED, R7),
             any_accuracy=True,
         ),
         *claims(
             "fall of the entropy",
-            *(
-                (f"{row.name}: it falls as training completes", row.name, 0.0)
-                for row in (*RATES, ITERATIONS[-1])
-            ),
+            *((f"{row.name}: it falls as training completes", row.name, 0.0) for row in TRACED),
             any_accuracy=True,
         ),
     ),
@@ -148,9 +125,9 @@ FIGURE_3 = Experiment(
             "1,000 test images.",
             SMALL_ROUTING,
             images=1000,
-            only=("r = 6, η = 1", "r = 6, η = 0.1", "r = 6, η = 0.01", R7, R7_UNTRAINED),
+            only=(HARD, "r = 6, η = 0.1", SOFT, R7, R7_UNTRAINED),
         ),
-        "smoke": Scale(ABOUT_SMOKE, SMOKE, images=64, only=("r = 6, η = 1", "r = 6, η = 0.01")),
+        "smoke": Scale(ABOUT_SMOKE, SMOKE, images=64, only=(HARD, SOFT)),
     },
     floor=LEARNED,
     figure=figures.beside(
@@ -174,13 +151,10 @@ MANIFOLD = Experiment(
         Row("CNN, untrained", _CNN, KEEP_ALL, network="untrained"),
         Row("pixels", _CAPSNET, KEEP_ALL, network="pixels"),
     ),
-    measure=measures.all_of(measures.grid_distances, measures.accuracy(accuracy="test")),
+    measure=measures.all_of(measures.grid_distances, measures.TESTED),
     columns=(
-        *columns(
-            "Chamfer distance, px",
-            {"Chamfer distance": "mean over pairs", "variance": "variance over pairs"},
-            digits=3,
-        ),
+        Column("Chamfer distance", "Chamfer distance, px", "mean over pairs", digits=3),
+        Column("variance", "Chamfer distance, px", "variance over pairs", digits=3),
         ACCURACY,
     ),
     floor=LEARNED,
@@ -235,7 +209,7 @@ def _transfer(line: str, kind: str) -> tuple[Row, ...]:
 FIGURE_7 = Experiment(
     title="Accuracy on domain B with lower layers kept from A or B (figure 7)",
     rows=_transfer("CapsNet", "capsnet") + _transfer("CNN", "cnn"),
-    measure=measures.accuracy(accuracy="test"),
+    measure=measures.TESTED,
     columns=(
         Column("accuracy", "MultiMNIST, domain B", "accuracy, %", best=100),
         Column(
@@ -258,7 +232,7 @@ FIGURE_7 = Experiment(
         "small": Scale(
             f"{ABOUT_SMALL} (2 capsules in each middle layer; 16 dense units in the CNN's), 4 "
             "epochs of a quarter of the digits.",
-            SMALL | {"data.train_fraction": 0.25, "training.epochs": 4},
+            SHORT,
         ),
         "smoke": Scale(
             ABOUT_SMOKE, SMOKE, only=("CapsNet, B", "CapsNet, A2B", "CNN, B", "CNN, A1B")

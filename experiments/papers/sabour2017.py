@@ -15,7 +15,6 @@ FULL = {"data.validation_fraction": 0.0}
 MEDIUM = {"model.width": 1 / 4, "training.epochs": 20, "training.log_every_steps": 50}
 SMALL = {"model.width": 1 / 8, "training.batch_size": 64, "training.log_every_steps": 50}
 SMOKE = {"model.width": 1 / 32, "training.epochs": 1, "training.batch_size": 64}
-ON_DIGITS = {"data.name": "digits"}
 FROM_DIGITS = {"data.source": "digits"}
 # What the config of sabour2017/multimnist says at full scale and other scales do not.
 ENDLESS = {"data.validation_fraction": 0.1, "data.versions": 0, "data.test_versions": 1}
@@ -71,7 +70,9 @@ MNIST = Experiment(
             "40 % of the others.",
             SMALL | {"data.train_fraction": 0.4, "training.epochs": 1},
         ),
-        "smoke": Scale(ABOUT_SMOKE, SMOKE | ON_DIGITS, only=("CNN", "1 iteration", CAPSNET)),
+        "smoke": Scale(
+            ABOUT_SMOKE, SMOKE | {"data.name": "digits"}, only=("CNN", "1 iteration", CAPSNET)
+        ),
     },
     chosen=("the length of training", "the cross-entropy for the CNN", INITIAL),
     different=("the CNN has the paper's layers but no dropout",),
@@ -108,6 +109,14 @@ MULTIMNIST = Experiment(
     different=("each test digit is used 100 times, not 1,000",),
 )
 
+AFFNIST_SMALL = {"model.width": 1 / 16, "training.epochs": 16, "data.train_fraction": 0.25}
+
+
+def stop_at(accuracy: float) -> dict[str, float]:
+    """Ends at this accuracy; one version of each test digit."""
+    return {"training.stop_at_accuracy": accuracy, "data.test_versions": 1}
+
+
 AFFNIST = Experiment(
     title="Accuracy on affNIST, trained on translated MNIST (section 5.2)",
     rows=(
@@ -130,26 +139,16 @@ AFFNIST = Experiment(
             "1/8 of the width, batches of 64; each network stops at the end of the first epoch "
             "with 99.0 % on held-out translated digits, or after 50. One version of each test "
             "digit.",
-            SMALL | {"training.stop_at_accuracy": 0.99, "data.test_versions": 1},
+            SMALL | stop_at(0.99),
             seeds=3,
         ),
         "small": Scale(
             "1/16 of the width, batches of 64, epochs of a quarter of the images; each network "
             "stops at the end of the first one with 94 % on held-out translated digits, or after "
             "16. One version of each test digit.",
-            SMALL
-            | {
-                "model.width": 1 / 16,
-                "training.epochs": 16,
-                "training.stop_at_accuracy": 0.94,
-                "data.train_fraction": 0.25,
-                "data.test_versions": 1,
-            },
+            SMALL | AFFNIST_SMALL | stop_at(0.94),
         ),
-        "smoke": Scale(
-            ABOUT_SMOKE,
-            SMOKE | FROM_DIGITS | {"data.test_versions": 1, "training.stop_at_accuracy": 0.0},
-        ),
+        "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | stop_at(0.0)),
     },
     chosen=(INITIAL,),
     different=("the CNN has no dropout", "affNIST is generated (docs/data.md)"),
@@ -164,17 +163,16 @@ LOOKS = {
     name: replace(scale, seeds=1, images=1000, only=()) for name, scale in MNIST.scales.items()
 }
 
+SQUARED_ERROR = "Squared error of a pixel, first 1,000 images"
 RECONSTRUCTIONS = Experiment(
     title="Reconstructions with (label, prediction, target) (figure 3)",
     rows=PICTURED,
     measure=measures.reconstructions(),
-    columns=columns(
-        "Squared error of a pixel, first 1,000 images",
-        {
-            "squared error of a pixel": "reconstruction",
-            "of the class's mean image": "mean image of the class instead",
-        },
-        digits=4,
+    columns=(
+        Column("squared error of a pixel", SQUARED_ERROR, "reconstruction", digits=4),
+        Column(
+            "of the class's mean image", SQUARED_ERROR, "mean image of the class instead", digits=4
+        ),
     ),
     untested={
         "reconstructions keep the details and smooth the noise": "judged by eye",

@@ -118,16 +118,9 @@ def test_what_did_not_learn_decides_nothing():
     assert found.failed == {"b": "a run that diverged"}
     assert found.cells["accuracy"]["b"].ours.runs == 2
     assert "b (did not learn)" in tables.markdown("x/y", tables.blocks([found]))
-    error = Experiment(
-        title="",
-        rows=(Row("a", "digits"),),
-        measure=measures.error,
-        columns=(Column("error", "Error"),),
-        scales={"small": Scale("")},
-        floor=Floor("error", 3.0),
-    )
     for value, learned in ((2.0, True), (4.0, False)):
-        found = compare("x/y", error, "small", {"a": [a_record("a", 0, error=value)]})
+        experiment = an_experiment(floor=Floor("error", 3.0))
+        found = compare("x/y", experiment, "small", {"a": [a_record("a", 0, error=value)]})
         assert ("a" not in found.failed) == learned
 
 

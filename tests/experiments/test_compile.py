@@ -1,5 +1,6 @@
 """What needs no compiler of an accelerator; tests/accelerators has the rest."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 
 import ml_collections
 import pytest
-from _compile import bundles, catalogue, compilers, crosscompile, hlo, largest, pages, targets
+from _compile import catalogue, compilers, crosscompile, dumps, hlo, pages, programs, targets
 from _compile.catalogue import Entry
 from rich.console import Console
 
@@ -103,9 +104,9 @@ ENTRY %main (a: f32[100,8], n: s32[]) -> f32[8] {
 
 def test_cycles_of_a_kernel_are_bundles_times_trips():
     outer, inner, once = 15 - 6, 6, 2
-    assert bundles.count(BUNDLES) == bundles.Kernel(17, once + 3 * outer + 3 * 5 * inner, 0)
+    assert dumps.count_bundles(BUNDLES) == (17, once + 3 * outer + 3 * 5 * inner, 0)
     unknown = BUNDLES.replace("%s5, 5 /* loop exit test */", "%s5, %s9")
-    assert bundles.count(unknown) == bundles.Kernel(17, once + 3 * outer + 3 * inner, 1)
+    assert dumps.count_bundles(unknown) == (17, once + 3 * outer + 3 * inner, 1)
 
 
 def test_operations_are_counted_by_the_trips_of_their_loops():
@@ -167,16 +168,10 @@ def test_compilers_of_another_version_are_not_loaded(tmp_path):
     assert str(tmp_path) not in done.stdout
 
 
-def test_a_version_of_jax_that_has_no_compiler_is_named(monkeypatch):
-    monkeypatch.setattr(compilers.metadata, "requires", lambda name: ["numpy>=2"])
-    with pytest.raises(ValueError, match=r"jax .* names no libtpu in its extra 'tpu'"):
-        compilers.check("tpu")
-
-
 def test_what_pip_cannot_install_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("CAPSJAX_COMPILERS", str(tmp_path / "new"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(ValueError, match=r"pip could not install libtpu.* for jax"):
+    with pytest.raises(ValueError, match="pip could not install libtpu"):
         compilers.fetch()
     assert not list((tmp_path / "new").iterdir())
 
@@ -214,25 +209,19 @@ def test_a_program_is_compiled_for_this_machine(script, tmp_path):
     assert len(program["largest_operations"]) == 5
 
 
-def test_what_is_wrong_with_the_command_is_said(script):
-    config = "--config=configs/digits.py"
-    for arguments, status, message in (
-        (("--target=h100",), 2, "--target and either --config or --routing must be given"),
-        ((config, "--target=v5ee"), 2, "unknown target 'v5ee': did you mean 'v5e:"),
-        (("--routing=em", "--target=cpu", "--chips=1"), 2, "--chips goes with --config"),
-        ((config, "--target=cpu", "--gradient"), 2, "--gradient goes with --routing"),
-        ((config, "--target=cpu", "--chips=0"), 2, "--chips must be from 1 to 1, the devices of"),
-    ):
-        done = script("compile.py", *arguments)
-        assert done.returncode == status
-        assert message in done.stderr
+def test_what_is_wrong_with_the_command_is_said(fails):
+    script = importlib.import_module("compile")
+    said = "--target and either --config or --routing must be given"
+    assert said in fails(script, "--target=h100")
+    config = f"--config={ROOT}/configs/digits.py"
+    said = "unknown target 'v5ee': did you mean 'v5e:"
+    assert said in fails(script, config, "--target=v5ee")
 
 
 ENTRIES = [Entry("routing", name, "forward", "v5e:2x2", (f"--routing={name}",)) for name in "ab"]
 # In place of experiments/compile.py: counts its calls, and never finishes b.
 PRETENDED = """
-import json, pathlib, resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
+import json, pathlib, sys
 options = dict(o.lstrip("-").split("=") for o in sys.argv[1:])
 with open("CALLS", "a") as file:
     print(options["routing"], file=file)
@@ -262,25 +251,20 @@ def test_the_list_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     assert calls.read_text().split() == ["a", "b", "a", "b"]
 
 
-def test_a_compilation_that_fails_ends_the_list(tmp_path, monkeypatch):
+def test_what_a_compiler_fails_at_is_kept_and_other_failures_end_the_list(tmp_path, monkeypatch):
     monkeypatch.setattr(catalogue, "sources", lambda: "these")
-    command = (sys.executable, "-c", "import sys; sys.exit('error: no such thing')")
-    with pytest.raises(ValueError, match=r"^a for v5e:2x2: no such thing$"):
-        list(catalogue.compile_all(ENTRIES, tmp_path, cpu_seconds=10, command=command))
-    assert not list(tmp_path.glob("*.json"))
 
+    def compile_all(said):
+        command = (sys.executable, "-c", f"import sys; sys.exit('error: {said}')")
+        return list(catalogue.compile_all(ENTRIES, tmp_path / said, cpu_seconds=9, command=command))
 
-def test_what_a_compiler_fails_at_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogue, "sources", lambda: "these")
     for said, name in (
         ("the compiler failed for v5e:2x2: no", "failed"),
         ("2 GB of 1 GB, 1 GB too much; its largest buffers: x", "does_not_fit"),
     ):
-        command = (sys.executable, "-c", f"import sys; sys.exit('error: {said}')")
-        (done,) = catalogue.compile_all(
-            ENTRIES[:1], tmp_path / name, cpu_seconds=10, command=command
-        )
-        assert done[1][name] == said
+        assert [record[name] for _, record in compile_all(said)] == [said, said]
+    with pytest.raises(ValueError, match=r"^a for v5e:2x2: no such thing$"):
+        compile_all("no such thing")
 
 
 def test_the_list_has_what_the_page_promises():
@@ -296,59 +280,24 @@ def test_the_list_has_what_the_page_promises():
 
 
 def test_groups_that_are_not_compiled_again_keep_their_records():
-    earlier = [{"group": group, "name": "old"} for group in ("routing", "networks", "scaling")]
+    earlier = [{"group": group, "name": "old"} for group in catalogue.GROUPS]
     new = [{"group": "routing", "name": "new"}]
     assert pages.with_earlier(new, earlier) == [*new, *earlier[1:]]
-    assert pages.with_earlier([], earlier) == earlier
 
 
-def test_pages_show_what_was_and_what_is():
-    new = {
-        **{"group": "routing", "name": "em", "program": "forward", "target": "v5e:2x2"},
-        **{"options": [], "commit": "b", "jax": "1", "compiler": "c", "devices": 1},
-        "memory": {"total": 3e6, "temporary": 1e6},
-        "operations": 7,
-        "bytes_moved": 5e9,
-        "collectives": {},
-        "compile_cpu_seconds": 4,
-        "estimated": {"cycles": 1e6, "milliseconds": 0.5, "images": 32, "images_per_second": 64e3},
-    }
-    old = {key: new[key] for key in ("group", "name", "program", "target", "options")}
-    other = new | {"commit": "a", "name": "x"}
-    page = pages.accelerators([new], [old | {"not_finished": 300}, other])
-    assert "| `em`, forward | v5e:2x2 | ? → 32 | ? → 3 | " in page
-    assert "| > 300 → 4 | ? → 1.00 |" in page
-    fitting = old | {"does_not_fit": "too much"}
-    assert "| does not fit → 3 |" in pages.accelerators([new], [fitting, other])
+def test_the_pages_are_those_of_the_records():
+    now, before = (json.loads(file.read_text()) for file in (pages.NOW, pages.BEFORE))
+    page = pages.accelerators(now, before, pages.NOTES.read_text())
+    assert page == (pages.DOCS / "accelerators.md").read_text()
+    page = (pages.DOCS / "scaling.md").read_text()
+    assert pages.in_place(page, pages.scaling(now)) == page
 
 
-def test_scaling_is_compute_and_what_is_exchanged():
-    def record(name, target, chips, batch):
-        return {
-            **{"group": "scaling", "name": name, "target": target},
-            "options": [f"--config.training.batch_size={batch * chips}", f"--chips={chips}"],
-            "memory": {"total": 1e9},
-            "collectives": {"all-reduce": {"number": 10, "bytes": 100e6}} if chips > 1 else {},
-            "estimated": {"milliseconds": 2.0, "images": batch * chips},
-        }
-
-    records = [
-        record("tsai2020_cifar", target, chips, batch)
-        for slices in catalogue.SCALES.values()
-        for chips, target in slices.items()
-        for batch in catalogue.SCALED_BATCHES
-    ]
-    rows = [line.split(" | ") for line in pages.scaling(records).splitlines()[2:]]
-    assert len(rows) == 16
-    assert rows[0][4] == "2"
-    # 100 MB over a quarter of 400 GB/s, 7/4 times; ten times four hops of a microsecond.
-    assert rows[1][6:8] == ["1.750", "0.040"]
-    assert rows[1][9] == f"{2 / (2 + 1.75 + 0.04):.1%} |"
-    records[0] = {k: records[0][k] for k in ("group", "target", "options")} | {"not_finished": 300}
-    assert "| v5e | 1 | 16 | not finished in 300 CPU seconds |" in pages.scaling(records)
-    assert pages.in_place("a <!-- compiled -->old<!-- end of compiled --> b", "new") == (
-        "a <!-- compiled -->\nnew<!-- end of compiled --> b"
-    )
+def test_what_is_exchanged():
+    """100 MB over a quarter of 400 GB/s, 7/4 times; ten times four hops of a microsecond."""
+    record = {"collectives": {"all-reduce": {"number": 10, "bytes": 100e6}}}
+    exchanged = pages.exchange(record, targets.CHIPS_BY_NAME["v5e"], 8)
+    assert exchanged == pytest.approx((1.75, 0.04))
 
 
 @pytest.mark.parametrize(("most", "found"), [(1, 4), (7, 28), (100, 400), (5000, 12_000)])
@@ -358,9 +307,9 @@ def test_the_largest_batch_is_found_by_bisection(monkeypatch, most, found):
             raise crosscompile.DoesNotFit
         return SimpleNamespace(memory=SimpleNamespace(total=batch_size))
 
-    monkeypatch.setattr(largest, "programs", lambda c, d: {"training": c.training.batch_size})
-    monkeypatch.setattr(largest, "num_examples", lambda config: 12_000)
-    monkeypatch.setattr(largest, "compile_lowered", compile_lowered)
+    monkeypatch.setattr(programs, "programs", lambda c, d: {"training": c.training.batch_size})
+    monkeypatch.setattr(programs, "num_examples", lambda config: 12_000)
+    monkeypatch.setattr(crosscompile, "compile_lowered", compile_lowered)
     config = ml_collections.ConfigDict({"training": {"batch_size": 128}})
     target, devices = targets.find("v5e:2x2"), [None] * 4
-    assert largest.largest_batch(config, target, devices, Console(quiet=True)) == found
+    assert crosscompile.largest_batch(config, target, devices, Console(quiet=True)) == found

@@ -8,6 +8,8 @@ from _reproduce import costs
 from _reproduce.experiment import Experiment, Row, Scale
 from papers import EXPERIMENTS
 
+FILE = "sabour2017_mnist"
+
 
 def an_experiment(seeds, *rows):
     return Experiment(
@@ -19,31 +21,22 @@ def an_experiment(seeds, *rows):
     )
 
 
-def compiled(name, target):
-    records = json.loads(costs.COMPILED.read_text("utf-8"))
-    (record,) = (
-        r
-        for r in records
-        if (r["name"], r["target"], r["group"], r["program"])
-        == (name, target, "networks", "training")
-    )
-    return record
-
-
 def test_a_compiled_network_takes_what_was_compiled():
-    config = _configs.load("sabour2017_mnist")
-    record = compiled("sabour2017_mnist", "v5e:2x2")
-    seconds = 4 * record["estimated"]["milliseconds"] / 1e3 / 128
+    config = _configs.read(FILE)
+    records = json.loads(costs.COMPILED.read_text("utf-8"))
+    of_config = [r for r in records if (r["name"], r["program"]) == (FILE, "training")]
+    on = {r["target"]: r for r in of_config if r["group"] == "networks"}
+    seconds = 4 * on["v5e:2x2"]["estimated"]["milliseconds"] / 1e3 / 128
     assert costs.seconds_for_an_image(config, "v5e") == pytest.approx(seconds)
-    moved = compiled("sabour2017_mnist", "h100")["bytes_moved"]
+    moved = on["h100"]["bytes_moved"]
     assert costs.seconds_for_an_image(config, "h100") == pytest.approx(moved / 3.35e12 / 128)
     # 54,000 images are trained on, 421 batches of 128 an epoch.
     assert costs.images_shown(config) == config.training.epochs * 421 * 128
 
 
 def test_runs_add_up_and_are_counted_once():
-    mine, same = Row("mine", "sabour2017_mnist"), Row("same", "sabour2017_mnist")
-    other = Row("other", "sabour2017_mnist", {"training.epochs": 1})
+    mine, same = Row("mine", FILE), Row("same", FILE)
+    other = Row("other", FILE, {"training.epochs": 1})
     one = costs.estimate(an_experiment(1, mine))
     assert one.v5e_8 == pytest.approx(one.v5e / 8)
     twice = costs.estimate(an_experiment(2, mine, same))

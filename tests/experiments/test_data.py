@@ -57,12 +57,6 @@ def test_sheets(npz, tmp_path, chosen):
     assert set(np.unique(picture)) > {0, 255}
 
 
-def test_as_a_user_runs_it(script, tmp_path):
-    done = script("data.py", "digits", f"--out={tmp_path / 'digits.png'}")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == f"Written to {tmp_path / 'digits.png'}: digits, test."
-
-
 def test_what_is_in_a_folder(tmp_path, capsys):
     for name, side in (("ant", 6), ("bee", 9)):
         (tmp_path / name).mkdir()

@@ -1,9 +1,7 @@
 import json
 import re
-import time
 
 import evaluate
-import ml_collections
 import numpy as np
 import pytest
 from flax import nnx
@@ -11,7 +9,6 @@ from flax import nnx
 from capsjax import models
 from capsjax.data import load
 from capsjax.evaluation import ensemble
-from capsjax.evaluation.scoring import evaluation_data
 from capsjax.runs import checkpoints
 
 
@@ -37,13 +34,6 @@ def test_as_a_user_runs_it(script, finished_run, npz):
     confusion = np.array(results["confusion"])
     assert confusion.trace() == results["correct"]
     assert [c["images"] for c in results["per_class"]] == confusion.sum(1).tolist()
-
-
-def test_help_is_instant(script):
-    began = time.monotonic()
-    done = script("evaluate.py", "--help")
-    assert "--checkpoint" in done.stdout
-    assert time.monotonic() - began < 1.5, "JAX takes longer than that to import"
 
 
 def test_another_split_step_and_file(finished_run, tmp_path, capsys):
@@ -72,12 +62,6 @@ def test_a_class_without_images_has_no_accuracy(finished_run, npz, tmp_path, cap
     run(f"--checkpoint={finished_run}", f"--dataset=npz:{fewer}", f"--output={file}")
     assert json.loads(file.read_text())["per_class"][3]["accuracy"] is None
     assert re.search(r"3 +│ +0 │ +0 │ +– │", capsys.readouterr().out)
-
-
-def test_names_that_are_paths_make_one_file_name(npz):
-    config = ml_collections.ConfigDict({"data": {"name": f"npz:{npz}"}})
-    data = evaluation_data(config, None, "test")._replace(name="folder:/a b/c")
-    assert evaluate.default_file_name(data) == "evaluation_folder_a_b_c_test.json"
 
 
 def test_an_ensemble_scores_the_mean_of_its_members(finished_run, npz, capsys):

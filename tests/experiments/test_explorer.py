@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from _provenance import versions
 from _report import comparison, couplings, decoder, explorer
-from _report.page import page
+from _report.pages import of_run
 from _report.results import examples
 from flax import nnx
 
@@ -29,73 +30,60 @@ def results(results):
 
 
 @pytest.fixture(scope="module")
-def shown(results):
-    return examples(results)
+def drawing(results):
+    return decoder.Drawing.of(results, examples(results))
 
 
 # What the script is given
 
 
-def test_spread_and_effects(results, shown):
-    found = decoder.spread(results, shown)
-    labels = results.dataset.labels[shown.places]
-    own = shown.poses[labels == 4][:, 4]
-    np.testing.assert_allclose(found.means[4], own.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(found.deviations[4], own.std(0), rtol=1e-5)
-    drawing = decoder.Drawing.of(results.checkpoint.model)
-    effects = decoder.effects(results, shown, drawing, found)
+def test_spread_and_effects(drawing):
+    shown = drawing.examples
+    own = shown.poses[drawing.labels == 4][:, 4]
+    np.testing.assert_allclose(drawing.means[4], own.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(drawing.deviations[4], own.std(0), rtol=1e-5)
     ends = np.repeat(shown.poses[shown.rows(shown.by_class[4])], 2, axis=0)
-    ends[::2, 4, 3] = found.means[4][3] - 3 * found.deviations[4][3]
-    ends[1::2, 4, 3] = found.means[4][3] + 3 * found.deviations[4][3]
+    ends[::2, 4, 3], ends[1::2, 4, 3] = drawing.values(4, np.array([-3, 3]))[3]
     images = drawing(ends, 4)
-    np.testing.assert_allclose(effects[4, 3], np.abs(images[::2] - images[1::2]).mean(), rtol=1e-4)
+    effect = np.abs(images[::2] - images[1::2]).mean()
+    np.testing.assert_allclose(drawing.effects[4, 3], effect, rtol=1e-4)
 
 
-def test_the_rule_for_an_undertrained_decoder(results, shown):
+def test_the_rule_for_an_undertrained_decoder(results, drawing):
     assert decoder.Errors(0.2, 0.1).undertrained
     assert decoder.Errors(0.1, 0.1).undertrained
     assert not decoder.Errors(0.1, 0.2).undertrained
-
-    def perfect(poses, labels):
-        return results.dataset.images[shown.places] / 255
-
-    assert not decoder.errors(results, shown, perfect).undertrained
-    assert decoder.errors(results, shown, perfect).decoder == 0
-
-    def of_mean_images(poses, labels):
-        images = results.dataset.images
-        return np.stack([images[results.dataset.labels == k].mean(0) / 255 for k in labels])
-
-    mean = decoder.errors(results, shown, of_mean_images)
-    assert mean.decoder == pytest.approx(mean.typical, rel=1e-5)
+    images, labels = results.dataset.images / 255, results.dataset.labels
+    perfect = replace(drawing, draw=lambda poses, masks: images[drawing.examples.places])
+    assert perfect.errors.decoder == 0
+    means = np.stack([images[labels == k].mean(0) for k in range(10)])
+    errors = replace(drawing, draw=lambda poses, masks: means[masks.argmax(-1)]).errors
+    assert errors.decoder == pytest.approx(errors.typical, rel=1e-5)
 
 
-def test_layers_too_large_or_too_coarse_are_sampled(results, shown, monkeypatch):
-    drawing, spread = decoder.Drawing.of(results.checkpoint.model), decoder.spread(results, shown)
-    arguments = (drawing, list(shown.by_class), spread, 10)
-    assert decoder.layers(*arguments) is not None
+def test_layers_too_large_or_too_coarse_are_sampled(results, drawing, monkeypatch):
+    assert drawing.layers() is not None
     with monkeypatch.context() as patch:
         patch.setattr(decoder, "CLOSE", 0.0)
-        assert decoder.layers(*arguments) is None
+        assert drawing.layers() is None
     monkeypatch.setattr(decoder, "LARGEST", 1000)
-    assert decoder.layers(*arguments) is None
-    text, data = explorer.explorer(results, shown, explorer.chosen(results, shown))
+    assert drawing.layers() is None
+    text, data = explorer.explorer(results, drawing.examples, drawing)
     assert "pictures were made in advance" in text
     assert data["decoder"] is None
     assert len(data["samples"]["sheets"]) > 10
     assert "no room" not in text
     with monkeypatch.context() as patch:
         patch.setattr(explorer, "SHEETS", 1)
-        fewer, _ = explorer.explorer(results, shown, explorer.chosen(results, shown))
-    assert f"no room for {len(explorer.chosen(results, shown))} more images." in fewer
-    pose, expected = shown.poses[0], shown.poses[0].copy()
-    values = spread.means[2][:, None] + explorer.SAMPLES * spread.deviations[2][:, None]
-    grid = decoder.moved(drawing, pose, 2, values)
-    expected[2, 5] = spread.means[2][5] - 2 * spread.deviations[2][5]
-    np.testing.assert_allclose(grid[5, 1], drawing(expected[None], 2)[0], atol=1e-6)
+        fewer, _ = explorer.explorer(results, drawing.examples, drawing)
+    assert f"no room for {len(data['images'])} more images." in fewer
+    expected = drawing.examples.poses[:1].copy()
+    grid = drawing.moved(drawing.examples.places[0], 2, drawing.values(2, explorer.SAMPLES))
+    expected[0, 2, 5] = drawing.means[2][5] - 2 * drawing.deviations[2][5]
+    np.testing.assert_allclose(grid[5, 1], drawing(expected, 2)[0], atol=1e-6)
 
 
-def test_couplings_of_every_iteration(results, shown):
+def test_couplings_of_every_iteration(results):
     checkpoint = results.checkpoint
     images = results.dataset.images[:20]
     found = couplings.couplings(checkpoint.model, checkpoint.config, images)
@@ -129,7 +117,7 @@ def test_couplings_through_capsules_without_positions():
     )
     assert couplings._path(model, (8, 8, 1)) == ("classes", "capsules1", "primary")
     images = np.zeros((2, 8, 8, 1), np.uint8)
-    means, _, _ = couplings._Maps(("classes", "capsules1", "primary"))(model, images)
+    means, _, _ = couplings._maps(("classes", "capsules1", "primary"), model, images)
     np.testing.assert_allclose(means.sum(-1), 1, rtol=1e-5)  # each child is divided over classes
 
 
@@ -181,22 +169,14 @@ def test_several_runs(results):
     assert labels[0] not in (8, 9)
     assert comparison.Group([], five).wrong[0]
     assert comparison.Group([], five).mistaken_for[0] == 9
-    elsewhere = perfect._replace(
-        dataset=perfect.dataset._replace(images=255 - perfect.dataset.images)
-    )
+    data = results.dataset
+    other = perfect._replace(dataset=data._replace(images=255 - data.images))
     with pytest.raises(ValueError, match="different images"):
-        comparison.page(names[:2], [results, elsewhere], {}, [])
+        comparison.page(names[:2], [results, other], {}, [])
     # Networks of two sizes see the same files of a folder.
-    larger = np.repeat(results.dataset.images, 2, axis=1)
-    ours, theirs = (
-        run._replace(dataset=run.dataset._replace(name="folder:x", images=images))
-        for run, images in ((results, results.dataset.images), (perfect, larger))
-    )
-    assert "Wrong in b alone: 0" in comparison.page(["a", "b"], [ours, theirs], {}, [])
-    labels = np.roll(theirs.dataset.labels, 1)
-    changed = theirs._replace(dataset=theirs.dataset._replace(labels=labels))
-    with pytest.raises(ValueError, match=r"different images \(folder:x, made in two ways\)"):
-        comparison.page(["a", "b"], [ours, changed], {}, [])
+    folder, larger = data._replace(name="folder:x"), np.repeat(data.images, 2, axis=1)
+    assert comparison._same_images(folder, folder._replace(images=larger))
+    assert not comparison._same_images(folder, folder._replace(labels=np.roll(labels, 1)))
 
 
 # In a browser
@@ -211,11 +191,10 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def opened(results, shown):
+def opened(drawing):
     """The first images of the two classes that the explorer opens on: those that move most."""
-    drawing, spread = decoder.Drawing.of(results.checkpoint.model), decoder.spread(results, shown)
-    most = decoder.effects(results, shown, drawing, spread).max(1)
-    return [shown.by_class[label][0] for label in np.argsort(-most)[:2].tolist()]
+    most = np.argsort(-drawing.effects.max(1))[:2].tolist()
+    return [drawing.examples.by_class[label][0] for label in most]
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +202,7 @@ def address(results, tmp_path_factory):
     """The page of the tiny run, whose classes have hostile names."""
     file = tmp_path_factory.mktemp("page") / "report.html"
     named = results._replace(dataset=results.dataset._replace(class_names=HOSTILE))
-    file.write_text(page(named, versions(), ["<b>"]), encoding="utf-8")
+    file.write_text(of_run(named, versions(), ["<b>"]), encoding="utf-8")
     return file.as_uri()
 
 
@@ -249,12 +228,10 @@ PIXELS = """(canvas) => {
 }"""
 
 
-def test_sliders_draw_what_the_network_decodes(browser, address, results, shown, opened):
+def test_sliders_draw_what_the_network_decodes(browser, address, results, drawing, opened):
     browser.open(address)
-    place = opened[0]
-    predicted = int(results.predicted[place])
-    pose = shown.poses[shown.rows([place])[0]].copy()
-    drawing, spread = decoder.Drawing.of(results.checkpoint.model), decoder.spread(results, shown)
+    predicted = int(results.predicted[opened[0]])
+    pose = drawing.examples.poses[drawing.examples.rows(opened[:1])[0]].copy()
     first = f"({PIXELS})(document.querySelector('.live'))"
 
     def assert_drawn():
@@ -269,9 +246,7 @@ def test_sliders_draw_what_the_network_decodes(browser, address, results, shown,
             f"(() => {{ const s = document.getElementById('element-{element}'); s.value = {z};"
             "s.dispatchEvent(new Event('input')); s.dispatchEvent(new Event('change')); })()"
         )
-        pose[predicted, element] = (
-            spread.means[predicted][element] + z * spread.deviations[predicted][element]
-        )
+        pose[predicted, element] = drawing.values(predicted, z)[element, 0]
         assert_drawn()
     said = browser.run("document.getElementById('element-3').getAttribute('aria-valuetext')")
     assert said.startswith("−1.0 standard deviations from the mean of class ")
@@ -283,21 +258,19 @@ def test_sliders_draw_what_the_network_decodes(browser, address, results, shown,
     assert browser.errors == []
 
 
-def test_the_way_from_one_pose_to_another(browser, address, results, shown, opened):
+def test_the_way_from_one_pose_to_another(browser, address, results, drawing, opened):
     browser.open(address)
-    drawing = decoder.Drawing.of(results.checkpoint.model)
-    ends = []
-    for place in opened:
-        row, predicted = shown.rows([place])[0], int(results.predicted[place])
-        seen = np.zeros((10, 16), np.float32)
-        seen[predicted] = shown.poses[row, predicted]
-        ends.append(seen)
+    ends = np.zeros((2, 10, 16), np.float32)
+    for end, row, place in zip(ends, drawing.examples.rows(opened), opened, strict=True):
+        predicted = int(results.predicted[place])
+        end[predicted] = drawing.examples.poses[row, predicted]
     film = browser.run(f"[...document.querySelectorAll('.film canvas')].map({PIXELS})")
     assert len(film) == 9
     for i, pixels in enumerate(film):
         between = (1 - i / 8) * ends[0] + i / 8 * ends[1]
         # Given everything, as the masks have been applied.
-        expected = 255 * np.asarray(drawing.decoder(jnp.asarray(between[None])))[0, ..., 0]
+        decoded = results.checkpoint.model.decoder(jnp.asarray(between[None]))
+        expected = 255 * np.asarray(decoded)[0, ..., 0]
         assert np.abs(np.reshape(pixels, (8, 8)) - expected).max() <= 1
 
 

@@ -10,7 +10,6 @@ import _ink
 import numpy as np
 import predict
 import pytest
-from flax import nnx
 from PIL import Image
 
 from capsjax import restore
@@ -42,7 +41,7 @@ def test_as_a_user_runs_it(script, finished_run, npz, image):
     assert list(shown.values()) == sorted(shown.values(), reverse=True)
 
 
-def test_several_files_and_what_was_done_to_them(finished_run, image, tmp_path, capsys):
+def test_what_was_done_to_files(finished_run, image, tmp_path, capsys):
     photo = tmp_path / "photo.jpg"
     Image.new("RGB", (40, 20), "white").save(photo)
     run(f"--checkpoint={finished_run}", image, photo, "--invert")
@@ -51,28 +50,11 @@ def test_several_files_and_what_was_done_to_them(finished_run, image, tmp_path, 
     assert "(made grey, inverted, 40×20 scaled to 8×4, padded to 8×8)" in output
 
 
-COLOURS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-PADDED = np.pad(np.full((4, 8, 3), 200), ((2, 2), (0, 0), (0, 0)))  # above and below
-FITTED = {
-    "what fits is left alone": (COLOURS, (4, 4, 3), COLOURS, ""),
-    "proportions are kept": (
-        *(np.full((2, 4), 200), (8, 8, 3), PADDED),
-        "made RGB, 4×2 scaled to 8×4, padded to 8×8",
-    ),
-    "inverted before it is padded": (
-        *(np.full((4, 2), 255), (4, 4, 1), np.zeros((4, 4, 1))),
-        "inverted, 2×4 scaled to 2×4, padded to 4×4",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", FITTED)
-def test_fitting(tmp_path, case):
-    pixels, size, expected, steps = FITTED[case]
-    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "x.png")
-    fitted = read_fitted(tmp_path / "x.png", Fitting(*size), invert="inverted" in case)
-    np.testing.assert_array_equal(fitted.pixels, expected)
-    assert ", ".join(fitted.steps) == steps
+def test_it_is_inverted_before_it_is_padded(tmp_path):
+    Image.new("L", (2, 4), 255).save(tmp_path / "x.png")
+    fitted = read_fitted(tmp_path / "x.png", Fitting(4, 4, 1), invert=True)
+    assert not fitted.pixels.any()
+    assert fitted.steps == ["inverted", "2×4 scaled to 2×4", "padded to 4×4"]
 
 
 @pytest.fixture
@@ -143,7 +125,7 @@ def test_answers_stand_beside_long_paths(finished_run, image, tmp_path, capsys, 
 
 def test_what_looks_inverted_is_said(finished_run, scans, tmp_path, capsys, monkeypatch):
     """A light edge, and the negative has the higher score."""
-    monkeypatch.setattr(nnx, "jit", lambda function: dark_network)
+    monkeypatch.setattr(predict, "_answer", dark_network)
     results, _ = classify(tmp_path, finished_run, scans)
     assert [i for i, x in enumerate(results["images"]) if x["looks_inverted"]] == [2, 5]
     assert f"{scans}/2.png, {scans}/5.png. Try --invert, or --crop" in capsys.readouterr().out
@@ -155,15 +137,6 @@ def dark_network(model, images):
     """Scores higher the darker an image is."""
     darkness = 1 - images.mean((1, 2, 3), keepdims=True).reshape(-1, 1) / 255
     return darkness * np.linspace(0.1, 1, 10)
-
-
-def test_more_images_than_go_at_once(finished_run, scans, tmp_path, monkeypatch):
-    together, _ = classify(tmp_path, finished_run, scans)
-    monkeypatch.setattr(predict, "AT_ONCE", 3)
-    by_threes, _ = classify(tmp_path, finished_run, scans)
-    for a, b in zip(together["images"], by_threes["images"], strict=True):
-        assert a.keys() == b.keys()
-        np.testing.assert_allclose(*(list(x["scores"].values()) for x in (a, b)), atol=1e-6)
 
 
 def test_csv_and_a_page(finished_run, scans, tmp_path):
@@ -184,18 +157,15 @@ def test_csv_and_a_page(finished_run, scans, tmp_path):
     assert "<script" not in page
 
 
-def test_names_that_are_formulas_links_that_loop_or_not_utf8(finished_run, image, tmp_path):
+def test_links_that_loop_and_names_that_are_not_utf8(finished_run, image, tmp_path):
     folder = tmp_path / "odd"
     folder.mkdir()
     (folder / "again").symlink_to(folder)
-    for name in ("=1+1.png", "a\udcff.png"):
-        shutil.copy(image, folder / name)
+    shutil.copy(image, folder / "a\udcff.png")
     results, _ = classify(tmp_path, finished_run, folder / "**/*.png")
-    assert [Path(x["file"]).name for x in results["images"]] == ["=1+1.png", "a\udcff.png"]
-    assert [predict._plain(f"{sign}1") for sign in "=+-@"] == ["'=1", "'+1", "'-1", "'@1"]
+    assert [Path(x["file"]).name for x in results["images"]] == ["a\udcff.png"]
     for file in (tmp_path / "results.csv", tmp_path / "results.html"):
         run(f"--checkpoint={finished_run}", f"--output={file}", folder)
-        assert "=1+1.png" in file.read_text()
         assert r"a\udcff.png" in file.read_text()
 
 
@@ -215,7 +185,6 @@ def test_photographs_are_cropped(script):
     assert sum(line.startswith(tuple(right)) for line in done.stdout.splitlines()) == 10
     done = script("predict.py", network, photos, "--top=1")
     assert sum(line.startswith(tuple(right)) for line in done.stdout.splitlines()) < 5
-    assert "Try --crop." in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize("light", [True, False])
@@ -228,7 +197,6 @@ def test_ink_stands_as_in_the_training_images(light):
     expected = expected if light else 255 - expected
     assert np.abs(drawn - expected).mean() < 15
     assert done == ["cropped to the ink of 20×40", "inverted"][: 1 + light]
-    assert _ink.extent(drawn) == pytest.approx(0.5, abs=0.08)
     blank, _ = _ink.cropped(np.full((9, 9, 1), 7, np.uint8), _ink.Ink(0.5), (28, 28))
     assert not blank.any()
 

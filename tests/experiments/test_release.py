@@ -2,6 +2,7 @@ import json
 import re
 
 import _cli
+import _scoring
 import evaluate
 import numpy as np
 import predict
@@ -78,7 +79,7 @@ def test_released_networks_are_as_good_as_their_cards_say(card, request):
         request.getfixturevalue("real_mnist_dir")
     args = release.parser().parse_args([f"--checkpoint={file}", "--output=new.safetensors"])
     checkpoint = checkpoints.read(file)
-    data, scores = evaluate.score(checkpoint, args, _cli.table_console())
-    accuracy = 100 * evaluate.summarize(checkpoint.model, data, scores).accuracy
+    data, scores = _scoring.score(checkpoint, args)
+    accuracy = 100 * _scoring.summarize(checkpoint.model, data, scores).accuracy
     (said,) = re.findall(r"accuracy \| ([\d.]+) %", card.read_text())
     assert float(said) == pytest.approx(accuracy, abs=0.3), "the same but for rounding"

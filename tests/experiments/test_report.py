@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import report
 from _provenance import versions
-from _report import again, pictures
-from _report.decoded import ROWS, STEPS
-from _report.page import SCRIPTS, page
+from _report import pictures
+from _report.decoder import ROWS, STEPS
+from _report.pages import SCRIPTS, SECTIONS, of_run
 from _report.results import MAX_MISTAKES
 from PIL import Image
 from sklearn.datasets import load_sample_image
@@ -23,17 +23,6 @@ from capsjax.runs import checkpoints
 from capsjax.runs.history import History
 from capsjax.training import build
 from capsjax.training import config as configs
-
-SECTIONS = [
-    "learning",
-    "confusion",
-    "explorer",
-    "reconstructions",
-    "poses",
-    "mistakes",
-    "config",
-    "commands",
-]
 
 
 class Page(HTMLParser):
@@ -65,7 +54,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text(results):
-    return page(results, versions(), ["python experiments/train.py"])
+    return of_run(results, versions(), ["python experiments/train.py"])
 
 
 def test_as_a_user_runs_it(script, finished_run):
@@ -74,7 +63,7 @@ def test_as_a_user_runs_it(script, finished_run):
     assert not done.stderr.strip()
     assert f"Written to {finished_run / 'report.html'}" in done.stdout
     html = Page((finished_run / "report.html").read_text(encoding="utf-8"))
-    assert [s["id"] for s in html.all("section")] == SECTIONS
+    assert [s["id"] for s in html.all("section")] == [*SECTIONS]
     assert f"--workdir={finished_run}" in html.text
 
 
@@ -116,7 +105,7 @@ def test_every_picture_has_words_and_can_be_decoded(text):
 
 
 def test_equal_runs_give_equal_pages(results, text):
-    assert page(results, versions(), ["python experiments/train.py"]) == text
+    assert of_run(results, versions(), ["python experiments/train.py"]) == text
 
 
 def test_the_numbers(results, text):
@@ -158,13 +147,13 @@ def test_a_network_without_decoder(results):
     model.eval()
     checkpoint = results.checkpoint._replace(model=model, config=config)
     changed = results._replace(checkpoint=checkpoint)
-    html = Page(page(changed, {}, []))
+    html = Page(of_run(changed, {}, []))
     assert html.text.count("This network has no decoder") == 3
     assert "no decoder, so there are no poses to move. Its couplings are shown alone." in html.text
     data = json.loads(html.scripts[0])
     assert "poses" not in data
     assert data["couplings"]["iterations"] == [1, 2, 3]
-    assert [s["id"] for s in html.all("section")] == SECTIONS
+    assert [s["id"] for s in html.all("section")] == [*SECTIONS]
 
 
 def test_no_mistakes_and_nothing_but_mistakes(results):
@@ -173,8 +162,8 @@ def test_no_mistakes_and_nothing_but_mistakes(results):
         results._replace(scores=s, summary=summaries.summarize(s, labels))
         for s in (classes[labels], classes[(labels + 1) % 10])
     )
-    assert "There are none: every image is classified correctly." in page(perfect, {}, [])
-    assert "None of the images above is classified correctly." in page(wrong, {}, [])
+    assert "There are none: every image is classified correctly." in of_run(perfect, {}, [])
+    assert "None of the images above is classified correctly." in of_run(wrong, {}, [])
 
 
 HOSTILE = (
@@ -193,7 +182,7 @@ HOSTILE = (
 
 def test_names_are_text_and_not_html(results):
     renamed = results._replace(dataset=results.dataset._replace(class_names=HOSTILE, name="<i>"))
-    text = page(renamed, {}, ["<script>"])
+    text = of_run(renamed, {}, ["<script>"])
     html = Page(text)
     assert len(html.all("script")) == len(SCRIPTS) + 1
     assert not html.all("i")
@@ -221,13 +210,13 @@ def test_the_training_command_is_the_nearest_config_and_its_changes(tmp_path):
     config = configs.default("sabour2017_capsnet", "mnist")
     config.model.decoder_features = (8, 16)
     resolved = build.resolve(config, (28, 28, 1), tuple("0123456789"))
-    assert again.train_command(resolved, tmp_path) == (
+    assert report.train_command(resolved, tmp_path) == (
         "python experiments/train.py --config=configs/sabour2017_mnist.py "
         f"--workdir={tmp_path} '--config.model.decoder_features=(8, 16)'"
     )
     with config.unlocked():
         config.model.of_another_version = 1
-    assert again.train_command(config, tmp_path) is None
+    assert report.train_command(config, tmp_path) is None
 
 
 def test_a_run_that_was_interrupted_before_its_first_metrics(fails, finished_run, monkeypatch):

@@ -161,11 +161,6 @@ def test_records_and_trainings_of_before_an_option(tiny, store, capsys):
         longer.left[0],
     )
     assert "Kept apart" in tables.markdown("x/y", tables.blocks([longer]))
-    other = replace(tiny, rows=(replace(tiny.rows[0], name="b"),))
-    assert results.gather(store, "x/y", other).left == [
-        "a: this row no longer exists at this scale"
-    ]
-    assert results.of_no_name(store, {"x/z"}) == ["x/y: this name no longer exists"]
 
 
 def test_controls(tiny, store):
@@ -277,8 +272,7 @@ def test_a_training_that_diverges_is_a_result(tiny, store):
 
 def test_a_measurement_that_is_not_a_number_is_an_error(tiny, store):
     bad = replace(tiny, measure=lambda run: Measured({"accuracy": math.nan}))
-    message = "x/y, a, run 0: the measurement 'accuracy' gave nan, expected a finite number"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"x/y, a, run 0: not finite: .'accuracy'"):
         run(store, bad)
     assert not list((store.folder / "results").rglob("*.json"))
 
@@ -319,12 +313,9 @@ def test_rows_whose_data_are_missing_are_left_out_and_named(fails, tmp_path):
     assert "choi2019/table2, 4 conv-caps of 32, augmented" in message
 
 
-def test_the_list_in_a_narrow_terminal(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reproduce._cli, "WIDEST_TABLE", 80)
+def test_the_list(tmp_path, capsys):
     reproduce.main(reproduce.parser().parse_args(["--list", f"--workdir={tmp_path}"]))
-    said = capsys.readouterr().out
-    assert re.search(r"tsai2020/figure4 +│ cifar10 +│ not run: 14", said)
-    assert "gets more: what, runs, full, h, tested." in said
+    assert re.search(r"tsai2020/figure4 +│ cifar10 +│ not run: 14", capsys.readouterr().out)
 
 
 def test_a_name_at_smoke_scale(script, tmp_path):

@@ -10,7 +10,7 @@ from capsjax.runs.loop import train
 
 
 def test_trains_evaluates_and_shows(tmp_path, capsys):
-    config = _configs.load("slots")
+    config = _configs.read("slots")
     config.model.update({"features": 8, "num_layers": 1, "slot_size": 8, "mlp_size": 8})
     config.data.update({"repeats": 4, "test_images": 8})
     config.training.update({"epochs": 1, "batch_size": 24})

@@ -197,7 +197,7 @@ def test_help_says_how(capsys):
     text = capsys.readouterr().out
     assert "--workdir" in text
     assert "configs/sabour2017_mnist.py" in text
-    described = configs.describe(_configs.load("digits"))
+    described = configs.describe(_configs.read("digits"))
     assert "training.epochs=24 (positive)\n          passes over the training images." in text
     for name, option in described.items():
         assert f"  {name}={option.default}" in text
