@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from capsjax._options import Options, checked, fraction, not_negative, one_of, positive
 
@@ -56,7 +56,7 @@ class Config(Options):
                 + " and ".join(map(str, values))
             )
 
-    def narrowed(self) -> Self:
+    def narrowed(self) -> "Config":
         """Returns the options with every field of `scalable` multiplied by `width`."""
         names = [option.name for option in fields(self) if "scaled" in option.metadata]
         return replace(self, **{name: scaled(getattr(self, name), self.width) for name in names})
