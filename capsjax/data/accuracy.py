@@ -1,7 +1,7 @@
 """When an answer is correct: rules from scores to the set of predicted classes."""
 
 import math
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,9 @@ Scores = Float[Array, "classes"]
 Classes = Bool[Array, "classes"]  # those that are predicted
 
 
-@runtime_checkable
-class Rule(Protocol):
-    """How scores predict classes."""
-
-    def __call__(self, scores: Scores, *, logits: bool) -> Classes:
-        """Predicts classes; scores are lengths or probabilities in [0, 1], or `logits`."""
+# Called as `rule(scores, logits=…)`: from scores, which are lengths or probabilities in [0, 1] or
+# logits, to the predicted classes.
+Rule = Callable[..., Classes]
 
 
 def top(count: int) -> Rule:

@@ -29,8 +29,7 @@ class AffNISTFiles(Source):
     def __init__(self, path: Path) -> None:
         path = path.resolve()
         self.where = str(path)
-        listed = {split: _files(path, parts) for split, parts in _PARTS.items()}
-        self._files = {split: files for split, files in listed.items() if files}
+        self._files = {split: found for split in _PARTS if (found := _files(path, split))}
         self.splits = tuple(self._files)
         if not self.splits:
             raise FileNotFoundError(
@@ -49,13 +48,12 @@ class AffNISTFiles(Source):
         return checked(images, labels, DIGITS, f"{self.where}, split {split!r}")
 
 
-def _files(path: Path, parts: tuple[str, ...]) -> list[Path]:
-    for part in parts:
+def _files(path: Path, split: str) -> list[Path]:
+    for part in _PARTS[split]:
         if (path / f"{part}.mat").is_file():
             return [path / f"{part}.mat"]
-        if numbered := [f for f in (path / f"{part}_batches").glob("*.mat") if f.stem.isdecimal()]:
-            # 10.mat after 9.mat.
-            return sorted(numbered, key=lambda file: int(file.stem))
+        if numbered := list((path / f"{part}_batches").glob("[0-9]*.mat")):
+            return sorted(numbered, key=lambda file: int(file.stem))  # 10.mat after 9.mat
     return []
 
 
@@ -64,10 +62,9 @@ def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
 
     try:
         data = loadmat(file, variable_names=["affNISTdata"])["affNISTdata"][0, 0]
-        images, labels = data["image"].T.reshape(-1, SIZE, SIZE), data["label_int"].ravel()
+        return data["image"].T.reshape(-1, SIZE, SIZE), data["label_int"].ravel()
     except Exception as error:  # scipy and zlib raise many types for damaged files
         raise ValueError(
             f"{file}: damaged, or not an affNIST file with affNISTdata.image [{SIZE**2}, N] and "
             f"label_int ({type(error).__name__}: {error})"
         ) from error
-    return images, labels

@@ -9,7 +9,6 @@ import hashlib
 import re
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -35,41 +34,29 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
     name = f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     path = cache_dir() / "datasets" / name
     try:
-        if examples := _read(path, fingerprint):
-            return examples
+        # Opened here, not by NumPy, which would leave a file open that is not a zip archive.
+        # Reading a member to its end checks its CRC.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as entry:
+            if str(entry["fingerprint"]) == fingerprint:
+                names = tuple(entry["class_names"].tolist())
+                return Examples(entry["images"], entry["labels"], names)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except Exception as error:  # zipfile and NumPy raise many types for damaged files
         _warn(f"cache entry {path} cannot be read and is built again: {error}")
     examples = build()
     if isinstance(examples.images, np.ndarray):
+        arrays = examples._asdict() | {"class_names": np.array(examples.class_names, np.str_)}
         try:
-            _write(path, fingerprint, examples, examples.images)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:  # readers see the old entry or the whole new one
+                np.savez(file, **arrays, fingerprint=fingerprint)
         except OSError as error:
             _warn(
                 f"cannot write the cache entry {path}: {error}. Images are decoded again at the "
                 "next start; set CAPSJAX_CACHE_DIR to a directory that can be written"
             )
     return examples
-
-
-def _read(path: Path, fingerprint: str) -> Examples | None:
-    # Opened here, not by NumPy, which would leave a file open that is not a zip archive.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as entry:
-        if str(entry["fingerprint"]) != fingerprint:
-            return None
-        # Reading a member to its end checks its CRC.
-        return Examples(entry["images"], entry["labels"], tuple(entry["class_names"].tolist()))
-
-
-def _write(path: Path, fingerprint: str, examples: Examples, images: np.ndarray) -> None:
-    """Writes an entry so that readers see the old one or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    names = np.asarray(examples.class_names, dtype=np.str_)
-    with replacing(path) as file:
-        np.savez(
-            file, images=images, labels=examples.labels, class_names=names, fingerprint=fingerprint
-        )
 
 
 def _warn(message: str) -> None:

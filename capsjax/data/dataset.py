@@ -78,13 +78,13 @@ def checked(
     if isinstance(images, np.ndarray) and images.ndim == 3:
         images = images[..., None]
     if images.ndim != 4 or images.size == 0:
-        empty = ": the set is empty" if images.size == 0 else ", expected [N, H, W] or [N, H, W, C]"
-        raise ValueError(f"{where}: images have shape {images.shape}{empty}")
+        raise ValueError(
+            f"{where}: images have shape {images.shape}, expected [N, H, W] or [N, H, W, C], N > 0"
+        )
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise ValueError(
             f"{where}: labels are {labels.dtype} of shape {labels.shape}, expected an integer for "
-            f"each of {len(images)} images; convert them with labels.astype(np.int32), for one-hot "
-            "labels take the argmax"
+            f"each of {len(images)} images (for one-hot labels take the argmax)"
         )
     if len(set(class_names)) < len(class_names) or not all(name.strip() for name in class_names):
         raise ValueError(f"{where}: class names must differ and not be empty, got {class_names}")
@@ -92,7 +92,7 @@ def checked(
     if wrong.size:
         raise ValueError(
             f"{where}: label {labels[wrong[0]]} of example {wrong[0]} (and {wrong.size - 1} more) "
-            f"is out of range, expected 0 to {len(class_names) - 1} for {len(class_names)} classes"
+            f"is out of range, expected 0 to {len(class_names) - 1}"
         )
     return Examples(images, labels.astype(np.int32), class_names)
 
@@ -108,11 +108,10 @@ def fingerprint(files: Iterable[Path], *options: Any) -> str:
 
 def track(items: Iterable[T], description: str, total: int) -> Iterator[T]:
     """Yields `items`, showing how many are done if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    with extra("train"):
-        from rich.console import Console
-        from rich.progress import track
+    if sys.stderr.isatty():
+        with extra("train"):
+            from rich.console import Console
+            from rich.progress import track
 
-    yield from track(items, description, total, console=Console(stderr=True), transient=True)
+        items = track(items, description, total, console=Console(stderr=True), transient=True)
+    yield from items

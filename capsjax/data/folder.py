@@ -33,11 +33,6 @@ class Folder(Source):
     Classes are the subfolders in sorted order (of `train`, where there are splits). Hidden files,
     and what is not a file with the ending of an image, are ignored; images that cannot be read are
     skipped with a warning that lists them.
-
-    Attributes:
-      where: the path and the conversion of its images, for messages and the cache.
-      splits: their names.
-      class_names: in the order of the labels.
     """
 
     def __init__(self, path: Path, fitting: Fitting = AS_IT_IS) -> None:
@@ -92,10 +87,9 @@ class Folder(Source):
                 f"{where}: of class {self.class_names[label]} no image can be read: {broken[0]}"
             )
         if broken:
-            some = "\n  ".join(broken[:LISTED])
-            more = f"\n  and {len(broken) - LISTED} more" if len(broken) > LISTED else ""
             warnings.warn(
-                f"{where}: {len(broken)} of {len(files)} images are skipped:\n  {some}{more}",
+                f"{where}: {len(broken)} of {len(files)} images are skipped:\n  "
+                + "\n  ".join(broken[:LISTED]),
                 RuntimeWarning,
                 stacklevel=5,
             )
@@ -104,11 +98,10 @@ class Folder(Source):
 
     def survey(self) -> Survey:
         """Reads every image and says what is in the folder."""
-        counts: dict[str, dict[str, int]] = {}
+        counts = {split: dict.fromkeys(self.class_names, 0) for split in self.splits}
         sizes: Counter[tuple[int, ...]] = Counter()
         broken: list[str] = []
         for split, files in self._files.items():
-            counts[split] = dict.fromkeys(self.class_names, 0)
             for _, label, image in self._decoded(files, "reading", AS_IT_IS, broken):
                 sizes[image.shape] += 1
                 counts[split][self.class_names[label]] += 1
@@ -120,11 +113,9 @@ class Folder(Source):
         """Yields each readable image with file and label; messages on others go to `broken`."""
         for file, label in track(files, f"{verb} {self._path.name}", len(files)):
             try:
-                image = read_fitted(file, fitting).pixels
+                yield file, label, read_fitted(file, fitting).pixels
             except ValueError as error:
                 broken.append(str(error))
-                continue
-            yield file, label, image
 
     def _list(self, root: Path) -> Files:
         """Lists the images under `root`, sorted; other files go to the strays."""
@@ -135,11 +126,6 @@ class Folder(Source):
                 raise ValueError(
                     f"{folder}: {folder.name!r} is not a class of {self._path / 'train'}, expected "
                     f"one of {', '.join(self.class_names)}"
-                )
-            if _subfolders(folder):
-                raise ValueError(
-                    f"{folder}: has the folder {_subfolders(folder)[0].name!r} inside; expected "
-                    "only images in a class folder"
                 )
             files = _visible(folder)
             # Pipes, which would be waited for, and dangling links are no files.

@@ -125,17 +125,12 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
         raise ValueError(
             f"{path}: not an image that PIL can read ({error}); repair or remove the file"
         ) from error
-    levels = None
-    if image.mode == "F" or image.mode.startswith("I"):
-        levels = np.asarray(image)
-        known = sixteen_bits and levels.min() >= 0 and not 0 < levels.max() < 4096
-    else:  # PIL converts 16-bit colours to 8 bits.
-        known = not (sixteen_bits and 0 < np.asarray(image)[..., :3].max() < 16)
-    if not known:
+    if image.mode != "F" and not image.mode.startswith("I"):
+        return image, []  # PIL has made 16-bit colours 8 bits
+    levels = np.asarray(image)
+    if not sixteen_bits or levels.min() < 0 or 0 < levels.max() < 4096:
         raise ValueError(
             f"{path}: has pixels of an unknown range; expected 8 bits or all of 16: convert the "
             "file to 8 bits"
         )
-    if levels is None:
-        return image, []
     return Image.fromarray((levels >> 8).astype(np.uint8)), ["16 bits made 8"]

@@ -4,7 +4,6 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 
 from capsjax.data.dataset import Examples, Source, checked
 from capsjax.data.splits import with_test_split
@@ -34,12 +33,14 @@ class Npz(Source):
             raise ValueError(f"{self.where}: not an .npz archive; write one with np.savez")
         try:
             with np.load(self.where, allow_pickle=False) as archive:
-                own_test = "test_images" in archive or "test_labels" in archive
-                if own_test:
-                    _check_one_size(archive)
+                own_test = "test_images" in archive
                 prefix = "test_" if own_test and split == "test" else ""
                 images, labels = (np.asarray(archive[prefix + key]) for key in ("images", "labels"))
-                class_names = _class_names(archive)
+                if "class_names" in archive:
+                    class_names = tuple(str(name) for name in archive["class_names"])
+                else:
+                    keys = ["labels", "test_labels"] if own_test else ["labels"]
+                    class_names = _numbered([archive[key] for key in keys])
         except Exception as error:  # zipfile, zlib and NumPy raise many types for damaged archives
             raise ValueError(f"{self.where}: {error}") from error
         examples = checked(images, labels, class_names, f"{self.where}, {prefix}images")
@@ -53,28 +54,9 @@ class Npz(Source):
         return Examples(examples.images[chosen], examples.labels[chosen], class_names)
 
 
-def _class_names(archive: NpzFile) -> tuple[str, ...]:
-    """Returns the stored names, or "0" up to the largest label of both sets."""
-    if "class_names" in archive:
-        return tuple(str(name) for name in archive["class_names"])
-    labels = [np.asarray(archive[key]) for key in ("labels", "test_labels") if key in archive]
-    # `checked` refuses labels of other types.
+def _numbered(labels: list[np.ndarray]) -> tuple[str, ...]:
+    """Returns "0" up to the largest label; `checked` refuses labels of other types."""
     largest = max((int(x.max()) for x in labels if x.size and x.dtype.kind in "iu"), default=-1)
     if largest >= MAX_UNNAMED_CLASSES:
         raise ValueError(f"labels go up to {largest}; if that is right, add class_names")
     return tuple(str(label) for label in range(largest + 1))
-
-
-def _check_one_size(archive: NpzFile) -> None:
-    """Raises ValueError if train and test images differ in size: a network has one input."""
-    sizes = []
-    for key in ("images", "test_images"):
-        # From the header: the array may be larger than the memory.
-        with archive.zip.open(f"{key}.npy") as file:  # type: ignore[union-attr]
-            np.lib.format.read_magic(file)
-            (_, *size), _, _ = np.lib.format.read_array_header_1_0(file)
-        sizes.append([*size, 1][:3])  # images without an axis for channels have one channel
-    if sizes[0] != sizes[1]:
-        raise ValueError(
-            f"images and test_images must be of one size, got {sizes[0]} and {sizes[1]}"
-        )

@@ -1,12 +1,13 @@
 """Datasets by name."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 from capsjax.data import tfds
 from capsjax.data.affnist_files import AffNISTFiles
 from capsjax.data.cache import cached
-from capsjax.data.dataset import Dataset, Examples, Source
+from capsjax.data.dataset import Dataset, Source
 from capsjax.data.folder import Folder
 from capsjax.data.images import AS_IT_IS, Fitting
 from capsjax.data.lazy_images import within
@@ -63,19 +64,20 @@ def load(
       FileNotFoundError: the files (and TensorFlow, to prepare those of TFDS) are not there.
       ValueError: unknown name or split, or a set that is damaged or not image classification.
     """
-    source = _open(name, data_dir, fitting)
+    source = _open(name, data_dir, fitting, device_budget_mb)
     if split not in source.splits:
         raise ValueError(
             f"split: {name!r} has no split {split!r}; expected one of {', '.join(source.splits)}"
         )
-    examples = _read(source, split, device_budget_mb)
+    read, fingerprint = partial(source.read, split), source.fingerprint(split)
+    examples = cached(f"{source.where} {split}", fingerprint, read) if fingerprint else read()
     images = within(examples.images, device_budget_mb)
     return Dataset(images, *examples[1:], name=name, split=split, splits=source.splits)
 
 
 def default_split(name: str, data_dir: str | os.PathLike[str] | None = None) -> str:
     """Returns the split that networks are evaluated on: "test", or else a validation split."""
-    splits = _open(name, data_dir, AS_IT_IS).splits
+    splits = _open(name, data_dir).splits
     for split in ("test", *VALIDATION_SPLITS):
         if split in splits:
             return split
@@ -85,17 +87,12 @@ def default_split(name: str, data_dir: str | os.PathLike[str] | None = None) -> 
     )
 
 
-def _read(source: Source, split: str, device_budget_mb: float | None) -> Examples:
-    def read() -> Examples:
-        if isinstance(source, tfds.PreparedDataset):
-            return source.read(split, device_budget_mb)
-        return source.read(split)
-
-    fingerprint = source.fingerprint(split)
-    return read() if fingerprint is None else cached(f"{source.where} {split}", fingerprint, read)
-
-
-def _open(name: str, data_dir: str | os.PathLike[str] | None, fitting: Fitting) -> Source:
+def _open(
+    name: str,
+    data_dir: str | os.PathLike[str] | None,
+    fitting: Fitting = AS_IT_IS,
+    device_budget_mb: float | None = None,
+) -> Source:
     if fitting != AS_IT_IS and not name.startswith("folder:"):
         raise ValueError(f"fitting: only images of a folder:PATH are made to fit, not {name!r}")
     if name in _INSTALLED:
@@ -107,4 +104,5 @@ def _open(name: str, data_dir: str | os.PathLike[str] | None, fitting: Fitting) 
         files = Path(path).expanduser()
         return Folder(files, fitting) if kind == "folder" else _OF_A_USER[kind](files)
     directories = tfds.search_path(data_dir)
-    return tfds.find(name, directories) or tfds.download(name, directories, known=BUILT_IN)
+    path = tfds.find(name, directories) or tfds.download(name, directories, known=BUILT_IN)
+    return tfds.PreparedDataset(path, device_budget_mb)

@@ -6,6 +6,7 @@ where images are decoded or a set is prepared: on a cache hit it is not needed.
 
 import importlib.util
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -44,10 +45,14 @@ def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
 
 
 class PreparedDataset(Source):
-    """One prepared set: a directory NAME[/CONFIG]/VERSION that holds dataset_info.json."""
+    """One prepared set: a directory NAME[/CONFIG]/VERSION that holds dataset_info.json.
 
-    def __init__(self, directory: Path) -> None:
+    Splits whose decoded images exceed `device_budget_mb` stay in their files.
+    """
+
+    def __init__(self, directory: Path, device_budget_mb: float | None) -> None:
         self.where = str(directory.resolve())
+        self._budget = device_budget_mb
         info = directory / "dataset_info.json"
         try:
             self.splits = tuple(split["name"] for split in json.loads(info.read_text())["splits"])
@@ -57,32 +62,28 @@ class PreparedDataset(Source):
     def fingerprint(self, split: str) -> str:
         return fingerprint(sorted(Path(self.where).iterdir()))
 
-    def read(self, split: str, device_budget_mb: float | None = None) -> Examples:
-        """Decodes a split, or only its labels if the images exceed the budget.
-
-        Raises ValueError where that is not possible.
-        """
+    def read(self, split: str) -> Examples:
+        """Decodes a split, or only its labels if the images exceed the budget."""
         records = _Records(self.where, split)
-        shape, names = records.first.shape, records.class_names
-        if exceeds(len(records) * records.first.size, device_budget_mb):
+        shape = (len(records), *records.first.shape)
+        if exceeds(math.prod(shape), self._budget):
             return self._stored(split, records)
-        images = np.empty((len(records), *shape), records.first.dtype)
+        images = np.empty(shape, records.first.dtype)
         labels = np.empty(len(images), np.int64)
         for i, example in enumerate(records.in_order("decoding")):
             images[i], labels[i] = records.image(example, i), example[records.label_key]
-        return checked(images, labels, names, records.where)
+        return checked(images, labels, records.class_names, records.where)
 
     def _stored(self, split: str, records: "_Records") -> Examples:
         """Returns a split whose images stay in the files."""
 
         def read_labels() -> Examples:
-            undecoded = _Records(self.where, split, decode=False)
-            labels = [example[records.label_key] for example in undecoded.in_order("labels of")]
+            labels = [example[records.label_key] for example in records.in_order("labels of")]
             return Examples(records.first[None], np.array(labels, np.int32), records.class_names)
 
         def read(places: Int[np.ndarray, "m"]) -> UInt8[np.ndarray, "m h w c"]:
-            pairs = zip(records[places.tolist()], places, strict=True)
-            return np.stack([records.image(*pair) for pair in pairs])
+            examples = records[places.tolist()]
+            return np.stack([records.image(*each) for each in zip(examples, places, strict=True)])
 
         head = cached(f"{self.where} {split} labels", self.fingerprint(split), read_labels)
         checked(head.images, head.labels[:1], head.class_names, records.where)  # kind of image
@@ -90,8 +91,8 @@ class PreparedDataset(Source):
         return checked(images, head.labels, head.class_names, records.where)
 
 
-def find(name: str, directories: Sequence[Path]) -> PreparedDataset | None:
-    """Returns the set in the first directory that holds it, in its newest version there.
+def find(name: str, directories: Sequence[Path]) -> Path | None:
+    """Returns where the first directory that holds the set has its newest version.
 
     `name` is NAME or NAME/CONFIG, either with :VERSION. The configuration can be left out where
     only one is prepared.
@@ -102,7 +103,7 @@ def find(name: str, directories: Sequence[Path]) -> PreparedDataset | None:
     for directory in directories:
         base = directory / match["name"] / (match["config"] or "")
         if not match["config"] and not _versions(base):
-            configs = _configs(base)
+            configs = sorted({info.parents[1].name for info in base.glob("*/*/dataset_info.json")})
             if len(configs) > 1:
                 raise ValueError(
                     f"name: {name!r} is in {directory} in {len(configs)} configurations; expected "
@@ -111,48 +112,40 @@ def find(name: str, directories: Sequence[Path]) -> PreparedDataset | None:
             base = base.joinpath(*configs)
         versions = [v for v in _versions(base) if match["version"] in (None, v)]
         if versions:
-            return PreparedDataset(base / versions[-1])
+            return base / versions[-1]
     return None
 
 
-def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> PreparedDataset:
+def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Path:
     """Downloads and prepares a TFDS set, with TensorFlow, into the first of `directories`.
 
     Without TensorFlow an error says how to. `known` are names that are known without asking TFDS.
     """
     names = list(known)
     if _installed("tensorflow_datasets"):
-        with extra("data"):
-            import tensorflow_datasets as tfds
+        import tensorflow_datasets as tfds
 
         names += tfds.list_builders(with_community_datasets=False)
     if re.split("[:/]", name)[0] not in names:
-        raise ValueError(_unknown(name, names))
+        hint = f"write 'folder:{name}' for a directory of images, 'npz:{name}' for an .npz file"
+        if not name or not Path(name).expanduser().exists():
+            hint = (
+                "expected 'digits', the name of a TFDS dataset, folder:PATH, npz:PATH or "
+                f"affnist:PATH: {nearest(name, names)}"
+            )
+        raise ValueError(f"name: unknown dataset {name!r}; {hint}")
     if not _installed("tensorflow"):
-        places = [f"  {d}" + ("" if d.is_dir() else " (no such directory)") for d in directories]
+        places = "\n".join(f"  {directory}" for directory in directories)
         raise FileNotFoundError(
-            f"name: dataset {name!r} is not prepared in\n"
-            + "\n".join(places)
-            + "\nEither name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or "
+            f"name: dataset {name!r} is not prepared in\n{places}\n"
+            "Either name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or "
             f"install what prepares it, {install('prepare')}, and load it again where there is a "
             f"network: it is then downloaded into {directories[0]}"
         )
     # A format that can be read without TensorFlow.
     builder = tfds.builder(name, data_dir=directories[0], file_format="array_record")
     builder.download_and_prepare()
-    return PreparedDataset(Path(builder.data_dir))
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    message = f"name: unknown dataset {name!r}"
-    if name and Path(name).expanduser().is_dir():
-        return f"{message}; for a directory of images write 'folder:{name}'"
-    if Path(name).expanduser().is_file():
-        return f"{message}; for an .npz file write 'npz:{name}'"
-    return (
-        f"{message}; expected 'digits', the name of a TFDS dataset, folder:PATH, npz:PATH or "
-        f"affnist:PATH: {nearest(name, known)}"
-    )
+    return Path(builder.data_dir)
 
 
 def _installed(module: str) -> bool:
@@ -166,14 +159,10 @@ def _versions(base: Path) -> list[str]:
     return sorted(numbered, key=lambda version: [int(part) for part in version.split(".")])
 
 
-def _configs(base: Path) -> list[str]:
-    return sorted({info.parents[1].name for info in base.glob("*/*/dataset_info.json")})
-
-
 class _Records:
-    """A split's examples as TFDS gives them, read when they are indexed."""
+    """A split's examples as TFDS gives them, but with encoded images, read when indexed."""
 
-    def __init__(self, directory: str, split: str, *, decode: bool = True) -> None:
+    def __init__(self, directory: str, split: str) -> None:
         with extra("data"):
             import tensorflow_datasets as tfds
 
@@ -184,11 +173,12 @@ class _Records:
         self._name = info.name
         images, self.label_key = _image_and_label_keys(info, directory)
         self._image_key = images[0]
-        decoders = None if decode else dict.fromkeys(images, tfds.decode.SkipDecoding())
+        self._decode = info.features[images[0]].decode_example_np
         with self._reading():
+            decoders = dict.fromkeys(images, tfds.decode.SkipDecoding())
             self._source = builder.as_data_source(split=split, decoders=decoders)
         self.class_names = tuple(info.features[self.label_key].names or ())
-        self.first = self[[0]][0][self._image_key]
+        self.first = self._image(self[[0]][0])
 
     def __len__(self) -> int:
         return len(self._source)
@@ -205,7 +195,7 @@ class _Records:
 
     def image(self, example: dict[str, Any], place: int) -> np.ndarray:
         """Decodes the image of an example; raises ValueError if its size is not the first one's."""
-        image = example[self._image_key]
+        image = self._image(example)
         if image.shape != self.first.shape:
             raise ValueError(
                 f"{self.where}: image {place} has [H, W, C] = {list(image.shape)} and the first "
@@ -213,6 +203,10 @@ class _Records:
                 "into a folder and load folder:PATH"
             )
         return image
+
+    def _image(self, example: dict[str, Any]) -> np.ndarray:
+        with self._reading():
+            return self._decode(example[self._image_key])
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -232,8 +226,7 @@ def _image_and_label_keys(info: Any, where: str) -> tuple[list[str], str]:
 
     They are what the set names as input and label, or its only image and only class label.
     """
-    with extra("data"):
-        import tensorflow_datasets as tfds
+    import tensorflow_datasets as tfds
 
     features = info.features if isinstance(info.features, tfds.features.FeaturesDict) else {}
     images = [k for k, f in features.items() if isinstance(f, tfds.features.Image)]

@@ -7,15 +7,10 @@ from capsjax._extras import extra
 from capsjax.data.dataset import Examples, Source
 from capsjax.data.splits import TEST_FRACTION, TEST_SEED, with_test_split
 
-# Of the digits.
-MARGIN = 2
+MARGIN = 2  # pixels around the digits
 SIZE = 28
-# Of the blobs; the centres are the corners of a triangle with sides of 2, around 0.
-NUM_POINTS = 3000
-CENTRES = ((-1.0, -0.577), (1.0, -0.577), (0.0, 1.155))
-DEVIATION = 0.5
-LIMIT = 3.0
-SEED = 0
+CENTRES = ((-1.0, -0.577), (1.0, -0.577), (0.0, 1.155))  # of the blobs: a triangle around 0
+LIMIT = 3.0  # of their coordinates, either way
 
 
 class Digits(Source):
@@ -59,8 +54,7 @@ def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
 class Blobs(Source):
     """Points of three classes in the plane, as images of one pixel and two channels.
 
-    A normal distribution for each class; the coordinates from −3 to 3 are the channels' values from
-    0 to 255.
+    Each class is a normal distribution; the channels have coordinates from −3 to 3 as 0 to 255.
     """
 
     where = "blobs"
@@ -69,9 +63,7 @@ class Blobs(Source):
         with extra("data"):
             from sklearn.datasets import make_blobs
 
-        points, labels = make_blobs(
-            NUM_POINTS, centers=CENTRES, cluster_std=DEVIATION, random_state=SEED
-        )
+        points, labels = make_blobs(3000, centers=CENTRES, cluster_std=0.5, random_state=0)
         chosen = with_test_split(labels)[split]
         channels = np.round((points[chosen] + LIMIT) / (2 * LIMIT) * 255).clip(0, 255)
         return Examples(

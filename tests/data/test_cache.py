@@ -1,4 +1,3 @@
-import errno
 import subprocess
 import sys
 import warnings
@@ -83,17 +82,6 @@ def test_directory_that_cannot_be_written_is_only_warned_about(cache_dir):
     cache_dir.write_text("a file where the directory should be")
     with pytest.warns(RuntimeWarning, match="set CAPSJAX_CACHE_DIR to a directory that can"):
         assert_same(cached("key", "1", build), EXAMPLES)
-
-
-def test_full_disk_leaves_nothing_behind(cache_dir, monkeypatch):
-    def full(file, **arrays):
-        file.write(b"half of it")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.warns(RuntimeWarning, match="No space left on device"):
-        assert_same(cached("key", "1", build), EXAMPLES)
-    assert list((cache_dir / "datasets").iterdir()) == []
 
 
 def test_processes_that_write_and_read_at_once(cache_dir):

@@ -20,12 +20,11 @@ def test_grey_images_get_a_channel_and_labels_become_int32():
     [
         (IMAGES.astype(np.float32), LABELS, "images are float32, expected uint8"),
         (IMAGES[0, 0], LABELS, r"images have shape \(5, 1\), expected \[N, H, W\]"),
-        (IMAGES[:0], LABELS[:0], "the set is empty"),
-        (IMAGES[:, :0], LABELS, "the set is empty"),
+        (IMAGES[:0], LABELS[:0], r"images have shape \(0, 4, 5, 1\), .* N > 0"),
         (IMAGES, LABELS[:2], r"labels are int64 of shape \(2,\), expected .* each of 3 images"),
         (IMAGES, LABELS.astype(np.float32), "labels are float32 of shape"),
         (IMAGES, np.array([0, 2, 2]), r"label 2 of example 1 \(and 1 more\) is out of range"),
-        (IMAGES, np.array([0, 1, -1]), r"label -1 of example 2 .* expected 0 to 1 for 2 classes"),
+        (IMAGES, np.array([0, 1, -1]), r"label -1 of example 2 .* expected 0 to 1"),
     ],
 )
 def test_wrong_arrays_are_named(images, labels, message):

@@ -1,6 +1,3 @@
-import struct
-import zlib
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -60,24 +57,3 @@ def test_pixels_of_an_unknown_range_are_refused(tmp_path, dtype, full):
     Image.fromarray((RAMP * full).astype(dtype)).save(tmp_path / "x.tif")
     with pytest.raises(ValueError, match=r"x\.tif: has pixels of an unknown range; .*convert"):
         read_image(tmp_path / "x.tif")
-
-
-@pytest.mark.parametrize(("full", "known"), [(65535, True), (0, True), (4095, False)])
-def test_colours_of_16_bits(tmp_path, full, known):
-    """A PNG by hand: PIL writes colours in 8 bits only."""
-
-    def chunk(kind, data):
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    rows = np.repeat((RAMP * full).astype(">u2"), 3, axis=1)
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0))
-    pixels = chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows)))
-    png = b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")
-    (tmp_path / "x.png").write_bytes(png)
-    if known:
-        assert read_image(tmp_path / "x.png").max() == full >> 8
-    else:
-        with pytest.raises(ValueError, match="unknown range"):
-            read_image(tmp_path / "x.png")

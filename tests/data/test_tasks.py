@@ -105,15 +105,6 @@ def test_the_same_seed_gives_the_same_images(name, source):
     assert np.any(np.asarray(sample(first, seed=1).image != sample(second).image))
 
 
-def test_host_arrays_will_do(source):
-    """For a look at one example nothing needs to be compiled or put anywhere."""
-    test = create("multimnist", source).evaluation_set("test")
-    images, labels = (array[test.chosen[17]] for array in test.source)
-    example = test.numbered.make(17, images, labels)
-    compiled = jax.jit(test.numbered.make)(17, images, labels)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), example, compiled)
-
-
 @pytest.mark.parametrize("name", ["affnist_generated", "diverse_multimnist"])
 def test_evaluation_sets_follow_their_seed(name, source):
     images = [np.asarray(of_set(create(name, source, seed=seed), "test").image) for seed in (0, 1)]
@@ -349,14 +340,6 @@ def test_a_part_of_the_training_images(name, source):
     there = {image.tobytes() for image in whole.train.images}
     assert all(image.tobytes() in there for image in half.train.images)
     np.testing.assert_array_equal(whole.validation.source.images, half.validation.source.images)
-
-
-def test_affine_validation(source):
-    translated, affine = (
-        create("affnist_generated", source, affine_validation=flag).validation.recipe
-        for flag in (False, True)
-    )
-    assert translated != affine
 
 
 @pytest.mark.parametrize(

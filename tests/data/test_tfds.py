@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
@@ -15,8 +13,7 @@ def data_dir(tmp_path):
 
 
 def test_reads_a_set_that_tfds_does_not_know(data_dir):
-    splits = {"train": tiny_examples(7), "test": tiny_examples(3, seed=1), "extra": []}
-    splits["extra"] = tiny_examples(1, seed=2)
+    splits = {"train": tiny_examples(7), "extra": tiny_examples(1, seed=2)}
     write_tfds(data_dir, splits=splits)
     train = capsjax.data.load("tiny", "train", data_dir)
     np.testing.assert_array_equal(train.images, random_images(7))
@@ -24,7 +21,7 @@ def test_reads_a_set_that_tfds_does_not_know(data_dir):
     assert train.class_names == CLASSES
     extra = capsjax.data.load("tiny", "extra", str(data_dir))
     np.testing.assert_array_equal(extra.images, random_images(1, seed=2))
-    with pytest.raises(ValueError, match="no split 'val'; expected one of train, test, extra"):
+    with pytest.raises(ValueError, match="no split 'val'; expected one of train, extra"):
         capsjax.data.load("tiny", "val", data_dir)
 
 
@@ -160,14 +157,6 @@ def test_damaged_and_missing_files(data_dir):
     refused(r"dataset_info\.json is damaged")
 
 
-def test_format_without_random_access(data_dir):
-    directory = write_tfds(data_dir, splits={"train": tiny_examples(1)})
-    info = json.loads((directory / "dataset_info.json").read_text())
-    (directory / "dataset_info.json").write_text(json.dumps(info | {"fileFormat": "tfrecord"}))
-    with pytest.raises(NotImplementedError, match=r"(?i)array_record"):
-        capsjax.data.load("tiny", "train", data_dir)
-
-
 def test_real_mnist(real_mnist_dir):
     train = capsjax.data.load("mnist", "train")
     test = capsjax.data.load("mnist", "test")
@@ -221,9 +210,8 @@ def test_without_tensorflow_says_where_it_looked_and_how_to_prepare(tmp_path, mo
         capsjax.data.load("capsjax_test_set", "train")
     message = str(error.value)
     assert "dataset 'capsjax_test_set' is not prepared in" in message
-    assert f"  {tmp_path}/a\n" in message
-    assert f"  {tmp_path}/b (no such directory)\n" in message
-    assert f"  {tmp_path}/tfds_default (no such directory)\n" in message
+    for place in ("a", "b", "tfds_default"):
+        assert f"  {tmp_path}/{place}\n" in message
     assert "[prepare]'" in message
 
 
@@ -240,16 +228,6 @@ def test_unknown_name_gets_the_nearest(name, nearest):
         capsjax.data.load(name, "train")
 
 
-@pytest.mark.parametrize("name", ["", "../mnist", "a b", "http://x"])
-def test_impossible_names(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # nothing of that name lies there
-    with pytest.raises(ValueError, match=f"unknown dataset '{name}'; expected 'digits', the name"):
-        capsjax.data.load(name, "train")
-
-
 def test_path_without_its_kind(tmp_path):
-    with pytest.raises(ValueError, match=f"for a directory of images write 'folder:{tmp_path}'"):
+    with pytest.raises(ValueError, match=f"write 'folder:{tmp_path}' for a directory"):
         capsjax.data.load(str(tmp_path), "train")
-    (tmp_path / "x.npz").touch()
-    with pytest.raises(ValueError, match=rf"for an \.npz file write 'npz:{tmp_path}/x\.npz'"):
-        capsjax.data.load(f"{tmp_path}/x.npz", "train")

@@ -7,7 +7,6 @@ from typing import Any
 
 from capsjax._names import check_options
 from capsjax.data.sources import load
-from capsjax.data.tasks.family import Family, Reader
 from capsjax.data.tasks.one_object import (
     AffNIST,
     Classification,
@@ -20,8 +19,10 @@ from capsjax.data.tasks.overlaid import DiverseMultiMNIST, MultiMNIST, TransferA
 from capsjax.data.tasks.task import (
     EvaluationSet,
     Example,
+    Family,
     NumberedExamples,
     Objects,
+    Reader,
     Recipe,
     Source,
     Task,

@@ -20,38 +20,25 @@ from capsjax.data.affine import (
 )
 from capsjax.data.dataset import Dataset
 from capsjax.data.images import AS_IT_IS, Fitting, channels_option
-from capsjax.data.tasks.family import Family, FromSource, OnCanvas, Reader
-from capsjax.data.tasks.task import EvaluationSet, Example, Index, Objects, Task, fixed_set, take
+from capsjax.data.tasks.task import (
+    EvaluationSet,
+    Example,
+    Family,
+    FromSource,
+    Index,
+    Objects,
+    OnCanvas,
+    Reader,
+    Recipe,
+    Task,
+    fixed_set,
+    take,
+)
 from capsjax.data.transforms import erase, flip, pad, random_offset, translate
 from capsjax.functional import to_unit
 
 Image = UInt8[Array, "1 h w c"]
 Label = Int[Array, "1"]
-
-
-@dataclass(frozen=True)
-class OneObject:
-    """What recipes of one object have in common.
-
-    Attributes:
-      num_classes: length of the labels.
-      canvas: rows and columns, 0 for the source's own.
-    """
-
-    num_classes: int
-    canvas: int = 0
-
-    def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        height, width, channels = source
-        return (self.canvas or height), (self.canvas or width), channels
-
-    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "1"]:
-        return index[None]
-
-    def example(self, image: Float[Array, "h w c"], label: Label) -> Example:
-        """Returns an example of one object, which is the whole image."""
-        one_hot = jax.nn.one_hot(label[0], self.num_classes)
-        return Example(image, one_hot, Objects(image[None], one_hot[None]))
 
 
 class Moves(NamedTuple):
@@ -63,7 +50,7 @@ class Moves(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Moved(OneObject):
+class Moved(Recipe):
     """A source image on a canvas, shifted, perhaps flipped and rotated.
 
     Attributes:
@@ -98,7 +85,7 @@ class Moved(OneObject):
             if self.flip:
                 canvas = flip(canvas, parameters.flipped)
             image = to_unit(translate(canvas, parameters.offset, self.max_shift))
-        return self.example(image, labels)
+        return _one_object(image, labels, self.num_classes)
 
 
 class Transformed(NamedTuple):
@@ -108,7 +95,7 @@ class Transformed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AffineTransformed(OneObject):
+class AffineTransformed(Recipe):
     """A source image on a canvas under a random affine transformation, drawn from `ranges`."""
 
     ranges: AffineRanges = field(default_factory=AffineRanges)
@@ -117,9 +104,9 @@ class AffineTransformed(OneObject):
         return Transformed(random_affine(key, images[0], (self.canvas, self.canvas), self.ranges))
 
     def render(self, images: Image, labels: Label, parameters: Transformed) -> Example:
-        affine = parameters.affine
-        size = (self.canvas, self.canvas)
-        return self.example(transform(images[0], affine.matrix, affine.translation, size), labels)
+        affine, size = parameters.affine, (self.canvas, self.canvas)
+        image = transform(images[0], affine.matrix, affine.translation, size)
+        return _one_object(image, labels, self.num_classes)
 
 
 class Distortions(NamedTuple):
@@ -132,7 +119,7 @@ class Distortions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Distorted(OneObject):
+class Distorted(Recipe):
     """A source image turned, shifted and squeezed in one resampling, and with a square erased.
 
     Mazzia et al. 2021, as the released code draws them: each amount is |z| of its maximum, z normal
@@ -170,7 +157,13 @@ class Distorted(OneObject):
         scale = jnp.stack([jnp.ones_like(squeeze), 1 - squeeze])
         matrix = affine_matrix(rotation) * scale[:, None]
         image = transform(source, matrix, translation * scale, source.shape[:2])
-        return self.example(erase(image, corner, self.erased), labels)
+        return _one_object(erase(image, corner, self.erased), labels, self.num_classes)
+
+
+def _one_object(image: Float[Array, "h w c"], label: Label, num_classes: int) -> Example:
+    """Returns an example of one object, which is the whole image."""
+    one_hot = jax.nn.one_hot(label[0], num_classes)
+    return Example(image, one_hot, Objects(image[None], one_hot[None]))
 
 
 def as_it_is(dataset: Dataset) -> EvaluationSet:

@@ -16,14 +16,17 @@ from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, UInt8
 from capsjax._options import checked, not_negative
 from capsjax.data.accuracy import above, top
 from capsjax.data.lazy_images import select
-from capsjax.data.tasks.family import OnCanvas, Reader, Splits
 from capsjax.data.tasks.task import (
     EvaluationSet,
     Example,
     Index,
     NumberedExamples,
     Objects,
+    OnCanvas,
+    Reader,
+    Recipe,
     Source,
+    Splits,
     Task,
 )
 from capsjax.data.transforms import overlay, pad, random_offset, translate
@@ -41,15 +44,10 @@ class Placements(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _OnCanvas:
+class _TwoObjects(Recipe):
     """How recipes of two objects are rendered."""
 
-    num_classes: int  # length of the labels
-    canvas: int  # rows and columns
-    max_shift: int  # pixels from the middle, either way along each axis
-
-    def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        return self.canvas, self.canvas, source[-1]
+    max_shift: int = 0  # pixels from the middle, either way along each axis
 
     def render(self, images: Images, labels: ClassLabels, parameters: Placements) -> Example:
         offsets, present = parameters
@@ -64,7 +62,7 @@ class _OnCanvas:
 
 
 @dataclass(frozen=True)
-class Overlaid(_OnCanvas):
+class Overlaid(_TwoObjects):
     """An object and, mostly, another of a different class on top.
 
     MultiMNIST: Sabour et al. 2017, section 6.1; with `single_probability` 1/6 DiverseMultiMNIST:
@@ -130,7 +128,7 @@ class Overlaid(_OnCanvas):
 
 
 @dataclass(frozen=True)
-class ShiftGrid(_OnCanvas):
+class ShiftGrid(_TwoObjects):
     """One object fixed in the middle and one moving over a grid (Lin et al. 2018, section 3.2).
 
     Example i has offset i mod n² of the grid, row by row, and ordered pair of classes i div n²

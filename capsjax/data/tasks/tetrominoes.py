@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from capsjax._options import Options, not_negative, positive
 from capsjax.data.accuracy import above
-from capsjax.data.tasks.family import Reader
 from capsjax.data.tasks.task import (
     Chosen,
     ChosenImages,
@@ -22,6 +21,8 @@ from capsjax.data.tasks.task import (
     Labels,
     NumberedExamples,
     Objects,
+    Reader,
+    Recipe,
     Source,
     Task,
 )
@@ -64,16 +65,14 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scattered:
-    """Pieces on a black board, in any place where they cover no other; see `Recipe`."""
+class Scattered(Recipe):
+    """Pieces on a black board, in any place where they cover no other."""
 
-    num_classes: int  # length of the labels
-    num_objects: int  # pieces in an image; one for which there is no room is left out
-    board: int  # squares along each side
-    square: int  # pixels along each side of a square
+    num_objects: int = 3  # pieces in an image; one for which there is no room is left out
+    board: int = 7  # squares along each side
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        return self.board * self.square, self.board * self.square, 3
+        return self.canvas, self.canvas, 3
 
     def choose(self, key: PRNGKeyArray, labels: Labels, index: Index) -> Chosen:
         others = jax.random.randint(key, (self.num_objects - 1,), 0, len(labels))
@@ -97,7 +96,8 @@ class Scattered:
         def alone(image: Array, corner: Array, colour: Array, present: Array) -> Array:
             squares = self._on_board(to_unit(image[..., 0]), corner)
             squares = squares[: self.board, : self.board, None] * present
-            pixels = jnp.repeat(jnp.repeat(squares, self.square, axis=0), self.square, axis=1)
+            side = self.canvas // self.board
+            pixels = jnp.repeat(jnp.repeat(squares, side, axis=0), side, axis=1)
             return pixels * jnp.asarray(COLOURS)[colour]
 
         objects = jax.vmap(alone)(images, *parameters)
@@ -139,7 +139,8 @@ class Tetrominoes(Options):
         """Builds the task, called `name`; reads nothing."""
         if self.board < SIDE:
             raise ValueError(f"board must be at least {SIDE}, got {self.board}")
-        recipe, source = Scattered(len(PIECES), self.num_objects, self.board, self.square), pieces()
+        canvas = self.board * self.square
+        recipe, source = Scattered(len(PIECES), canvas, self.num_objects, self.board), pieces()
 
         def fixed(size: int, seed: int) -> EvaluationSet:
             return EvaluationSet(source, NumberedExamples(recipe, seed=2 * self.seed + seed), size)
