@@ -49,8 +49,8 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
         arrays = examples._asdict() | {"class_names": np.array(examples.class_names, np.str_)}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as file:  # readers see the old entry or the whole new one
-                np.savez(file, **arrays, fingerprint=fingerprint)
+            with replacing(path) as new:  # readers see the old entry or the whole new one
+                np.savez(new, **arrays, fingerprint=fingerprint)
         except OSError as error:
             _warn(
                 f"cannot write the cache entry {path}: {error}. Images are decoded again at the "

@@ -104,5 +104,5 @@ def _open(
         files = Path(path).expanduser()
         return Folder(files, fitting) if kind == "folder" else _OF_A_USER[kind](files)
     directories = tfds.search_path(data_dir)
-    path = tfds.find(name, directories) or tfds.download(name, directories, known=BUILT_IN)
-    return tfds.PreparedDataset(path, device_budget_mb)
+    prepared = tfds.find(name, directories) or tfds.download(name, directories, known=BUILT_IN)
+    return tfds.PreparedDataset(prepared, device_budget_mb)

@@ -10,7 +10,6 @@ from jaxtyping import Array, Float
 from capsjax.layers.bound import bound
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, attention_routing, pose_patches
-from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
 
@@ -22,7 +21,6 @@ class CapsuleActivation(nnx.Module):
     """
 
     def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):
-        check_counts(channels=channels, pose_size=pose_size)
         init = nnx.initializers.glorot_uniform(batch_axis=0)
         self.kernel = nnx.Param(init(rngs.params(), (channels, pose_size, pose_size), jnp.float32))
         self.bias = nnx.Param(jnp.zeros((channels, pose_size), jnp.float32))
@@ -37,9 +35,9 @@ class CapsuleActivation(nnx.Module):
 class _AttentionCapsules(nnx.Module):
     """Attention routing and capsule activation of one position (Choi et al. 2019, eq. 5 to 9).
 
-    For every output channel n:
+    For every output channel n, with the taps t of the window:
 
-      s̃_m = Σ_t u_tm W_tmn + w_mn      over the taps t of the window
+      s̃_m = Σ_t u_tm W_tmn + w_mn
       s   = Σ_m c_m s̃_m                 attention_routing with K_n
       u_n = tanh(s A_n + a_n)           the capsule activation
 
@@ -48,7 +46,6 @@ class _AttentionCapsules(nnx.Module):
 
     def __init__(self, taps: int, sizes: tuple[int, int, int, int], rngs: nnx.Rngs):
         in_channels, in_pose, out_channels, out_pose = sizes
-        check_counts(in_channels=in_channels, in_pose=in_pose)
         self.in_channels = in_channels
         self.in_pose = in_pose
         glorot = nnx.initializers.glorot_uniform
@@ -78,13 +75,9 @@ class AttentionConvCapsules(_AttentionCapsules):
     """The conv-caps layer of AR CapsNet (Choi et al. 2019, section 3.3).
 
     Args:
-      in_channels: M, the capsule channels below.
-      in_pose: D_in, the size of their poses.
-      out_channels: N, the capsule channels here.
-      out_pose: D, the size of the poses here.
-      kernel_size: k.
-      strides: step between windows.
-      padding: "VALID" or "SAME".
+      in_channels, in_pose: M and D_in, the capsule channels below and the size of their poses.
+      out_channels, out_pose: N and D, the same here.
+      kernel_size, strides, padding: of the windows; "VALID" or "SAME".
     """
 
     def __init__(
@@ -118,8 +111,7 @@ class AttentionFullCapsules(_AttentionCapsules):
     """The fully-conv caps layer: a kernel as large as the map (Choi et al. 2019, section 3.4).
 
     Args:
-      grid: height and width of the map.
-      in_channels, in_pose, out_channels, out_pose: as for `AttentionConvCapsules`.
+      grid: height and width of the map; the others are as for `AttentionConvCapsules`.
     """
 
     def __init__(

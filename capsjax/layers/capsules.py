@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.transforms import Form, as_matrices, check_poses, kernel_shape, unit_sums
 from capsjax.routing import LinearVotes, Routed, WindowVotes, dynamic_routing, pose_patches
-from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
 
@@ -21,10 +20,8 @@ class DenseCapsules(nnx.Module):
     what it learns (`InvertedAttention`, `EMRouting`).
 
     Args:
-      num_children: I, the number of capsules below.
-      in_pose: D_in, the size of their poses.
-      num_parents: J, the number of capsules here.
-      out_pose: D_out, the size of the poses here.
+      num_children, in_pose: I and D_in, the capsules below and the size of their poses.
+      num_parents, out_pose: J and D_out, the same here.
       form: "vector", W [I, D_in, J, D_out], or "matrix", W [I, √D, J, √D] for poses of √D×√D.
       shared: one W_j for all children, W [1, …] (the transform of Aff-CapsNet, Gu et al. 2021).
       routing: the procedure.
@@ -83,13 +80,9 @@ class ConvCapsules(DenseCapsules):
     [..., H_out, W_out, I, J].
 
     Args:
-      in_channels: C, the capsules per position below.
-      in_pose: D_in, the size of their poses.
-      out_channels: J, the capsules per position here.
-      out_pose: D_out, the size of the poses here.
-      kernel_size: k.
-      strides: step between windows.
-      padding: "VALID" or "SAME".
+      in_channels, in_pose: C and D_in, the capsules per position below and the size of their poses.
+      out_channels, out_pose: J and D_out, the same here.
+      kernel_size, strides, padding: k and the step of the windows; "VALID" or "SAME".
       **options: `form`, `routing`, `use_bias`, `kernel_init` and `rngs`, as in `DenseCapsules`.
     """
 
@@ -105,13 +98,10 @@ class ConvCapsules(DenseCapsules):
         padding: Padding = "VALID",
         **options: Any,
     ):
-        check_counts(in_channels=in_channels, kernel_size=kernel_size, strides=strides)
         children = kernel_size * kernel_size * in_channels
         super().__init__(children, in_pose, out_channels, out_pose, **options)
         self.in_channels = in_channels
-        self.kernel_size = kernel_size
-        self.strides = strides
-        self.padding = padding
+        self.kernel_size, self.strides, self.padding = kernel_size, strides, padding
 
     def votes(self, poses: Float[Array, "*batch H W C D"]) -> WindowVotes:
         """Returns the votes v_ij of every window, not yet computed; batch axes [..., H', W']."""

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float
 
 from capsjax.layers.bound import bound
 from capsjax.routing import choose_block_size, in_blocks, pose_patches
-from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
 _LECUN_NORMAL = nnx.initializers.lecun_normal()
@@ -89,9 +88,6 @@ def conv2d(
 
     `padding` is "SAME", "VALID" or the number of zeros on each side.
     """
-    check_counts(
-        in_features=in_features, out_features=out_features, kernel_size=kernel_size, strides=strides
-    )
     return nnx.Conv(
         in_features,
         out_features,
@@ -107,9 +103,4 @@ def conv2d(
 
 def _conv_general_dilated(images, kernel, strides, padding, *, precision, blocked, **_):
     """Calls `convolve`, with the arguments of `nnx.Conv`; `conv2d` leaves other options unset."""
-    if images.shape[-1] != kernel.shape[-2]:
-        raise ValueError(
-            f"the input must have {kernel.shape[-2]} channels, the layer's in_features, got "
-            f"{images.shape[-1]}: build the layer with the channels of its input"
-        )
     return convolve(images, kernel, strides[0], padding, precision, blocked=blocked)

@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 from capsjax.functional import check_array, mask_poses
 from capsjax.layers.convolution import conv2d
 from capsjax.layers.transforms import check_poses
-from capsjax.routing._checks import check_counts
 
 
 class Decoder(nnx.Module):
@@ -22,8 +21,7 @@ class Decoder(nnx.Module):
     Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then a sigmoid per pixel.
 
     Args:
-      num_classes: number of class poses.
-      pose_size: D, their size.
+      num_classes, pose_size: number and size of the class poses.
       image_shape: height, width, channels.
       features: sizes of the hidden layers.
     """
@@ -37,11 +35,9 @@ class Decoder(nnx.Module):
         features: Sequence[int] = (512, 1024),
         rngs: nnx.Rngs,
     ):
-        check_counts(num_classes=num_classes, pose_size=pose_size, image_shape=image_shape)
         if len(image_shape) != 3:
             raise ValueError(f"image_shape must be (height, width, channels), got {image_shape}")
-        self.num_classes = num_classes
-        self.pose_size = pose_size
+        self.num_classes, self.pose_size = num_classes, pose_size
         self.image_shape = image_shape
         self.build(num_classes * pose_size, features, rngs)
 
@@ -63,11 +59,9 @@ class Decoder(nnx.Module):
     ) -> Float[Array, "n *targets h w c"]:
         """Reconstructs the objects of the classes in `mask` ("conditional" in Gu et al. 2021).
 
-        Args:
-          poses: of all classes.
-          mask: 1 for the classes to be seen, else 0. With several masks for an image, one for
-            each of two overlapping digits, there are as many reconstructions. None: the poses of
-            all classes are seen ("normal").
+        The mask is 1 for the classes to be seen, else 0. With several masks for an image, one for
+        each of two overlapping digits, there are as many reconstructions. Without a mask the poses
+        of all classes are seen ("normal").
         """
         check_poses(poses, num_classes=self.num_classes, pose_size=self.pose_size)
         if mask is None:
@@ -124,12 +118,8 @@ def reconstruct(
 ) -> Float[Array, "n ... h w c"] | None:
     """Reconstructs in one of the settings of Gu et al. 2021; returns None without a decoder.
 
-    Args:
-      decoder: see `Decoder`.
-      poses: of all classes.
-      scores: of the classes; the highest one's class is the predicted one.
-      mask: the classes that are seen; None for the predicted one.
-      conditional: whether the mask is used; otherwise all classes are seen.
+    Conditional: the classes in `mask` are seen, or without one that of the highest score. Otherwise
+    the poses of all classes are seen.
     """
     if decoder is None:
         return None

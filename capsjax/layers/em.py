@@ -18,7 +18,6 @@ from capsjax.routing import (
     published_inverse_temperature,
     softmax_over_parents,
 )
-from capsjax.routing._checks import check_counts
 
 
 class EMRouting(nnx.Module):
@@ -45,7 +44,6 @@ class EMRouting(nnx.Module):
         inverse_temperature: float = 0.01,
         normalize: Callable[[jax.Array], jax.Array] = softmax_over_parents,
     ):
-        check_counts(num_parents=num_parents)
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
         self.beta_activate = nnx.Param(jnp.zeros(num_parents, jnp.float32))
         self.procedure = bound(
@@ -70,11 +68,9 @@ class EMClassCapsules(nnx.Module):
     `coordinate_addition` writes the position into the votes, so that it is not lost.
 
     Args:
-      in_channels: C, the capsules per position below.
-      num_classes: J.
+      in_channels, num_classes: C, the capsules per position below, and J.
       pose_size: D, a square of at least 4: poses are matrices.
-      num_iterations: of EM.
-      inverse_temperature: as in `EMRouting`.
+      num_iterations, inverse_temperature: as in `EMRouting`.
     """
 
     def __init__(
@@ -92,8 +88,7 @@ class EMClassCapsules(nnx.Module):
         self.routing = EMRouting(
             num_classes, num_iterations=num_iterations, inverse_temperature=inverse_temperature
         )
-        self.in_channels = in_channels
-        self.pose_size = pose_size
+        self.in_channels, self.pose_size = in_channels, pose_size
 
     def __call__(
         self, poses: Float[Array, "*batch H W C D"], activations: Float[Array, "*batch H W C"]

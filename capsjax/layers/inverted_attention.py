@@ -25,7 +25,6 @@ from capsjax.routing import (
     inverted_attention_routing,
     sequential,
 )
-from capsjax.routing._checks import check_counts
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.votes import as_votes, shape_of
 
@@ -87,7 +86,6 @@ class ActivatedInvertedAttention(nnx.Module):
     def __init__(
         self, num_parents: int, pose_size: int, *, scale: float | None = None, rngs: nnx.Rngs
     ):
-        check_counts(num_parents=num_parents)
         self.scale = scale
         self.norm = _layer_norm(pose_size, rngs=rngs)
         self.beta_use = nnx.Param(jnp.zeros(num_parents, jnp.float32))
@@ -148,12 +146,9 @@ class InvertedAttentionStack(nnx.Module):
         plain = all(isinstance(layer.routing, InvertedAttention) for layer in layers.values())
         if schedule == "fixed_point" and not plain:
             raise ValueError("fixed_point is for capsules without activations: choose concurrent")
-        self.names = tuple(layers)
-        self.layers = nnx.List(layers.values())
-        self.num_iterations = num_iterations
-        self.schedule = schedule
-        self.dense_votes = dense_votes
-        self.block_size = block_size
+        self.names, self.layers = tuple(layers), nnx.List(layers.values())
+        self.num_iterations, self.schedule = num_iterations, schedule
+        self.dense_votes, self.block_size = dense_votes, block_size
 
     def __call__(
         self,
@@ -164,11 +159,8 @@ class InvertedAttentionStack(nnx.Module):
     ) -> dict[str, Routed]:
         """Routes from the primary capsules to the top; returns each layer's result by its name.
 
-        Args:
-          poses: of the primary capsules.
-          activations: theirs, for layers that have activations.
-          capture: return couplings too; otherwise they are None, and nothing of their size lives
-            longer than an iteration.
+        `activations` are for layers that have them. Unless with `capture`, couplings are None, and
+        nothing of their size lives longer than an iteration.
         """
 
         def run(primary: Routed) -> list[Routed]:
@@ -186,9 +178,8 @@ class InvertedAttentionStack(nnx.Module):
         self, layer: DenseCapsules, capture: bool, below: Routed, previous: Routed | None
     ) -> Routed:
         """Does one iteration of one layer."""
-        votes, activations = self._children(layer, below)
+        votes, *weights = self._children(layer, below)
         poses = None if previous is None else previous.poses
-        weights = () if activations is None else (activations,)
         return _carried(layer.routing(votes, poses, *weights), capture)
 
     def _converge(self, below: Routed, capture: bool) -> list[Routed]:
@@ -207,18 +198,16 @@ class InvertedAttentionStack(nnx.Module):
             states.append(_carried(below, capture))
         return states
 
-    def _children(self, layer: DenseCapsules, below: Routed) -> tuple[Votes, Array | None]:
-        """Returns the votes of the layer below, and the activations of its capsules."""
-        poses, activations = below.poses, below.activations
+    def _children(self, layer: DenseCapsules, below: Routed) -> tuple[Any, ...]:
+        """Returns the votes of the layer below, and the activations of its capsules if any."""
+        grid = isinstance(layer, ConvCapsules)
+        votes: Votes = layer.votes(below.poses if grid else lax.collapse(below.poses, 1, -1))
+        votes = DenseVotes(votes.dense()) if self.dense_votes else votes
+        if below.activations is None:
+            return (votes,)
         if isinstance(layer, ConvCapsules):
-            if activations is not None:
-                activations = layer.child_activations(activations)
-        else:
-            poses = lax.collapse(poses, 1, -1)
-            if activations is not None:
-                activations = lax.collapse(activations, 1)
-        votes = layer.votes(poses)
-        return DenseVotes(votes.dense()) if self.dense_votes else votes, activations
+            return votes, layer.child_activations(below.activations)
+        return votes, lax.collapse(below.activations, 1)
 
 
 class GridPoseNorm(nnx.LayerNorm):

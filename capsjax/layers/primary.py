@@ -8,7 +8,6 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import squash
 from capsjax.layers.convolution import conv2d
-from capsjax.routing._checks import check_counts
 
 
 class PrimaryCapsules(nnx.Module):
@@ -18,12 +17,8 @@ class PrimaryCapsules(nnx.Module):
 
     Args:
       in_features: channels of the feature map.
-      channels: C, the capsules per position.
-      pose_size: D.
-      kernel_size: of the convolution.
-      strides: of the convolution.
-      padding: of the convolution: "VALID", "SAME" or the zeros on each side.
-      use_bias: of the convolution.
+      channels, pose_size: C, the capsules per position, and D.
+      kernel_size, strides, padding, use_bias: of the convolution, see `conv2d`.
       activation: a function or module of the poses [n, H, W, C, D]: squash, `nnx.LayerNorm(D)`,
         ReLU then a `CapsuleActivation`, the identity.
     """
@@ -41,10 +36,7 @@ class PrimaryCapsules(nnx.Module):
         activation: Callable[[jax.Array], jax.Array] = squash,
         rngs: nnx.Rngs,
     ):
-        check_counts(channels=channels, pose_size=pose_size)
-        self.channels = channels
-        self.pose_size = pose_size
-        self.activation = activation
+        self.channels, self.pose_size, self.activation = channels, pose_size, activation
         self.conv = conv2d(
             in_features,
             channels * pose_size,

@@ -8,7 +8,6 @@ from jaxtyping import Array, Bool, Float, Key
 
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, slot_attention
-from capsjax.routing._checks import check_counts
 
 
 class SlotAttention(nnx.Module):
@@ -42,7 +41,6 @@ class SlotAttention(nnx.Module):
         implicit: bool = False,
         rngs: nnx.Rngs,
     ):
-        check_counts(num_slots=num_slots, num_iterations=num_iterations)
         self.in_features, self.num_slots, self.slot_size = in_features, num_slots, slot_size
         self.num_iterations, self.implicit = num_iterations, implicit
         glorot = nnx.initializers.glorot_uniform()
@@ -76,8 +74,7 @@ class SlotAttention(nnx.Module):
 
         Args:
           inputs: such as the positions of a feature map.
-          slots: to start from; None draws them from a Gaussian whose mean and deviation are
-            learned.
+          slots: to start from; None draws them from a Gaussian that is learned.
           keys: one per example for that draw; None draws the same for every example, always.
           mask: see `capsjax.routing.slot_attention`.
         """

@@ -10,8 +10,6 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from capsjax.routing._checks import check_counts
-
 # How a pose of D numbers enters the product with its kernel: as one row, or as a √D×√D matrix.
 Form = Literal["vector", "matrix"]
 
@@ -20,9 +18,6 @@ def kernel_shape(
     num_children: int, in_pose: int, num_parents: int, out_pose: int, form: Form
 ) -> tuple[int, int, int, int]:
     """Returns W's shape [I, X, J, Y]: X, Y = D_in, D_out for vectors, X = Y = √D for matrices."""
-    check_counts(
-        num_children=num_children, in_pose=in_pose, num_parents=num_parents, out_pose=out_pose
-    )
     if form == "vector":
         return num_children, in_pose, num_parents, out_pose
     if form != "matrix":

@@ -64,23 +64,19 @@ class ARCapsNet(ReconstructingModel):
         self.conv2 = conv2d(features, features, 3, padding="SAME", rngs=rngs)
         self.norm2 = batch_norm(features, rngs=rngs)
         activation = nnx.Sequential(relu, CapsuleActivation(channels, pose_size, rngs=rngs))
+        sizes = features, channels, pose_size
         self.primary = PrimaryCapsules(
-            features,
-            channels,
-            pose_size,
-            kernel_size=3,
-            padding="SAME",
-            activation=activation,
-            rngs=rngs,
+            *sizes, kernel_size=3, padding="SAME", activation=activation, rngs=rngs
         )
-        conv_caps = []
+        self.conv_caps: nnx.List[AttentionConvCapsules] = nnx.List([])
         for i in range(config.num_conv_caps):
-            sizes = channels, pose_size, channels, config.pose_size
             strides = 2 if i == 0 else 1
-            conv_caps.append(AttentionConvCapsules(*sizes, strides=strides, rngs=rngs))
+            layer = AttentionConvCapsules(
+                channels, pose_size, channels, config.pose_size, strides=strides, rngs=rngs
+            )
+            self.conv_caps.append(layer)
             pose_size = config.pose_size
-        self.conv_caps = nnx.List(conv_caps)
-        scale = 4 if conv_caps else 2
+        scale = 4 if config.num_conv_caps else 2
         grid = (math.ceil(height / scale), math.ceil(width / scale))
         self.classes = AttentionFullCapsules(
             grid, channels, pose_size, self.num_classes, config.pose_size, rngs=rngs

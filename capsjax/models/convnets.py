@@ -188,11 +188,9 @@ class PooledCNN(Model):
 
     def build(self, config: PooledCNNConfig, rngs: nnx.Rngs) -> None:
         *_, (height, width) = grids(self.input_shape, [Window(2, 2) for _ in config.features])
-        features, windows = (
-            [self.input_shape[-1], *config.features],
-            map(Window, config.kernel_sizes),
-        )
-        self.convs = convolutions(features, list(windows), padding="SAME", rngs=rngs)
+        features = [self.input_shape[-1], *config.features]
+        windows = [Window(k) for k in config.kernel_sizes]
+        self.convs = convolutions(features, windows, padding="SAME", rngs=rngs)
         size = height * width * features[-1]
         self.dense = nnx.Linear(size, config.dense_features, rngs=rngs)
         self.classes = nnx.Linear(config.dense_features, self.num_classes, rngs=rngs)
@@ -246,16 +244,11 @@ class BaselineCNN(Model):
         pooling = [Window(2, 2)] if config.pool else []
         all_windows = [first, *(each for window in others for each in (window, *pooling))]
         height, width = grids(self.input_shape, all_windows)[-1]
-        self.pool = config.pool
-        self.head = config.head
-        features = [config.features for _ in windows]
-        self.convs = convolutions(
-            [self.input_shape[-1], *features],
-            windows,
-            kernel_init=nnx.initializers.he_normal(),
-            rngs=rngs,
-        )
-        self.norms = nnx.List([batch_norm(n, rngs=rngs) for n in features[1:]])
+        self.pool, self.head = config.pool, config.head
+        features = [self.input_shape[-1], *(config.features for _ in windows)]
+        he_normal = nnx.initializers.he_normal()
+        self.convs = convolutions(features, windows, kernel_init=he_normal, rngs=rngs)
+        self.norms = nnx.List([batch_norm(n, rngs=rngs) for n in features[2:]])
         size = config.features * (1 if config.head == "average" else height * width)
         self.dense = nnx.data(None)
         if config.head != "flatten":

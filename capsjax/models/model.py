@@ -58,15 +58,6 @@ class Output(NamedTuple):
     features: dict[str, Float[Array, "n ..."]] = {}  # noqa: RUF012
     score_kind: ScoreKind = ScoreKind.LENGTHS
 
-    def __repr__(self) -> str:
-        """Shows types and shapes in place of arrays."""
-
-        def outline(x: Any) -> Any:
-            return f"{x.dtype}{list(x.shape)}" if hasattr(x, "shape") else x
-
-        values = zip(self._fields, jax.tree.map(outline, tuple(self)), strict=True)
-        return f"Output({', '.join(f'{name}={value}' for name, value in values)})"
-
 
 class Model(nnx.Module):
     """A network from images to class scores.

@@ -50,30 +50,17 @@ class PictureCapsNet(CapsuleChain):
             halvings += 1
         features = [scaled(config.features * min(2**i, 4), config.width) for i in range(halvings)]
         rows, columns = (-(-side // 2**halvings) for side in (height, width))
-        self.convs = nnx.List(
-            [
-                ConvNorm(n, m, 3, strides=2, padding=1, rngs=rngs)
-                for n, m in pairwise([self.input_shape[-1], *features])
-            ]
-        )
-        self.primary = PrimaryCapsules(
-            features[-1],
-            config.primary_channels,
-            config.primary_pose,
-            kernel_size=3,
-            strides=1,
-            padding="SAME",
-            rngs=rngs,
-        )
+        pairs = pairwise([self.input_shape[-1], *features])
+        convs = [ConvNorm(n, m, 3, strides=2, padding=1, rngs=rngs) for n, m in pairs]
+        self.convs = nnx.List(convs)
+        sizes = features[-1], config.primary_channels, config.primary_pose
+        self.primary = PrimaryCapsules(*sizes, kernel_size=3, strides=1, padding="SAME", rngs=rngs)
         routing = bound(dynamic_routing, num_iterations=config.num_iterations)
         children = rows * columns * config.primary_channels
         self.build_classes(children, config, rngs, routing=routing)
+        widths = [features[-1], *reversed(features)]
         self.decoder = ConvDecoder(
-            self.num_classes,
-            config.class_pose,
-            self.input_shape,
-            features=[features[-1], *reversed(features)],
-            rngs=rngs,
+            self.num_classes, config.class_pose, self.input_shape, features=widths, rngs=rngs
         )
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:

@@ -74,15 +74,9 @@ class SlotAutoencoder(Model):
         self.norm = nnx.LayerNorm(features, rngs=rngs)
         self.hidden = nnx.Linear(features, features, rngs=rngs)
         self.inputs_of_slots = nnx.Linear(features, features, rngs=rngs)
-        self.slots = SlotAttention(
-            features,
-            config.num_slots,
-            slot_size,
-            config.mlp_size,
-            num_iterations=config.num_iterations,
-            implicit=config.implicit,
-            rngs=rngs,
-        )
+        sizes = features, config.num_slots, slot_size, config.mlp_size
+        r, implicit = config.num_iterations, config.implicit
+        self.slots = SlotAttention(*sizes, num_iterations=r, implicit=implicit, rngs=rngs)
         self.decoder_places = nnx.Linear(4, slot_size, rngs=rngs)
         self.decoder = convolutions(config.decoder_kernel, slot_size)
         self.pixels = nnx.Linear(features, self.patch**2 * (channels + 1), rngs=rngs)

@@ -3,7 +3,6 @@
 The baselines route dynamically, or by EM after Hinton et al. 2018.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -117,22 +116,16 @@ class InvertedAttentionCapsNet(Model):
 
     def build(self, config: InvertedAttentionConfig, rngs: nnx.Rngs) -> None:
         self.backbone = build_backbone(config, self.input_shape[-1], rngs=rngs)
-        features, kernel_size = self.backbone.out_features, config.primary_kernel
+        features, channels = self.backbone.out_features, config.channels
+        kernel_size, strides = config.primary_kernel, config.primary_strides
+        norm = GridPoseNorm(config.pose_size, rngs=rngs)
+        convolution: dict[str, Any] = {"kernel_size": kernel_size, "strides": strides, "rngs": rngs}
         self.primary = PrimaryCapsules(
-            features,
-            config.channels,
-            config.pose_size,
-            kernel_size=kernel_size,
-            strides=config.primary_strides,
-            use_bias=False,
-            activation=GridPoseNorm(config.pose_size, rngs=rngs),
-            rngs=rngs,
+            features, channels, config.pose_size, use_bias=False, activation=norm, **convolution
         )
         self.activations = nnx.data(None)
         if config.activations:
-            self.activations = conv2d(
-                features, config.channels, kernel_size, strides=config.primary_strides, rngs=rngs
-            )
+            self.activations = conv2d(features, channels, **convolution)
         self.stack = InvertedAttentionStack(
             self._layers(config, rngs),
             num_iterations=config.num_iterations,
@@ -155,9 +148,8 @@ class InvertedAttentionCapsNet(Model):
             if config.activations:
                 routing = ActivatedInvertedAttention(num_parents, pose_size, scale=scale, rngs=rngs)
             else:
-                routing = InvertedAttention(
-                    pose_size, layer_norm=config.layer_norm, scale=scale, rngs=rngs
-                )
+                norm = config.layer_norm
+                routing = InvertedAttention(pose_size, layer_norm=norm, scale=scale, rngs=rngs)
             init = inverted_attention_init
             return {"form": config.form, "routing": routing, "kernel_init": init, "rngs": rngs}
 
@@ -234,16 +226,17 @@ class DynamicCapsNet(CapsuleChain):
         self.backbone = build_backbone(
             config, self.input_shape[-1], last=config.features, rngs=rngs
         )
+        sizes = channels, pose_size
         self.primary = PrimaryCapsules(
             self.backbone.out_features,
-            channels,
-            pose_size,
+            *sizes,
             kernel_size=config.primary_kernel,
             padding=config.primary_padding,
             rngs=rngs,
         )
-        sizes = channels, pose_size, channels, pose_size
-        self.conv_caps = nnx.List([ConvCapsules(*sizes, routing=routing, rngs=rngs) for _ in above])
+        self.conv_caps = nnx.List(
+            [ConvCapsules(*sizes, *sizes, routing=routing, rngs=rngs) for _ in above]
+        )
         self.build_classes(height * width * channels, config, rngs, routing=routing)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
@@ -289,10 +282,9 @@ class EMCapsNet(Model):
         windows = [Window(4, 2, padding=1) if simple else _HALVING, Window(1)]
         windows += [Window(3, strides) for strides in config.conv_strides]
         in_features, features = self.input_shape[-1], config.features
-        self.backbone: Callable[[Array], Array]
         if simple:
             convolution = ConvNorm(in_features, features, 4, strides=2, padding=1, rngs=rngs)
-            self.backbone = nnx.Sequential(convolution, relu)
+            self.backbone: Any = nnx.Sequential(convolution, relu)
         else:
             self.backbone = build_backbone(config, in_features, rngs=rngs)
             features = self.backbone.out_features
@@ -304,28 +296,17 @@ class EMCapsNet(Model):
             "num_iterations": config.num_iterations,
             "inverse_temperature": config.inverse_temperature,
         }
-        conv_caps = []
+        matrices: dict[str, Any] = {"form": "matrix", "kernel_init": unit_votes, "rngs": rngs}
+        self.conv_caps: nnx.List[ConvCapsules] = nnx.List([])
         below = grids(self.input_shape, windows)[1:-1]
         for grid, strides in zip(below, config.conv_strides, strict=True):
-            normalize = (
-                softmax_over_parents
-                if config.normalize_over == "position"
-                else bound(softmax_over_windows, grid=grid, window=3, stride=strides)
-            )
-            conv_caps.append(
-                ConvCapsules(
-                    channels,
-                    pose_size,
-                    channels,
-                    pose_size,
-                    strides=strides,
-                    form="matrix",
-                    routing=EMRouting(channels, normalize=normalize, **em),
-                    kernel_init=unit_votes,
-                    rngs=rngs,
-                )
-            )
-        self.conv_caps = nnx.List(conv_caps)
+            normalize = softmax_over_parents
+            if config.normalize_over == "receptive_field":
+                normalize = bound(softmax_over_windows, grid=grid, window=3, stride=strides)
+            routing = EMRouting(channels, normalize=normalize, **em)
+            sizes = channels, pose_size, channels, pose_size
+            layer = ConvCapsules(*sizes, strides=strides, routing=routing, **matrices)
+            self.conv_caps.append(layer)
         self.classes = EMClassCapsules(channels, self.num_classes, pose_size, rngs=rngs, **em)
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:

@@ -46,12 +46,6 @@ def test_default_mask_is_the_longest_capsule(model, images):
     assert not np.allclose(output.reconstruction, other.reconstruction)
 
 
-def test_an_output_prints_shapes(model, images):
-    text = repr(model(images, capture=True))
-    assert text.startswith("Output(scores=float32[3, 10], poses=float32[3, 10, 16], ")
-    assert "'classes': Routed(poses='float32[3, 10, 16]', coupling='float32[3, 36, 10]'" in text
-
-
 def test_several_masks_give_several_reconstructions(model, images):
     first, second = (jax.nn.one_hot(jnp.array(labels), 10) for labels in ([1, 2, 3], [4, 5, 6]))
     both = model(images, mask=jnp.stack([first, second], axis=1)).reconstruction

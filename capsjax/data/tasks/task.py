@@ -10,7 +10,7 @@ fit on the device.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -274,13 +274,16 @@ class Splits(NamedTuple):
         `tests` make evaluation sets of the test images; `seed` is that of the validation set.
         """
 
+        def loaded(make: Callable[[Source], EvaluationSet]) -> EvaluationSet:
+            return make(self.test())
+
         return Task(
             name=name,
             class_names=self.class_names,
             train=self.train,
             recipe=train,
             validation=fixed_set(self.validation, validation, seed=seed),
-            tests={test: lambda make=make: make(self.test()) for test, make in tests.items()},
+            tests={test: partial(loaded, make) for test, make in tests.items()},
             **options,
         )
 
