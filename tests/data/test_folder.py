@@ -217,19 +217,6 @@ def test_transparent_pixels_are_drawn_on_white(tmp_path):
     assert list(fitted.steps) == ["drawn on white", "made grey"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"size": -1}, "size must not be negative, got -1"),
-        ({"channels": 2}, r"channels must be 1 \(grey\), 3 \(colour\) or 0"),
-        ({"fit": "stretch"}, "fit must be one of pad, crop, got 'stretch'"),
-    ],
-)
-def test_what_images_cannot_be_made(pictures, options, message):
-    with pytest.raises(ValueError, match=message):
-        prepared(pictures, **options)
-
-
 def test_only_image_files_are_made_to_fit(npz):
     with pytest.raises(ValueError, match="only images of a folder:PATH are made to fit"):
         capsjax.data.load(f"npz:{npz}", "train", fitting=Fitting(8, 8, 1))

@@ -33,10 +33,3 @@ def test_same_split_everywhere():
     assert (kept.size, held_out.size) == (798, 202)
     digest = hashlib.sha256(held_out.astype("<i8").tobytes()).hexdigest()
     assert digest.startswith("8e91153637d467ce")
-
-
-def test_seeds_differ():
-    labels = np.zeros(100, np.int32)
-    assert not np.array_equal(
-        stratified_holdout(labels, 0.5, 0)[1], stratified_holdout(labels, 0.5, 1)[1]
-    )

@@ -40,14 +40,6 @@ def test_shifts_are_uniform():
     assert np.sum((inside - 400) ** 2 / 400) < 51
 
 
-def test_shift_same_alone_vmapped_and_jitted():
-    images = jax.random.uniform(jax.random.key(0), (6, 8, 7, 1))
-    keys = jax.random.split(jax.random.key(1), 6)
-    alone = jnp.stack([shift(k, i, 2) for k, i in zip(keys, images, strict=True)])
-    together = jax.jit(jax.vmap(lambda k, i: shift(k, i, 2)))(keys, images)
-    np.testing.assert_array_equal(alone, together)
-
-
 def test_pad_puts_in_the_middle():
     image = jnp.ones((3, 2, 1), jnp.uint8)
     padded = np.asarray(pad(image, (6, 4)))

@@ -70,15 +70,3 @@ def test_a_higher_inverse_temperature_makes_activations_bolder():
         return jnp.abs(activations - 0.5).max()
 
     assert boldness(inverse_temperature=1.0) > 10 * boldness()
-
-
-def test_class_capsules_of_any_batch():
-    layer = EMClassCapsules(2, 3, 4, rngs=nnx.Rngs(0))
-    poses, activations = capsules()
-    routed = layer(poses, activations)
-    one = layer(poses[0], activations[0])
-    chex.assert_trees_all_close(one, jax.tree.map(lambda x: x[0], routed), rtol=1e-4, atol=1e-5)
-    several = layer(poses[None], activations[None])
-    chex.assert_trees_all_close(
-        several, jax.tree.map(lambda x: x[None], routed), rtol=1e-4, atol=1e-5
-    )

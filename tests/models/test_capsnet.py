@@ -102,16 +102,3 @@ def test_normal_reconstruction_ignores_the_mask(images):
     np.testing.assert_array_equal(one.reconstruction, other.reconstruction)
     everything = model.decoder(one.poses, jnp.ones((3, 10)))
     np.testing.assert_array_equal(one.reconstruction, everything)
-
-
-def test_no_reconstruction(images):
-    model = build(reconstruction="none")
-    assert model.decoder is None
-    assert model(images).reconstruction is None
-
-
-def test_other_input_sizes():
-    model = building.build(NAME, (20, 33, 3), 5, kernel_size=5, **TINY)
-    output = nnx.jit(lambda model, x: model(x))(model, jnp.zeros((2, 20, 33, 3)))
-    chex.assert_shape(output.scores, (2, 5))
-    chex.assert_shape(output.reconstruction, (2, 20, 33, 3))

@@ -63,9 +63,3 @@ def test_with_squash_it_is_capsnet_without_routing(images):
     capsnet.decoder = convnet.decoder
     chex.assert_trees_all_close(convnet(images), capsnet(images), rtol=1e-4, atol=1e-5)
     assert convnet(images).score_kind is models.ScoreKind.LENGTHS
-
-
-def test_capture(images):
-    features = build("gu2021_convnet_cr_sf")(images, capture=True).features
-    shapes = {name: made.shape[1:] for name, made in features.items()}
-    assert shapes == {"conv1": (10, 12, 16), "conv2": (4, 5, 2, 8), "classes": (4, 16)}

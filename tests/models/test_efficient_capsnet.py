@@ -32,22 +32,6 @@ def test_output(model):
     np.testing.assert_allclose(output.routed["classes"].coupling.sum(-1), 1, rtol=1e-5)
 
 
-def test_the_prior_moves_the_coupling(model):
-    images = jax.random.uniform(jax.random.key(0), (3, 28, 28, 1))
-    before = building.apply(model, images, capture=True).routed["classes"].coupling
-    graphdef, state = nnx.split(model)
-    changed = nnx.merge(graphdef, state, copy=True)
-    changed.classes.routing.prior[...] = jnp.full((4, 10), 0.5)
-    after = building.apply(changed, images, capture=True).routed["classes"].coupling
-    np.testing.assert_allclose(after, before + 0.5, rtol=1e-5)
-
-
-@pytest.mark.parametrize(("name", "side", "seen"), [(NAME, 28, 9), ("…_multimnist", 36, 5)])
-def test_what_primary_capsules_see(name, side, seen):
-    name = name.replace("…", "efficient_capsnet")
-    assert building.outline(name, (side, side, 1)).primary.kernel.shape == (seen, seen, 1, 128)
-
-
 def test_depthwise_capsules_are_a_grouped_convolution():
     layer = DepthwiseCapsules(6, 3, 4, rngs=nnx.Rngs(0))
     layer.bias[...] = jnp.arange(6.0)
