@@ -35,8 +35,6 @@ class Decoder(nnx.Module):
         features: Sequence[int] = (512, 1024),
         rngs: nnx.Rngs,
     ):
-        if len(image_shape) != 3:
-            raise ValueError(f"image_shape must be (height, width, channels), got {image_shape}")
         self.num_classes, self.pose_size = num_classes, pose_size
         self.image_shape = image_shape
         self.build(num_classes * pose_size, features, rngs)

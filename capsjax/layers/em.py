@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -70,24 +71,15 @@ class EMClassCapsules(nnx.Module):
     Args:
       in_channels, num_classes: C, the capsules per position below, and J.
       pose_size: D, a square of at least 4: poses are matrices.
-      num_iterations, inverse_temperature: as in `EMRouting`.
+      **options: `num_iterations` and `inverse_temperature`, as in `EMRouting`.
     """
 
     def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        pose_size: int,
-        *,
-        num_iterations: int = 3,
-        inverse_temperature: float = 0.01,
-        rngs: nnx.Rngs,
+        self, in_channels: int, num_classes: int, pose_size: int, *, rngs: nnx.Rngs, **options: Any
     ):
         shape = kernel_shape(in_channels, pose_size, num_classes, pose_size, "matrix")
         self.kernel = nnx.Param(unit_votes(rngs.params(), shape, jnp.float32))
-        self.routing = EMRouting(
-            num_classes, num_iterations=num_iterations, inverse_temperature=inverse_temperature
-        )
+        self.routing = EMRouting(num_classes, **options)
         self.in_channels, self.pose_size = in_channels, pose_size
 
     def __call__(
@@ -95,10 +87,6 @@ class EMClassCapsules(nnx.Module):
     ) -> Routed:
         """Poses [..., J, D], couplings [..., H·W·C, J] and activations [..., J]."""
         check_poses(poses, in_channels=self.in_channels, pose_size=self.pose_size)
-        if activations.shape != poses.shape[:-1]:
-            raise ValueError(
-                f"activations must be [..., H, W, C] = {poses.shape[:-1]}, got {activations.shape}"
-            )
         kernel = self.kernel[...]
         votes = coordinate_addition(LinearVotes(as_matrices(poses, kernel), kernel).dense())
         return self.routing(

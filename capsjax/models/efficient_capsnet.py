@@ -57,13 +57,8 @@ class EfficientCapsNet(CapsuleChain):
         k = config.primary_kernel
         seen = grids(self.input_shape, [*windows, Window(k)] if k else windows)[len(windows) - 1]
         self.leaky = config.normalization == "instance"
-        self.convs = convolutions(
-            [self.input_shape[-1], *features],
-            windows,
-            blocked=True,
-            kernel_init=nnx.initializers.he_normal(),
-            rngs=rngs,
-        )
+        sizes, he_normal = [self.input_shape[-1], *features], nnx.initializers.he_normal()
+        self.convs = convolutions(sizes, windows, blocked=True, kernel_init=he_normal, rngs=rngs)
         norm = nnx.InstanceNorm if self.leaky else nnx.BatchNorm
         self.norms = nnx.List([norm(n, epsilon=1e-3, rngs=rngs) for n in features])
         self.primary = DepthwiseCapsules(features[-1], pose_size, k or seen, rngs=rngs)

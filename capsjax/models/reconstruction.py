@@ -60,9 +60,7 @@ class CapsuleSizes(Config):
 class ReconstructingModel(Model):
     """A network with a decoder; `build` calls `build_decoder`, and `forward` `reconstruct`.
 
-    Attributes:
-      decoder: None if the options ask for none.
-      conditional: whether it sees only the poses of the masked classes.
+    Without a decoder in the options it is None; a `conditional` one sees the masked classes alone.
     """
 
     decoder: Decoder | ConvDecoder | None = None

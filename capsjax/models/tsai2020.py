@@ -226,17 +226,17 @@ class DynamicCapsNet(CapsuleChain):
         self.backbone = build_backbone(
             config, self.input_shape[-1], last=config.features, rngs=rngs
         )
-        sizes = channels, pose_size
+        features, padding = self.backbone.out_features, config.primary_padding
         self.primary = PrimaryCapsules(
-            self.backbone.out_features,
-            *sizes,
-            kernel_size=config.primary_kernel,
-            padding=config.primary_padding,
+            features,
+            channels,
+            pose_size,
+            kernel_size=primary.kernel_size,
+            padding=padding,
             rngs=rngs,
         )
-        self.conv_caps = nnx.List(
-            [ConvCapsules(*sizes, *sizes, routing=routing, rngs=rngs) for _ in above]
-        )
+        sizes = channels, pose_size, channels, pose_size
+        self.conv_caps = nnx.List([ConvCapsules(*sizes, routing=routing, rngs=rngs) for _ in above])
         self.build_classes(height * width * channels, config, rngs, routing=routing)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:

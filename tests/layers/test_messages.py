@@ -22,7 +22,6 @@ from capsjax import layers
         # As many class numbers as there are classes: they would broadcast.
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 3, 4), (3,)], r"\(3,\); for class numbers .*one_hot"),
         ("EMClassCapsules", (2, 3, 16), [(4, 4, 2, 8), (4, 4, 2)], "channels = 2 and pose_size"),
-        ("EMClassCapsules", (2, 3, 4), [(4, 4, 2, 4), (4, 4, 2, 1)], r"be \[\.\.\., H, W, C\] = "),
         ("SlotAttention", (5, 3, 4, 6), [(2, 7, 4)], "in_features = 5"),
         ("SlotAttention", (5, 3, 4, 6), [(2, 7, 5), (2, 3, 5)], "slot_size = 4"),
     ],
@@ -48,7 +47,6 @@ dense = partial(layers.DenseCapsules, rngs=nnx.Rngs(0))
         (lambda: dense(6, 8, 3, 8, form="matrix"), "nearest are 4 and 9"),
         (lambda: dense(6, 4, 3, 9, form="matrix"), "must be equal and a square, got 4 and 9"),
         (lambda: dense(6, 4, 3, 4, form="tensor"), "vector"),
-        (lambda: layers.ConvDecoder(3, 4, (5, 6), rngs=None), r"\(height, width, channels\), got"),
         (lambda: layers.dropout(jnp.ones((2, 3)), None, keep=0), r"keep must be in \(0, 1\]"),
         (lambda: layers.dropout(jnp.ones(2), jnp.ones(1), keep=0.5), "one for each example"),
         (lambda: layers.DepthwiseCapsules(6, 4, 3, rngs=None), "a multiple of pose_size 4, got 6"),

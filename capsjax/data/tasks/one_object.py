@@ -20,20 +20,7 @@ from capsjax.data.affine import (
 )
 from capsjax.data.dataset import Dataset
 from capsjax.data.images import AS_IT_IS, Fitting, channels_option
-from capsjax.data.tasks.task import (
-    EvaluationSet,
-    Example,
-    Family,
-    FromSource,
-    Index,
-    Objects,
-    OnCanvas,
-    Reader,
-    Recipe,
-    Task,
-    fixed_set,
-    take,
-)
+from capsjax.data.tasks import task
 from capsjax.data.transforms import erase, flip, pad, random_offset, translate
 from capsjax.functional import to_unit
 
@@ -50,7 +37,7 @@ class Moves(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Moved(Recipe):
+class Moved(task.Recipe):
     """A source image on a canvas, shifted, perhaps flipped and rotated.
 
     Attributes:
@@ -63,7 +50,7 @@ class Moved(Recipe):
     flip: bool = False
     max_rotation: float = 0.0
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: Image) -> Moves:
+    def draw(self, key: PRNGKeyArray, index: task.Index, images: Image) -> Moves:
         offset_key, flip_key, rotation_key = jax.random.split(key, 3)
         low, high = -self.max_rotation, self.max_rotation
         return Moves(
@@ -72,7 +59,7 @@ class Moved(Recipe):
             rotation=jax.random.uniform(rotation_key, (), jnp.float32, low, high),
         )
 
-    def render(self, images: Image, labels: Label, parameters: Moves) -> Example:
+    def render(self, images: Image, labels: Label, parameters: Moves) -> task.Example:
         (source,) = images
         size = self.image_shape(source.shape)[:2]
         if self.max_rotation:
@@ -95,15 +82,15 @@ class Transformed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AffineTransformed(Recipe):
+class AffineTransformed(task.Recipe):
     """A source image on a canvas under a random affine transformation, drawn from `ranges`."""
 
     ranges: AffineRanges = field(default_factory=AffineRanges)
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: Image) -> Transformed:
+    def draw(self, key: PRNGKeyArray, index: task.Index, images: Image) -> Transformed:
         return Transformed(random_affine(key, images[0], (self.canvas, self.canvas), self.ranges))
 
-    def render(self, images: Image, labels: Label, parameters: Transformed) -> Example:
+    def render(self, images: Image, labels: Label, parameters: Transformed) -> task.Example:
         affine, size = parameters.affine, (self.canvas, self.canvas)
         image = transform(images[0], affine.matrix, affine.translation, size)
         return _one_object(image, labels, self.num_classes)
@@ -119,7 +106,7 @@ class Distortions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Distorted(Recipe):
+class Distorted(task.Recipe):
     """A source image turned, shifted and squeezed in one resampling, and with a square erased.
 
     Mazzia et al. 2021, as the released code draws them: each amount is |z| of its maximum, z normal
@@ -133,7 +120,7 @@ class Distorted(Recipe):
     max_squeeze: float = 0.0
     erased: int = 0
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: Image) -> Distortions:
+    def draw(self, key: PRNGKeyArray, index: task.Index, images: Image) -> Distortions:
         normal_key, turned_key, side_key, corner_key = jax.random.split(key, 4)
         turn, down, right, squeeze = jnp.clip(0.33 * jax.random.normal(normal_key, (4,)), -1, 1)
         rotation = self.max_rotation * turn * jax.random.bernoulli(turned_key)
@@ -151,7 +138,7 @@ class Distorted(Recipe):
             corner=jax.random.randint(corner_key, (2,), first, jnp.maximum(last, first) + 1),
         )
 
-    def render(self, images: Image, labels: Label, parameters: Distortions) -> Example:
+    def render(self, images: Image, labels: Label, parameters: Distortions) -> task.Example:
         (source,) = images
         rotation, translation, squeeze, corner = parameters
         scale = jnp.stack([jnp.ones_like(squeeze), 1 - squeeze])
@@ -160,19 +147,19 @@ class Distorted(Recipe):
         return _one_object(erase(image, corner, self.erased), labels, self.num_classes)
 
 
-def _one_object(image: Float[Array, "h w c"], label: Label, num_classes: int) -> Example:
+def _one_object(image: Float[Array, "h w c"], label: Label, num_classes: int) -> task.Example:
     """Returns an example of one object, which is the whole image."""
     one_hot = jax.nn.one_hot(label[0], num_classes)
-    return Example(image, one_hot, Objects(image[None], one_hot[None]))
+    return task.Example(image, one_hot, task.Objects(image[None], one_hot[None]))
 
 
-def as_it_is(dataset: Dataset) -> EvaluationSet:
+def as_it_is(dataset: Dataset) -> task.EvaluationSet:
     """Returns every image of `dataset`, unchanged and in order."""
-    return fixed_set(take(dataset), Moved(dataset.num_classes))
+    return task.fixed_set(task.take(dataset), Moved(dataset.num_classes))
 
 
 @dataclass(frozen=True)
-class Classification(Family):
+class Classification(task.Family):
     """The images of a data set; those to train on are shifted, flipped and rotated if asked for.
 
     Attributes:
@@ -186,8 +173,7 @@ class Classification(Family):
     flip: bool = False
     max_rotation: float = not_negative(0.0)
 
-    def build(self, name: str, read: Reader) -> Task:
-        """Builds the task on the source `name`."""
+    def build(self, name: str, read: task.Reader) -> task.Task:
         splits = self.read(name, read)
         if len(splits.class_names) < 2:
             raise ValueError(
@@ -203,7 +189,7 @@ class Classification(Family):
         moved = replace(
             still, max_shift=self.max_shift, flip=self.flip, max_rotation=self.max_rotation
         )
-        tests = {"test": partial(fixed_set, recipe=still)} if splits.has_test else {}
+        tests = {"test": partial(task.fixed_set, recipe=still)} if splits.has_test else {}
         return splits.task(name, moved, still, tests, rule=top(1))
 
 
@@ -225,14 +211,13 @@ class OwnImages(Classification):
     fit: str = one_of("pad", "crop")
     own_validation: ClassVar[bool] = True
 
-    def build(self, name: str, read: Reader) -> Task:
-        """Builds the task on the folder `name`."""
+    def build(self, name: str, read: task.Reader) -> task.Task:
         fitting = Fitting(self.size, self.size, self.channels, self.fit)
         return super().build(name, partial(read, fitting=fitting) if fitting != AS_IT_IS else read)
 
 
 @dataclass(frozen=True)
-class DistortedTask(FromSource):
+class DistortedTask(task.FromSource):
     """The images of a data set, distorted in training and as they are in evaluation.
 
     Attributes:
@@ -245,8 +230,7 @@ class DistortedTask(FromSource):
     max_squeeze: float = decay(0.25)
     erased: int = 4
 
-    def build(self, name: str, read: Reader) -> Task:
-        """Builds the task, called `name`."""
+    def build(self, name: str, read: task.Reader) -> task.Task:
         splits = self.read(self.source, read)
         side = min(splits.train.images.shape[1:3])
         if not 0 <= 3 * self.erased <= side:
@@ -257,19 +241,18 @@ class DistortedTask(FromSource):
         distorted = Distorted(
             still.num_classes, 0, self.max_rotation, self.max_squeeze, self.erased
         )
-        tests = {"test": partial(fixed_set, recipe=still)}
+        tests = {"test": partial(task.fixed_set, recipe=still)}
         return splits.task(name, distorted, still, tests, rule=top(1))
 
 
 @dataclass(frozen=True)
-class Translated(OnCanvas):
+class Translated(task.OnCanvas):
     """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.2).
 
     The default shift is as far as a 28×28 image fits whole.
     """
 
-    def build(self, name: str, read: Reader) -> Task:
-        """Builds the task, called `name`."""
+    def build(self, name: str, read: task.Reader) -> task.Task:
         splits = self.splits(read)
         moved = Moved(len(splits.class_names), self.canvas, self.max_shift)
         tests = {"test": partial(self.test_set, recipe=moved)}
@@ -277,7 +260,7 @@ class Translated(OnCanvas):
 
 
 @dataclass(frozen=True)
-class AffNIST(AffineRanges, OnCanvas):
+class AffNIST(AffineRanges, task.OnCanvas):
     """Trained on translated digits, tested on affine transformed ones, as affNIST has them.
 
     Sabour et al. 2017, section 5.2; Choi et al. 2019, section 4.1; Gu et al. 2021, section 3.1.
@@ -293,7 +276,7 @@ class AffNIST(AffineRanges, OnCanvas):
     affine_validation: bool = False
     test_versions: int = 32
 
-    def build(self, name: str, read: Reader) -> Task:
+    def build(self, name: str, read: task.Reader) -> task.Task:
         """Builds the task, called `name`.
 
         "test_translated" are the test digits only translated, "test_centred" in the middle of the
@@ -305,8 +288,8 @@ class AffNIST(AffineRanges, OnCanvas):
         affine = AffineTransformed(centred.num_classes, self.canvas, self)
         tests = {
             "test": partial(self.test_set, recipe=affine),
-            "test_translated": partial(fixed_set, recipe=moved, seed=self.seed),
-            "test_centred": partial(fixed_set, recipe=centred, seed=self.seed),
+            "test_translated": partial(task.fixed_set, recipe=moved, seed=self.seed),
+            "test_centred": partial(task.fixed_set, recipe=centred, seed=self.seed),
         }
         validation = affine if self.affine_validation else moved
         return splits.task(name, moved, validation, tests, seed=self.seed, rule=top(1))

@@ -16,19 +16,7 @@ from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, UInt8
 from capsjax._options import checked, not_negative
 from capsjax.data.accuracy import above, top
 from capsjax.data.lazy_images import select
-from capsjax.data.tasks.task import (
-    EvaluationSet,
-    Example,
-    Index,
-    NumberedExamples,
-    Objects,
-    OnCanvas,
-    Reader,
-    Recipe,
-    Source,
-    Splits,
-    Task,
-)
+from capsjax.data.tasks import task
 from capsjax.data.transforms import overlay, pad, random_offset, translate
 from capsjax.functional import to_unit
 
@@ -44,12 +32,12 @@ class Placements(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _TwoObjects(Recipe):
+class _TwoObjects(task.Recipe):
     """How recipes of two objects are rendered."""
 
     max_shift: int = 0  # pixels from the middle, either way along each axis
 
-    def render(self, images: Images, labels: ClassLabels, parameters: Placements) -> Example:
+    def render(self, images: Images, labels: ClassLabels, parameters: Placements) -> task.Example:
         offsets, present = parameters
 
         def alone(image, offset):
@@ -58,7 +46,7 @@ class _TwoObjects(Recipe):
 
         images = jax.vmap(alone)(images, offsets) * present[:, None, None, None]
         labels = jax.nn.one_hot(labels, self.num_classes) * present[:, None]
-        return Example(overlay(images), jnp.sum(labels, axis=0), Objects(images, labels))
+        return task.Example(overlay(images), jnp.sum(labels, axis=0), task.Objects(images, labels))
 
 
 @dataclass(frozen=True)
@@ -90,7 +78,7 @@ class Overlaid(_TwoObjects):
     versions: int = 0
     seed: int = 0
 
-    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "2"]:
+    def choose(self, key: PRNGKeyArray, labels: task.Labels, index: task.Index) -> task.Chosen:
         class_key, image_key, _, _ = self._keys(key, index)
         index = index % len(labels)
         partners, counts = self._partners()
@@ -100,7 +88,7 @@ class Overlaid(_TwoObjects):
         start, stop = class_range(labels, partners[first_class, choice])
         return jnp.stack([index, jax.random.randint(image_key, (), start, stop)])
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: Images) -> Placements:
+    def draw(self, key: PRNGKeyArray, index: task.Index, images: Images) -> Placements:
         _, _, offset_key, single_key = self._keys(key, index)
         offset_keys = jax.random.split(offset_key)
         return Placements(
@@ -110,7 +98,7 @@ class Overlaid(_TwoObjects):
             ),
         )
 
-    def _keys(self, key: PRNGKeyArray, index: Index) -> Key[Array, "4"]:
+    def _keys(self, key: PRNGKeyArray, index: task.Index) -> Key[Array, "4"]:
         """Makes keys for the second object's class and image, the offsets and the number."""
         if self.versions:
             key = jax.random.fold_in(jax.random.key(self.seed), index)
@@ -151,39 +139,39 @@ class ShiftGrid(_TwoObjects):
         pair = fixed * (self.num_classes - 1) + moving - (moving > fixed)
         return pair * self.per_pair
 
-    def choose(self, key: PRNGKeyArray, labels: Int[Array, "n"], index: Index) -> Int[Array, "2"]:
+    def choose(self, key: PRNGKeyArray, labels: task.Labels, index: task.Index) -> task.Chosen:
         # Nothing is random here.
         fixed, moving = jnp.divmod(index // self.per_pair, self.num_classes - 1)
         moving += moving >= fixed
         return jnp.stack([class_range(labels, label)[0] for label in (fixed, moving)])
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: Images) -> Placements:
+    def draw(self, key: PRNGKeyArray, index: task.Index, images: Images) -> Placements:
         place = index % self.per_pair
         offset = jnp.stack(jnp.divmod(place, 2 * self.max_shift + 1)) - self.max_shift
         offsets = jnp.stack([jnp.zeros_like(offset), offset])
         return Placements(offsets=offsets, present=jnp.ones(2, bool))
 
 
-def class_range(labels: Int[Array, "n"], label: Index) -> tuple[Index, Index]:
+def class_range(labels: Int[Array, "n"], label: task.Index) -> tuple[task.Index, task.Index]:
     """Returns where the images of a class begin and end among sorted `labels`."""
     return jnp.searchsorted(labels, label), jnp.searchsorted(labels, label, side="right")
 
 
 @dataclass(frozen=True)
-class OverlaidDigits(OnCanvas):
+class OverlaidDigits(task.OnCanvas):
     """What tasks of two overlapping digits have in common."""
 
     canvas: int = 36
     max_shift: int = 4
 
-    def splits(self, read: Reader) -> Splits:
+    def splits(self, read: task.Reader) -> task.Splits:
         """Sorts the source's images by class, as overlaying needs them: some of every class."""
         splits = super().splits(read)
         names = splits.class_names
         if len(names) < 2:
             raise ValueError("source: overlaying takes images of two classes, there is 1")
 
-        def by_class(source: Source, part: str) -> Source:
+        def by_class(source: task.Source, part: str) -> task.Source:
             missing = np.setdiff1d(np.arange(len(names)), source.labels)
             if missing.size and len(source.labels):
                 raise ValueError(
@@ -192,7 +180,7 @@ class OverlaidDigits(OnCanvas):
                     "validation_fraction"
                 )
             order = np.argsort(source.labels, kind="stable")
-            return Source(select(source.images, order), source.labels[order])
+            return task.Source(select(source.images, order), source.labels[order])
 
         return splits._replace(
             train=by_class(splits.train, "training"),
@@ -216,7 +204,7 @@ class MultiMNIST(OverlaidDigits):
     versions: int = not_negative(0)
     domain: ClassVar[str] = ""
 
-    def build(self, name: str, read: Reader) -> Task:
+    def build(self, name: str, read: task.Reader) -> task.Task:
         """Builds the task `name`; "shift_grid" are Lin et al.'s 81 images per pair of digits."""
         splits = self.splits(read)
         sizes = len(splits.class_names), self.canvas, self.max_shift
@@ -227,8 +215,8 @@ class MultiMNIST(OverlaidDigits):
             )
         grid, recipe = ShiftGrid(*sizes), Overlaid(*sizes, domain=self.domain, seed=self.seed)
 
-        def shift_grid(source: Source) -> EvaluationSet:
-            return EvaluationSet(source, NumberedExamples(grid), grid.size)
+        def shift_grid(source: task.Source) -> task.EvaluationSet:
+            return task.EvaluationSet(source, task.NumberedExamples(grid), grid.size)
 
         return splits.task(
             name,
@@ -268,8 +256,7 @@ class DiverseMultiMNIST(OverlaidDigits):
     single_probability: float = checked(1 / 6, lambda p: 0 <= p <= 1, "must be in [0, 1]")
     threshold: float = 0.5
 
-    def build(self, name: str, read: Reader) -> Task:
-        """Builds the task, called `name`."""
+    def build(self, name: str, read: task.Reader) -> task.Task:
         splits = self.splits(read)
         sizes = len(splits.class_names), self.canvas, self.max_shift
         recipe = Overlaid(*sizes, single_probability=self.single_probability)

@@ -11,21 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from capsjax._options import Options, not_negative, positive
 from capsjax.data.accuracy import above
-from capsjax.data.tasks.task import (
-    Chosen,
-    ChosenImages,
-    ChosenLabels,
-    EvaluationSet,
-    Example,
-    Index,
-    Labels,
-    NumberedExamples,
-    Objects,
-    Reader,
-    Recipe,
-    Source,
-    Task,
-)
+from capsjax.data.tasks import task
 from capsjax.functional import to_unit
 
 PIECES = {
@@ -43,7 +29,7 @@ COLOURS = np.array(
 )
 
 
-def pieces() -> Source:
+def pieces() -> task.Source:
     """Returns the 19 pieces, turned in all ways, in the top left of 4×4 pixels, and their kinds."""
     images, labels = [], []
     for label, rows in enumerate(PIECES.values()):
@@ -53,7 +39,7 @@ def pieces() -> Source:
             margins = [(0, SIDE - length) for length in piece.shape]
             images.append(np.pad(255 * piece.astype(np.uint8), margins)[..., None])
             labels.append(label)
-    return Source(np.stack(images), np.array(labels, np.int32))
+    return task.Source(np.stack(images), np.array(labels, np.int32))
 
 
 class Placed(NamedTuple):
@@ -65,7 +51,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scattered(Recipe):
+class Scattered(task.Recipe):
     """Pieces on a black board, in any place where they cover no other."""
 
     num_objects: int = 3  # pieces in an image; one for which there is no room is left out
@@ -74,11 +60,11 @@ class Scattered(Recipe):
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         return self.canvas, self.canvas, 3
 
-    def choose(self, key: PRNGKeyArray, labels: Labels, index: Index) -> Chosen:
+    def choose(self, key: PRNGKeyArray, labels: task.Labels, index: task.Index) -> task.Chosen:
         others = jax.random.randint(key, (self.num_objects - 1,), 0, len(labels))
         return jnp.concatenate([index[None] % len(labels), others])
 
-    def draw(self, key: PRNGKeyArray, index: Index, images: ChosenImages) -> Placed:
+    def draw(self, key: PRNGKeyArray, index: task.Index, images: task.ChosenImages) -> Placed:
         colour_key, *keys = jax.random.split(key, 1 + self.num_objects)
         # Beyond the board all is taken.
         taken = jnp.pad(jnp.zeros((self.board, self.board)), (0, SIDE), constant_values=1)
@@ -92,7 +78,9 @@ class Scattered(Recipe):
         colour = jax.random.randint(colour_key, (self.num_objects,), 0, len(COLOURS))
         return Placed(jnp.stack(corners), colour, jnp.stack(present))
 
-    def render(self, images: ChosenImages, labels: ChosenLabels, parameters: Placed) -> Example:
+    def render(
+        self, images: task.ChosenImages, labels: task.ChosenLabels, parameters: Placed
+    ) -> task.Example:
         def alone(image: Array, corner: Array, colour: Array, present: Array) -> Array:
             squares = self._on_board(to_unit(image[..., 0]), corner)
             squares = squares[: self.board, : self.board, None] * present
@@ -102,7 +90,7 @@ class Scattered(Recipe):
 
         objects = jax.vmap(alone)(images, *parameters)
         present = jax.nn.one_hot(labels, self.num_classes) * parameters.present[:, None]
-        return Example(objects.sum(0), present.max(0), Objects(objects, present))
+        return task.Example(objects.sum(0), present.max(0), task.Objects(objects, present))
 
     def _on_board(self, image: Float[Array, "h w"], corner: Int[Array, "2"]) -> Array:
         """Puts a piece on the board and a margin to the right and below."""
@@ -135,20 +123,22 @@ class Tetrominoes(Options):
     test_images: int = positive(320)
     seed: int = not_negative(0)
 
-    def build(self, name: str, read: Reader) -> Task:
+    def build(self, name: str, read: task.Reader) -> task.Task:
         """Builds the task, called `name`; reads nothing."""
         if self.board < SIDE:
             raise ValueError(f"board must be at least {SIDE}, got {self.board}")
         canvas = self.board * self.square
         recipe, source = Scattered(len(PIECES), canvas, self.num_objects, self.board), pieces()
 
-        def fixed(size: int, seed: int) -> EvaluationSet:
-            return EvaluationSet(source, NumberedExamples(recipe, seed=2 * self.seed + seed), size)
+        def fixed(size: int, seed: int) -> task.EvaluationSet:
+            return task.EvaluationSet(
+                source, task.NumberedExamples(recipe, seed=2 * self.seed + seed), size
+            )
 
-        return Task(
+        return task.Task(
             name=name,
             class_names=tuple(PIECES),
-            train=Source(*(np.concatenate([array] * self.repeats) for array in source)),
+            train=task.Source(*(np.concatenate([array] * self.repeats) for array in source)),
             recipe=recipe,
             validation=fixed(self.validation_images, 1),
             rule=above(0.5),
