@@ -66,12 +66,17 @@ class Model(nnx.Module):
     network of your own need not be a subclass: it is enough that it is called in this way and
     returns an `Output`.
 
+    Attributes:
+      options: the default config.
+      input_shape: height, width and channels of an image.
+      num_classes: number of classes.
+      mean, std: see `capsjax.models.config.Normalization`.
     """
 
-    options: ClassVar[Config]  # the default config
-    input_shape: tuple[int, int, int]  # height, width, channels
+    options: ClassVar[Config]
+    input_shape: tuple[int, int, int]
     num_classes: int
-    mean: tuple[float, ...] = ()  # see `capsjax.models.config.Normalization`
+    mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
     def __init__(
