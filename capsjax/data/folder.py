@@ -128,7 +128,6 @@ class Folder(Source):
                     f"one of {', '.join(self.class_names)}"
                 )
             files = _visible(folder)
-            # Pipes, which would be waited for, and dangling links are no files.
             images = [file for file in files if is_image_name(file) and file.is_file()]
             if not images:
                 raise ValueError(

@@ -46,7 +46,7 @@ AS_IT_IS = Fitting()
 class Fitted(NamedTuple):
     """An image that was made to fit."""
 
-    pixels: UInt8[np.ndarray, "h w c"]  # uint8 [h, w, c]
+    pixels: UInt8[np.ndarray, "h w c"]
     steps: Sequence[str]  # in words, what was done to it
     edge: float  # the median brightness of its outermost pixels before it was padded, in [0, 1]
 
@@ -112,8 +112,6 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
     with extra("data"):
         from PIL import Image, ImageOps
 
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
-        raise ValueError(f"{path}: not an image file but a directory, pipe or device")
     try:
         with Image.open(path) as file:
             sixteen_bits = ";16" in repr(file.tile)

@@ -226,14 +226,10 @@ class DynamicCapsNet(CapsuleChain):
         self.backbone = build_backbone(
             config, self.input_shape[-1], last=config.features, rngs=rngs
         )
-        features, padding = self.backbone.out_features, config.primary_padding
+        k, _, padding = primary
+        features = self.backbone.out_features
         self.primary = PrimaryCapsules(
-            features,
-            channels,
-            pose_size,
-            kernel_size=primary.kernel_size,
-            padding=padding,
-            rngs=rngs,
+            features, channels, pose_size, kernel_size=k, padding=padding, rngs=rngs
         )
         sizes = channels, pose_size, channels, pose_size
         self.conv_caps = nnx.List([ConvCapsules(*sizes, routing=routing, rngs=rngs) for _ in above])

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import numpy as np
@@ -183,15 +182,6 @@ def test_broken_files_are_skipped_and_listed_and_strays_ignored(pictures):
     assert found.sizes[8, 8, 1] == found.sizes[8, 8, 3] == 2
     assert len(found.broken) == 1
     assert {path.name for path in found.strays} == {"notes.txt", "Thumbs.db"}
-
-
-def test_dangling_links_and_pipes_named_as_images_are_strays(pictures):
-    (pictures / "dark/link.png").symlink_to("nowhere.png")
-    os.mkfifo(pictures / "light/pipe.png")
-    assert len(prepared(pictures)) == 4
-    survey = Folder(pictures).survey()
-    assert {path.name for path in survey.strays} == {"link.png", "pipe.png"}
-    assert sum(survey.sizes.values()) == 8
 
 
 def test_orientation_is_obeyed_before_cropping(tmp_path):

@@ -1,5 +1,3 @@
-import os
-
 import numpy as np
 import pytest
 
@@ -89,11 +87,3 @@ def test_too_few_for_a_test_split(tmp_path):
     name = save(tmp_path, images=IMAGES[:4], labels=LABELS[:4])
     with pytest.raises(ValueError, match="too few for a test split"):
         capsjax.data.load(name, "test")
-
-
-def test_what_is_no_file_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="not an image file"):
-        capsjax.data.read_image(tmp_path / "pipe")
-    with pytest.raises(FileNotFoundError, match="no file"):
-        capsjax.data.load(f"npz:{tmp_path / 'pipe'}", "train")

@@ -341,17 +341,10 @@ def test_a_part_of_the_training_images(name, source):
     [
         ("multimnist", {"max_shfit": 2}, "multimnist has no option 'max_shfit': did you mean 'max"),
         ("classification", {"canvas": 40}, "has no option 'canvas'"),
-        ("classification", {"max_rotation": -1.0}, "max_rotation must not be negative"),
         ("mnist_translated", {"canvas": 7}, "canvas: 7×7 is smaller than the images of 8×8"),
         ("mnist_translated", {"max_shift": 14}, r"max_shift must be in \[0, 14\)"),
-        ("mnist_distorted", {"max_squeeze": 1.0}, r"max_squeeze must be in \[0, 1\), got 1.0"),
         ("mnist_distorted", {"erased": 3}, r"erased must be in \[0, 2\] for these images, got 3"),
-        ("affnist_generated", {"max_shear": float("nan")}, "max_shear must be finite, got nan"),
         ("affnist_generated", {"min_scale": 2.0}, "min_scale 2.0 and max_scale 1.2"),
-        ("affnist_generated", {"min_scale": 0.0}, "min_scale must be positive"),
-        ("affnist_generated", {"validation_fraction": 1.5}, r"must be in \[0, 1\)"),
-        ("affnist_generated", {"train_fraction": 0.0}, r"train_fraction must be in \(0, 1\]"),
-        ("multimnist", {"versions": -1}, "versions must not be negative"),
         ("diverse_multimnist", {"single_probability": 1.5}, r"single_probability must be in"),
     ],
 )
