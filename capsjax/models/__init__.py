@@ -19,23 +19,12 @@ from capsjax.models import (
     slots,
     tsai2020,
 )
-from capsjax.models.capsnet import CapsNet, CapsNetConfig
-from capsjax.models.model import Model, Network, Output, ScoreKind
-
-__all__ = [
-    "CapsNet",
-    "CapsNetConfig",
-    "Model",
-    "Network",
-    "Output",
-    "ScoreKind",
-    "create",
-    "is_registered",
-    "lookup",
-    "names",
-    "options",
-    "register",
-]
+from capsjax.models.capsnet import CapsNet as CapsNet
+from capsjax.models.capsnet import CapsNetConfig as CapsNetConfig
+from capsjax.models.model import Model as Model
+from capsjax.models.model import Network as Network
+from capsjax.models.model import Output as Output
+from capsjax.models.model import ScoreKind as ScoreKind
 
 _PUBLISHED: dict[str, Network] = {
     **capsnet.NETWORKS,

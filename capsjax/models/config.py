@@ -4,18 +4,11 @@ from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from typing import Any, ClassVar
 
-from capsjax._options import Options, checked, fraction, not_negative, one_of, positive
-
-__all__ = [
-    "Config",
-    "Normalization",
-    "fraction",
-    "not_negative",
-    "one_of",
-    "positive",
-    "scalable",
-    "scaled",
-]
+from capsjax._options import Options, checked
+from capsjax._options import fraction as fraction
+from capsjax._options import not_negative as not_negative
+from capsjax._options import one_of as one_of
+from capsjax._options import positive as positive
 
 # Below 1 / 1024, of the widest layers, all layers are one channel wide whatever the value.
 LEAST_WIDTH = 2.0**-10

@@ -1,11 +1,9 @@
 """Images as networks take them: checked, scaled to [0, 1] and normalised."""
 
 import chex
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 from tests.models.building import apply, build, outline
 
@@ -34,22 +32,13 @@ def test_bytes_are_scaled():
     ("mean", "std", "message"),
     [
         (MEAN, (), "mean and std must have 3 numbers each"),
-        ((0.5,), (0.2,), "mean and std must have 3 numbers each"),
         (MEAN, (0.2, 0.0, 0.3), "std positive"),
-        (MEAN, (1, 1, np.nan), "each of std must be finite"),
         (("a",), (1.0,), "each of mean must be a number"),
     ],
 )
 def test_bad_normalization(mean, std, message):
     with pytest.raises(ValueError, match=message):
         outline("sabour2017_capsnet", (9, 9, 3), **TINY, mean=mean, std=std)
-
-
-def test_normalisation_is_constant():
-    """Nothing of it is to be trained or saved."""
-    plain, model = capsnet(), capsnet(mean=MEAN, std=STD)
-    assert (model.mean, model.std) == (MEAN, STD)
-    assert jax.tree.structure(nnx.state(plain)) == jax.tree.structure(nnx.state(model))
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,6 @@ def test_the_tables_shapes():
     }
 
 
-def test_dynamic_routing_on_the_resnet_has_table_4s_capsules():
-    features = traced("tsai2020_dynamic_cifar10_resnet").features
-    assert features["backbone"].shape == (1, 16, 16, 256)
-    assert features["primary"].shape == (1, 8, 8, 32, 8)
-
-
 @pytest.mark.parametrize("overrides", [{}, {"activations": True}])
 def test_the_agreement_without_its_scale(overrides):
     """Equation 2 as printed: couplings are further from equal."""

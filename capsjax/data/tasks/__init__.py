@@ -13,44 +13,22 @@ from capsjax.data.tasks.one_object import (
     DistortedTask,
     OwnImages,
     Translated,
-    as_it_is,
 )
+from capsjax.data.tasks.one_object import as_it_is as as_it_is
 from capsjax.data.tasks.overlaid import DiverseMultiMNIST, MultiMNIST, TransferA, TransferB
-from capsjax.data.tasks.task import (
-    EvaluationSet,
-    Example,
-    Family,
-    NumberedExamples,
-    Objects,
-    Reader,
-    Recipe,
-    Source,
-    Task,
-    fixed_set,
-    make_example,
-    render,
-    spread,
-)
+from capsjax.data.tasks.task import EvaluationSet as EvaluationSet
+from capsjax.data.tasks.task import Example as Example
+from capsjax.data.tasks.task import Family, Reader
+from capsjax.data.tasks.task import NumberedExamples as NumberedExamples
+from capsjax.data.tasks.task import Objects as Objects
+from capsjax.data.tasks.task import Recipe as Recipe
+from capsjax.data.tasks.task import Source as Source
+from capsjax.data.tasks.task import Task as Task
+from capsjax.data.tasks.task import fixed_set as fixed_set
+from capsjax.data.tasks.task import make_example as make_example
+from capsjax.data.tasks.task import render as render
+from capsjax.data.tasks.task import spread as spread
 from capsjax.data.tasks.tetrominoes import Tetrominoes
-
-__all__ = [
-    "EvaluationSet",
-    "Example",
-    "NumberedExamples",
-    "Objects",
-    "Recipe",
-    "Source",
-    "Task",
-    "as_it_is",
-    "create",
-    "family",
-    "fixed_set",
-    "generated",
-    "make_example",
-    "options",
-    "render",
-    "spread",
-]
 
 _GENERATED: dict[str, Family | Tetrominoes] = {
     "mnist_distorted": DistortedTask(),
