@@ -27,11 +27,7 @@ def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampl
 
     The convention of `scipy.ndimage.affine_transform` with `order=1, mode="grid-constant"`.
 
-    Args:
-      image: one image, floats in [0, 1] or uint8, which is scaled to [0, 1].
-      matrix: from output to input points.
-      offset: where the output's pixel (0, 0) comes from.
-      size: rows and columns of the output.
+    A uint8 image is scaled to [0, 1]; `size` is rows and columns of the output.
     """
     check_image(image)
     image = to_unit(image)

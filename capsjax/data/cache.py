@@ -22,12 +22,8 @@ VERSION = 2
 def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Examples:
     """Returns `build()` from the cache, after adding it if it is not there.
 
-    A damaged entry, or a directory that cannot be written, gives a warning.
-
-    Args:
-      key: what is cached and where it was read; one key has one entry.
-      fingerprint: the state of the source; an entry with another one is out of date.
-      build: makes the examples; `LazyImages` images stay where they are.
+    One `key` has one entry; it is out of date if it has another `fingerprint`. `LazyImages` stay
+    where they are. A damaged entry, or a directory that cannot be written, gives a warning.
     """
     fingerprint = f"{VERSION}; {fingerprint}"
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")

@@ -23,10 +23,7 @@ def random_offset(key: PRNGKeyArray, max_shift: int) -> Place:
 def translate(image: Image, offset: Place, max_shift: int) -> Image:
     """Moves an image by `offset` whole rows down and columns to the right, filling with zeros.
 
-    Args:
-      image: one image.
-      offset: each in [−max_shift, max_shift].
-      max_shift: the farthest it can be moved; part of the compiled program.
+    Each offset is in [−max_shift, max_shift]; `max_shift` is part of the compiled program.
     """
     check_image(image)
     margin = (max_shift, max_shift)

@@ -214,8 +214,7 @@ class GridPoseNorm(nnx.LayerNorm):
     """A LayerNorm of the poses of a whole grid [n, H, W, C, D].
 
     A LayerNorm over D alone would fill 16 of the 128 lanes of a TPU's registers. There the C·D
-    numbers of a position stay together: sums over poses are products with a matrix of zeros and
-    ones, and so is their way back.
+    numbers of a position stay together, and sums over poses are products with zeros and ones.
     """
 
     def __init__(self, pose_size: int, *, rngs: nnx.Rngs):

@@ -19,13 +19,8 @@ def by_path(variables: nnx.State) -> dict[str, Any]:
 def within(params: nnx.State, layers: Collection[str], option: str = "layers") -> PyTree:
     """Returns a tree of the structure of `params`: True in `layers`, False elsewhere.
 
-    Args:
-      params: of a network, `nnx.state(model, nnx.Param)`.
-      layers: paths of attributes, such as "conv" or "capsules/0"; all below a path belongs to it.
-      option: what messages call `layers`.
-
-    Raises:
-      ValueError: a path holds no parameters (the nearest is named).
+    All below a path belongs to it. `option` is what messages call `layers`; a path that holds no
+    parameters is a ValueError.
     """
     check_known(params, layers, option)
     return jax.tree_util.tree_map_with_path(lambda path, _: is_in(_joined(path), layers), params)
@@ -48,10 +43,7 @@ def is_in(path: str, layers: Collection[str]) -> bool:
 def freeze(
     optimizer: optax.GradientTransformation, frozen: PyTree
 ) -> optax.GradientTransformationExtraArgs:
-    """Wraps `optimizer`: frozen parameters get no update and no weight decay.
-
-    Running statistics are not parameters and keep adapting.
-    """
+    """Wraps `optimizer`: frozen parameters get no update and no weight decay."""
     labels = jax.tree.map(lambda is_frozen: "frozen" if is_frozen else "trained", frozen)
     return optax.partition({"trained": optimizer, "frozen": optax.set_to_zero()}, labels)
 

@@ -51,14 +51,6 @@ def test_the_identity_puts_the_image_in_the_middle():
     np.testing.assert_array_equal(moved, jnp.pad(image, ((2, 2), (2, 2), (0, 0))))
 
 
-def test_bytes_and_floats_are_the_same_image():
-    image = np.random.default_rng(0).integers(0, 256, (9, 9, 1), dtype=np.uint8)
-    arguments = affine_matrix(rotation=30.0), jnp.array([0.5, -1.0]), (12, 12)
-    np.testing.assert_allclose(
-        transform(image, *arguments), transform(image / np.float32(255), *arguments), atol=1e-6
-    )
-
-
 def test_rotation_is_counter_clockwise():
     image = jax.random.uniform(jax.random.key(0), (7, 7, 1))
     turned = transform(image, affine_matrix(rotation=90.0), jnp.zeros(2), (7, 7))

@@ -119,12 +119,6 @@ def test_unfit_folders_are_named(tmp_path):
     refused(r"'dog' is not a class of .*train, expected one of ant")
 
 
-def test_too_few_images_for_a_test_split(tmp_path):
-    write_classes(tmp_path / "set", 1)
-    with pytest.raises(ValueError, match="no images in it; give each class two or more"):
-        capsjax.data.load(f"folder:{tmp_path}/set", "test")
-
-
 @pytest.fixture
 def pictures(tmp_path):
     """As they come from a camera, a scanner and the net: four of each of two classes."""

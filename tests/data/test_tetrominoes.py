@@ -61,8 +61,3 @@ def test_sets_are_fixed_and_differ():
     assert not np.array_equal(images[0], images[2])
     shown = {image.tobytes() for image in map(np.asarray, test.examples(np.arange(320)).image)}
     assert len(shown) > 315
-
-
-def test_bad_options():
-    with pytest.raises(ValueError, match="board must be at least 4, got 3"):
-        tasks.create("tetrominoes", board=3)

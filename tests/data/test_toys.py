@@ -18,11 +18,6 @@ def test_split_in_two_with_equal_shares(name, shape, sizes):
     assert np.all(np.abs(shares - 0.2) < 0.005)
 
 
-def test_no_digit_is_in_both_splits():
-    train, test = (load("digits", split).images for split in ("train", "test"))
-    assert not {i.tobytes() for i in train} & {i.tobytes() for i in test}
-
-
 def test_ink_fills_the_range_and_leaves_the_margin():
     images = load("digits", "test").images
     assert images[:, 2:-2, 2:-2].max() == 255

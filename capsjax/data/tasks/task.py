@@ -101,9 +101,9 @@ def make_example(
 class NumberedExamples:
     """Examples by number: example i is a pure function of i, the seed and its source images."""
 
-    recipe: Recipe  # makes the examples
+    recipe: Recipe
     versions: int = 1  # how many consecutive examples are made of one source image
-    seed: int = 0  # of the recipe's draws
+    seed: int = 0
 
     def choose(self, labels: Labels, number: Index) -> Chosen:
         """Returns the places of an example's source images."""
@@ -167,18 +167,14 @@ class Task:
     """What to train on, what to test on, and what counts as correct.
 
     Attributes:
-      name: see `capsjax.data.tasks.create`.
-      class_names: in the order of the labels.
       train: source images that the parameters are fitted to.
       recipe: makes training examples.
-      versions: different training examples of each source image, where there are only so many; 1
-        where every draw is new.
       validation: made from images held out of the training split, stratified; the best checkpoint
         is chosen by it. Empty with `validation_fraction=0`.
-      rule: from scores to the predicted classes.
       multi_label: whether an image may show several classes.
-      tests: the evaluation sets of the test split by name, as functions: they are loaded when
-        asked for.
+      versions: different training examples of each source image, where there are only so many; 1
+        where every draw is new.
+      tests: the evaluation sets of the test split by name, loaded when asked for.
     """
 
     name: str
@@ -205,8 +201,8 @@ class Task:
     ) -> Example:
         """Returns a batch of `count` random training examples; jit-able with `count` static.
 
-        The source images, which are those of `self.train`, are drawn with replacement: training
-        goes through them in epochs instead (`capsjax.training.step.run_steps`).
+        `images` and `labels`, those of `self.train`, are drawn with replacement; training goes
+        through them in epochs instead (`capsjax.training.step.run_steps`).
         """
         index_key, example_key = jax.random.split(key)
         indices = jax.random.randint(index_key, (count,), 0, len(labels) * self.versions)
@@ -269,10 +265,7 @@ class Splits(NamedTuple):
         seed: int = 0,
         **options: Any,
     ) -> Task:
-        """Makes a task with these recipes of training and validation, and options of `Task`.
-
-        `tests` make evaluation sets of the test images; `seed` is that of the validation set.
-        """
+        """Makes a task; `tests` make evaluation sets, and `seed` is that of the validation set."""
 
         def loaded(make: Callable[[Source], EvaluationSet]) -> EvaluationSet:
             return make(self.test())
