@@ -1,7 +1,6 @@
 """Images that do not fit on a device: they stay on the host or in their files.
 
-In a `Dataset`, a task or an evaluation set, `LazyImages` takes the place of an array. A batch reads
-only the images that it needs.
+`LazyImages` takes the place of an array; a batch reads only the images that it needs.
 """
 
 from collections.abc import Callable

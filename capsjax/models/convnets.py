@@ -47,8 +47,7 @@ class ConvNetConfig(Config):
 class ConvNet(Model):
     """Convolutions and dense layers with ReLU, then one logit per class.
 
-    Gu et al. 2021, figure 1: ConvNet-Avg (5,332,234 parameters for 40×40×1 and ten classes) and
-    ConvNet-FC (35,445,522).
+    Gu et al. 2021, figure 1: ConvNet-Avg (5,332,234 parameters for 40×40×1) and -FC (35,445,522).
     """
 
     options = ConvNetConfig()
@@ -105,10 +104,9 @@ class ReconstructingConvNetConfig(Reconstruction):
 class ReconstructingConvNet(ReconstructingModel):
     """The two convolutions of CapsNet, one dense layer, and CapsNet's decoder on its units.
 
-    ConvNet-R, -CR and -CR-SF (Gu et al. 2021, section 3.3: what makes codes semantic?). The units
-    are not rectified, although the text says that all dense layers are: the sigmoid of a sum of
-    rectified units could not be below one half. 8,215,728 parameters for 28×28×1 and ten classes:
-    CapsNet's and the dense layer's bias.
+    ConvNet-R, -CR and -CR-SF (Gu et al. 2021, section 3.3). The units are not rectified, although
+    the text says that all dense layers are: the sigmoid of a sum of rectified units could not be
+    below one half. 8,215,728 parameters for 28×28×1: CapsNet's and the dense layer's bias.
     """
 
     options = ReconstructingConvNetConfig()

@@ -83,17 +83,11 @@ class ReconstructingModel(Model):
 
 
 class CapsuleChain(ReconstructingModel):
-    """A feature map, primary capsules and layers of capsules; the scores are lengths of the last.
+    """A feature map, primary capsules and layers of capsules; the scores are lengths of the last."""
 
-    Attributes:
-      map_name: under which the feature map is captured.
-      primary: a layer from the map to primary capsules.
-      classes: the last layer of capsules.
-    """
-
-    map_name = "conv"
+    map_name = "conv"  # under which the feature map is captured
     conv: Callable[[Array], Array]
-    primary: Callable[[Array], Array]
+    primary: Callable[[Array], Array]  # from the map to primary capsules
     classes: Callable[[Array], Routed]
 
     def build_primary(self, config: Any, rngs: nnx.Rngs, **options: Any) -> int:

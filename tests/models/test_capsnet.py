@@ -46,14 +46,6 @@ def test_default_mask_is_the_longest_capsule(model, images):
     assert not np.allclose(output.reconstruction, other.reconstruction)
 
 
-def test_several_masks_give_several_reconstructions(model, images):
-    first, second = (jax.nn.one_hot(jnp.array(labels), 10) for labels in ([1, 2, 3], [4, 5, 6]))
-    both = model(images, mask=jnp.stack([first, second], axis=1)).reconstruction
-    chex.assert_shape(both, (3, 2, 28, 28, 1))
-    alone = model(images, mask=second).reconstruction
-    np.testing.assert_allclose(both[:, 1], alone, rtol=1e-5, atol=1e-6)
-
-
 def build(**overrides):
     return building.build(NAME, (28, 28, 1), 10, **TINY, **overrides)
 
