@@ -83,7 +83,7 @@ class ReconstructingModel(Model):
 
 
 class CapsuleChain(ReconstructingModel):
-    """A feature map, primary capsules and layers of capsules; the scores are lengths of the last."""
+    """A feature map, primary capsules, layers of capsules; scores are the lengths of the last."""
 
     map_name = "conv"  # under which the feature map is captured
     conv: Callable[[Array], Array]
