@@ -112,6 +112,8 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
     with extra("data"):
         from PIL import Image, ImageOps
 
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
+        raise ValueError(f"{path}: not an image file but a directory, pipe or device")
     try:
         with Image.open(path) as file:
             sixteen_bits = ";16" in repr(file.tile)

@@ -34,6 +34,11 @@ class Npz(Source):
         try:
             with np.load(self.where, allow_pickle=False) as archive:
                 own_test = "test_images" in archive
+                sizes = [
+                    archive[key].shape[1:] for key in ("images", "test_images")[: 1 + own_test]
+                ]
+                if len(set(sizes)) > 1:
+                    raise ValueError(f"images and test_images differ in size: {sizes}")
                 prefix = "test_" if own_test and split == "test" else ""
                 images, labels = (np.asarray(archive[prefix + key]) for key in ("images", "labels"))
                 if "class_names" in archive:

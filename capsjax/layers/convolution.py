@@ -50,8 +50,10 @@ def convolve(
 
     def elsewhere(images: Array, kernel: Array) -> Array:
         # XLA would compute what makes the input again for the gradient of the kernel. Fused with
-        # the gradient of a batch normalisation, that exhausts the stack of its v6e compiler.
-        return convolve_native(lax.optimization_barrier(images), kernel, *options)
+        # the gradient of a batch normalisation, that exhausts the stack of its v6e compiler. With a
+        # stride it does not, and the barrier costs cycles.
+        images = images if stride > 1 else lax.optimization_barrier(images)
+        return convolve_native(images, kernel, *options)
 
     return lax.platform_dependent(images, kernel, cpu=on_cpu, default=elsewhere)
 

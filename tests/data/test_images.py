@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -57,3 +59,9 @@ def test_pixels_of_an_unknown_range_are_refused(tmp_path, dtype, full):
     Image.fromarray((RAMP * full).astype(dtype)).save(tmp_path / "x.tif")
     with pytest.raises(ValueError, match=r"x\.tif: has pixels of an unknown range; .*convert"):
         read_image(tmp_path / "x.tif")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(ValueError, match="not an image file but a directory, pipe or device"):
+        read_image(tmp_path / "pipe.png")

@@ -51,6 +51,7 @@ def test_classes_are_counted_over_both_sets(tmp_path):
     ("changes", "message"),
     [
         ({"labels": None}, "labels is not a file in the archive"),
+        ({"test_images": IMAGES[:, :3], "test_labels": LABELS}, "and test_images differ in size"),
         ({"images": IMAGES / 255}, "images are float64, expected uint8"),
         ({"labels": LABELS + 10**9}, "labels go up to 1000000003; if that is"),
         ({"labels": LABELS / 2}, "labels are float64 of shape"),
