@@ -61,26 +61,13 @@ def test_the_rule_for_an_undertrained_decoder(results, drawing):
     assert errors.decoder == pytest.approx(errors.typical, rel=1e-5)
 
 
-def test_layers_too_large_or_too_coarse_are_sampled(results, drawing, monkeypatch):
+def test_decoders_too_large_for_the_page_are_left_out(results, drawing, monkeypatch):
     assert drawing.layers() is not None
-    with monkeypatch.context() as patch:
-        patch.setattr(decoder, "CLOSE", 0.0)
-        assert drawing.layers() is None
     monkeypatch.setattr(decoder, "LARGEST", 1000)
-    assert drawing.layers() is None
     text, data = explorer.explorer(results, drawing.examples, drawing)
-    assert "pictures were made in advance" in text
-    assert data["decoder"] is None
-    assert len(data["samples"]["sheets"]) > 10
-    assert "no room" not in text
-    with monkeypatch.context() as patch:
-        patch.setattr(explorer, "SHEETS", 1)
-        fewer, _ = explorer.explorer(results, drawing.examples, drawing)
-    assert f"no room for {len(data['images'])} more images." in fewer
-    expected = drawing.examples.poses[:1].copy()
-    grid = drawing.moved(drawing.examples.places[0], 2, drawing.values(2, explorer.SAMPLES))
-    expected[0, 2, 5] = drawing.means[2][5] - 2 * drawing.deviations[2][5]
-    np.testing.assert_allclose(grid[5, 1], drawing(expected, 2)[0], atol=1e-6)
+    assert "does not fit into this page" in text
+    assert "Its couplings are shown alone." in text
+    assert "poses" not in data
 
 
 def test_couplings_of_every_iteration(results):
