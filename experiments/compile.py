@@ -46,7 +46,6 @@ def parser() -> argparse.ArgumentParser:
     option("--fetch", action="store_true", help="fetch the compilers that are missing")
     text = "compile all of docs/accelerators.md and docs/scaling.md; interrupted, it goes on"
     option("--list", action="store_true", help=text)
-    option("--groups", nargs="+", choices=catalogue.GROUPS, help="with --list: only these parts")
     text = "with --list: give up a program that takes more to compile"
     option("--cpu_seconds", type=int, default=300, metavar="S", help=text)
     return parser
@@ -72,8 +71,7 @@ def run(args: argparse.Namespace) -> None:
     import jax
     from _compile import targets
     from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered, largest_batch
-    from _compile.programs import batch_sizes, programs
-    from _compile.routing import procedure
+    from _compile.programs import batch_sizes, procedure, programs
 
     terminal, target = _cli.table_console(), targets.find(args.target)
     devices = targets.devices(target)[: args.chips]
@@ -163,8 +161,7 @@ def run_list(args: argparse.Namespace) -> None:
 
     for platform in ("tpu", "gpu"):
         compilers.check(platform)
-    groups = args.groups or catalogue.GROUPS
-    chosen = [entry for entry in catalogue.entries() if entry.group in groups]
+    chosen = catalogue.entries()
     records = []
     done = catalogue.compile_all(chosen, Path("runs/compiled"), cpu_seconds=args.cpu_seconds)
     for number, (entry, record) in enumerate(done, start=1):

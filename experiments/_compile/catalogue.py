@@ -24,7 +24,6 @@ SIGNS = {"does_not_fit": "too much; its largest buffers", "failed": "the compile
 # What a record depends on.
 SOURCES = ("capsjax", "configs", "experiments/_compile", "experiments/_benchmark")
 
-GROUPS = ("routing", "networks", "scaling")
 # Recipes: a file of configs/ and what comes after the colon.
 USERS = ("sabour2017_mnist", "choi2019:mnist", "tsai2020_cifar")
 FAMILIES = (
@@ -53,7 +52,7 @@ SCALED, SCALED_BATCHES = "sabour2017_mnist", (16, 128)
 class Entry(NamedTuple):
     """One program of the list."""
 
-    group: str  # one of `GROUPS`
+    group: str  # "routing", "networks" or "scaling"
     name: str  # of the recipe or the procedure
     program: str  # "training", "validation", "forward" or "forward+backward"
     target: str  # what it is compiled for

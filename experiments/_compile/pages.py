@@ -73,23 +73,15 @@ def in_short(record: Record) -> str:
 
 
 def write(records: Sequence[Record]) -> None:
-    """Writes the pages and the records behind them. Groups without new records keep theirs."""
-    records = with_earlier(records, json.loads(NOW.read_text()))
+    """Writes the pages and the records behind them."""
     # Without what only a person at the terminal looks at.
     left_out = {"largest_buffers", "kernels", "sources", "compile_seconds"}
     kept = [{k: v for k, v in record.items() if k not in left_out} for record in records]
     write_atomically(NOW, json.dumps(kept, indent=1) + "\n")
     page = accelerators(records, json.loads(BEFORE.read_text()), NOTES.read_text())
     write_atomically(DOCS / "accelerators.md", page)
-    if any(record["group"] == "scaling" for record in records):
-        page = DOCS / "scaling.md"
-        write_atomically(page, in_place(page.read_text(), scaling(records)))
-
-
-def with_earlier(records: Sequence[Record], earlier: Sequence[Record]) -> list[Record]:
-    """Returns the records, and the earlier ones of groups that have none."""
-    groups = {record["group"] for record in records}
-    return [*records, *(record for record in earlier if record["group"] not in groups)]
+    file = DOCS / "scaling.md"
+    write_atomically(file, in_place(file.read_text(), scaling(records)))
 
 
 def accelerators(records: Sequence[Record], before: Sequence[Record], notes: str = "") -> str:

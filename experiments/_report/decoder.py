@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from PIL import Image, ImageOps
 
-from _report.html import Html, counted, image, section, tag
-from _report.pictures import as_image, sheet
+from _report.html import Html, as_image, counted, image, section, sheet, tag
 from _report.results import Examples, Results
 from capsjax.layers import Decoder
 

@@ -10,8 +10,7 @@ from jaxtyping import Num
 
 from _report.couplings import Couplings, couplings
 from _report.decoder import Drawing, Layer
-from _report.html import Html, counted, section, tag
-from _report.pictures import picture
+from _report.html import Html, counted, picture, section, tag
 from _report.results import MAX_MISTAKES, Examples, Results
 
 MAPS = 1_200_000  # bytes of coupling maps

@@ -140,16 +140,15 @@ def test_a_module_without_a_loop_over_steps_is_one_step():
 def test_missing_compilers_are_named_with_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("CAPSJAX_COMPILERS", str(tmp_path))
     for platform, name in (("tpu", "libtpu"), ("gpu", "jax-cuda12-plugin")):
-        with pytest.raises(ValueError, match=f"missing .{name}.*compile.py --fetch` gets it"):
-            compilers.check(platform)
-        _write_wheel(tmp_path / platform, name)
-        with pytest.raises(ValueError, match=f"has {name} 0.0.1, but jax .* needs .*replaces it"):
-            compilers.check(platform)
+        for _ in ("missing", "of another version"):
+            with pytest.raises(ValueError, match=f"{name}.* is not in .*compile.py --fetch` gets"):
+                compilers.check(platform)
+            _write_wheel(tmp_path / platform, name)
 
 
 def _write_wheel(folder, name):
     info = folder / f"{name.replace('-', '_')}-0.0.1.dist-info"
-    info.mkdir(parents=True)
+    info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.1\n")
 
 
@@ -173,7 +172,7 @@ def test_what_pip_cannot_install_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(ValueError, match="pip could not install libtpu"):
         compilers.fetch()
-    assert not list((tmp_path / "new").iterdir())
+    assert not (tmp_path / "new/tpu").exists()
 
 
 def test_compilers_are_enabled_before_jax_or_not_at_all():
@@ -187,8 +186,8 @@ def test_targets():
     assert targets.find("h100").topology == "1x1x1"
     assert targets.find("h100:8").topology == "1x1x8"
     assert [d.platform for d in targets.devices(targets.find("cpu"))] == ["cpu"]
-    for wrong, near in (("v5e", "v5e:8x8"), ("h1000", "h100"), ("cpu:2", "cpu")):
-        with pytest.raises(ValueError, match=f"unknown target '{wrong}': did you mean '{near}'"):
+    for wrong in ("v5e", "h1000", "cpu:2"):
+        with pytest.raises(ValueError, match=f"unknown target '{wrong}': use one of v5e, v5p, .*"):
             targets.find(wrong)
 
 
@@ -214,7 +213,7 @@ def test_what_is_wrong_with_the_command_is_said(fails):
     said = "--target and either --config or --routing must be given"
     assert said in fails(script, "--target=h100")
     config = f"--config={ROOT}/configs/digits.py"
-    said = "unknown target 'v5ee': did you mean 'v5e:"
+    said = "unknown target 'v5ee': use one of v5e, v5p"
     assert said in fails(script, config, "--target=v5ee")
 
 
@@ -277,12 +276,6 @@ def test_the_list_has_what_the_page_promises():
         assert {(name, t) for t in ("v5e:16x16", "v5p:2x2x1", "v6e:2x2")} <= networks
     for entry in entries:
         targets.find(entry.target)
-
-
-def test_groups_that_are_not_compiled_again_keep_their_records():
-    earlier = [{"group": group, "name": "old"} for group in catalogue.GROUPS]
-    new = [{"group": "routing", "name": "new"}]
-    assert pages.with_earlier(new, earlier) == [*new, *earlier[1:]]
 
 
 def test_the_pages_are_those_of_the_records():

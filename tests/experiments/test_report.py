@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import report
 from _provenance import versions
-from _report import pictures
 from _report.decoder import ROWS, STEPS
+from _report.html import IN_ROWS, picture, sheet
 from _report.pages import SCRIPTS, SECTIONS, of_run
 from _report.results import MAX_MISTAKES
 from PIL import Image
@@ -198,11 +198,11 @@ def decoded(uri):
 
 
 def test_pictures_of_any_number_of_channels():
-    grey = decoded(pictures.picture(np.array([[[0.0], [1.5]]])))
+    grey = decoded(picture(np.array([[[0.0], [1.5]]])))
     np.testing.assert_array_equal(grey, [[0, 255]])
-    assert decoded(pictures.picture(np.zeros((4, 5, 3), np.uint8))).mode == "RGB"
-    assert decoded(pictures.picture(np.zeros((4, 5, 2), np.uint8))).size == (10, 4)
-    row = np.asarray(decoded(pictures.sheet(np.ones((1, 2, 1, 1, 1)), gap=1)))
+    assert decoded(picture(np.zeros((4, 5, 3), np.uint8))).mode == "RGB"
+    assert decoded(picture(np.zeros((4, 5, 2), np.uint8))).size == (10, 4)
+    row = np.asarray(decoded(sheet(np.ones((1, 2, 1, 1, 1)), gap=1)))
     np.testing.assert_array_equal(row[0, :, -1], [255, 0, 255], "transparent between")
 
 
@@ -241,14 +241,14 @@ def test_a_broken_run_leaves_the_older_report(fails, finished_run):
 def test_large_pictures_take_little_room():
     """As of a network for 96×96: in a row of eleven they took 200 kB when nothing was lost."""
     photo = load_sample_image("china.jpg")[:96, :96]
-    assert len(pictures.picture(photo)) < 8_000
-    strip = pictures.sheet(np.stack([photo] * 11)[None], gap=2)
-    assert decoded(strip).height == pictures.IN_ROWS
+    assert len(picture(photo)) < 8_000
+    strip = sheet(np.stack([photo] * 11)[None], gap=2)
+    assert decoded(strip).height == IN_ROWS
     assert len(strip) < 60_000
-    close = np.asarray(decoded(pictures.picture(photo)).convert("RGB"), float) - photo
+    close = np.asarray(decoded(picture(photo)).convert("RGB"), float) - photo
     assert np.abs(close).mean() < 8
 
 
 def test_small_pictures_lose_nothing():
     digit = np.arange(28 * 28, dtype=np.uint8).reshape(28, 28, 1)
-    np.testing.assert_array_equal(np.asarray(decoded(pictures.picture(digit))), digit[..., 0])
+    np.testing.assert_array_equal(np.asarray(decoded(picture(digit))), digit[..., 0])
