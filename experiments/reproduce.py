@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
-    from _reproduce import results, tables
+    from _reproduce import results
     from _reproduce.runs import Store
     from papers import EXPERIMENTS
 
@@ -60,8 +60,8 @@ def main(args: argparse.Namespace) -> None:
     if args.list and every:
         _list(store, chosen)
     elif args.list:
-        claims = tables.claims(results.gather(store, name, chosen[name]))
-        print(tables.markdown(f"{name}: {chosen[name].title}", claims))
+        claims = results.claims(results.gather(store, name, chosen[name]))
+        print(results.markdown(f"{name}: {chosen[name].title}", claims))
     elif name is None:
         raise ValueError("name what to reproduce, or all; --list shows the names")
     else:
@@ -81,7 +81,7 @@ def _stand_ins(texts: list[str]) -> dict[str, str]:
 def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespace) -> None:
     """Runs the rows asked for, and writes each name's table when it is done."""
     import jax
-    from _reproduce import results, tables
+    from _reproduce import results
     from _reproduce.runs import run_all
 
     if args.seeds is not None and args.seeds < 1:
@@ -107,7 +107,7 @@ def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespa
             comparison = results.gather(store, name, chosen[name])
             if comparison.was_run or comparison.left:
                 files = results.write([comparison], store.folder / "tables")
-                print(f"\n{tables.markdown(name, tables.blocks([comparison]))}")
+                print(f"\n{results.markdown(name, results.blocks([comparison]))}")
                 print(f"Written to {', '.join(map(str, files))}.")
     except runs.process.Interrupted as stop:
         print(f"{stop}. The same command resumes it.")
@@ -118,7 +118,7 @@ def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespa
 
 def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
     """Prints a table of all names."""
-    from _reproduce import results, tables
+    from _reproduce import results
     from _reproduce.recipes import source_of, trainings
 
     table = Table("name", "data", "claims", "what", "runs", "tested")
@@ -132,7 +132,7 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
         table.add_row(
             name,
             ", ".join(sorted({source_of(config) for config in configs})),
-            tables.summary([comparison]),
+            results.summary([comparison]),
             experiment.title,
             str(len(rows) * experiment.scales[store.scale].seeds),
             f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}",

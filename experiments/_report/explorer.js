@@ -219,19 +219,18 @@
   // ---- Couplings ----
 
   const grid = element("div", { class: "maps" }), legend = hint("");
-  const steps = {};
-  let measure = "means", toClass = ""; // "": each image for its own class
+  const steps = couplings ? new Uint16Array(bytes(couplings.steps).buffer) : null;
+  let toClass = ""; // "": each image for its own class
 
   const target = (side) => (toClass === "" ? side.capsule : Number(toClass));
 
   /** The coupling at each position, a row of the grid after the other. */
   function mapOf(side, iteration) {
-    const { low, high } = couplings[measure];
-    steps[measure] ??= new Uint16Array(bytes(couplings[measure].steps).buffer);
+    const { low, high } = couplings;
     const positions = couplings.rows.centres.length * couplings.columns.centres.length;
     const start = (iteration * couplings.images + side.image.index) * positions;
     return Array.from({ length: positions }, (_, p) =>
-      low + ((high - low) * steps[measure][(start + p) * shown.length + shown.indexOf(target(side))]) / 65535);
+      low + ((high - low) * steps[(start + p) * shown.length + shown.indexOf(target(side))]) / 65535);
   }
 
   /** The edges of the cells around `centres`, as shares of `side`. */
@@ -305,10 +304,6 @@
   function maps() {
     const pickers = [choice("Votes for", [["", "each image's own class"], ...classOptions], "",
       (value) => { toClass = value; renderMaps(); })];
-    if (couplings.weighted) {
-      pickers.push(choice("Capsules of a position", [["means", "count the same"], ["weighted", "count by their length"]],
-        measure, (value) => { measure = value; renderMaps(); }));
-    }
     return element("div", { class: "couplings" }, element("h3", {}, "Where the votes come from"),
       hint(`Which positions of the layer “${couplings.layer}” vote for a class, after each routing iteration: the mean `
         + "coupling of the capsules there."),

@@ -104,24 +104,20 @@ def _poses(drawing: Drawing, layers: list[Layer], places: Sequence[int]) -> dict
 
 def _maps(maps: Couplings, shown: list[int], num_classes: int) -> dict[str, Any]:
     """Returns couplings in 2¹⁶ steps between the least and the greatest."""
-    per_image = 2 * maps.means[:, 0][..., shown].size
-    room = max(1, MAPS // (per_image * (1 if maps.weighted is None else 2)))
-
-    def steps(values: np.ndarray) -> dict[str, Any]:
-        values = values[:, :room][..., shown]
-        low, high = float(values.min()), float(values.max())
-        scaled = np.round(65535 * (values - low) / max(high - low, 1e-9))
-        return {"low": low, "high": high, "steps": _encoded(scaled, np.uint16)}
-
+    room = max(1, MAPS // (2 * maps.means[:, 0][..., shown].size))
+    values = maps.means[:, :room][..., shown]
+    low, high = float(values.min()), float(values.max())
+    scaled = np.round(65535 * (values - low) / max(high - low, 1e-9))
     return {
-        "images": min(room, maps.means.shape[1]),
+        "images": values.shape[1],
         "iterations": maps.iterations,
         "layer": maps.layer,
         "uniform": 1 / num_classes,
         "rows": maps.rows._asdict(),
         "columns": maps.columns._asdict(),
-        "means": steps(maps.means),
-        "weighted": None if maps.weighted is None else steps(maps.weighted),
+        "low": low,
+        "high": high,
+        "steps": _encoded(scaled, np.uint16),
     }
 
 
