@@ -171,8 +171,7 @@ def _import(file: str) -> None:
 def write(text: str, output: str | None, run: str, name: str) -> epath.Path:
     """Writes `text` into `output`, or else into the file `name` of `run`; returns which.
 
-    If `run` is the file of a released network, the new one stands beside it, with its name in
-    front; if that is on the web, in the working directory.
+    Beside a released network it has that one's name in front; of one on the web it comes here.
     """
     release = capsjax.runs.release
     if release.is_one(run):

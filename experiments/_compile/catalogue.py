@@ -112,8 +112,7 @@ def compile_all(
 ) -> Iterator[tuple[Entry, dict[str, Any]]]:
     """Compiles every entry by `command`; the folder `results` keeps a file of each record.
 
-    A compilation that takes more than `cpu_seconds` is given up; its record says so, as it does of
-    a program that does not fit and of one that the compiler fails to compile.
+    A record also tells of what took more than `cpu_seconds`, did not fit or failed.
     """
     results.mkdir(parents=True, exist_ok=True)
     digest = sources()

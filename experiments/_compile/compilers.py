@@ -72,8 +72,7 @@ def fetch() -> None:
 def enable() -> None:
     """Lets JAX, which must not have been imported yet, find those compilers that are there.
 
-    One of another version is left out: it would end the process with a fault. `check` tells of it.
-    The process computes on the CPU, and takes no device even where there is one.
+    One of another version is left out: it would end the process with a fault.
     """
     global _dumps
     if "jax" in sys.modules:

@@ -64,11 +64,7 @@ def blank(name: str, split: str, **options: Any) -> Dataset:
 
 
 def programs(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, Lower]:
-    """Returns the programs of a run on `devices`, which need not exist.
-
-    They are "training", "validation" if images are held out, and "evaluation", of the task's test
-    set with 128 images on each device.
-    """
+    """Returns training, validation (of held-out images) and evaluation on `devices`."""
     task = tasks.create(**config.data, read=blank)
     if is_streamed(task):
         raise ValueError(
@@ -119,10 +115,9 @@ def _shapes(tree: Any) -> Any:
 
 
 def procedure(name: str, *, gradient: bool) -> tuple[Callable[..., Any], tuple[Any, ...], int]:
-    """Returns a function, the shapes of its arguments, and how many examples they are.
+    """Returns a function, or the gradient of its loss, its arguments' shapes, and the examples.
 
-    `name` is one of `PROCEDURES`, or of `SLOTS`, perhaps with `PLAIN` after it. With `gradient` it
-    is the gradient of a loss by all arguments.
+    `name` is one of `PROCEDURES`, or of `SLOTS`, perhaps with `PLAIN` after it.
     """
     if name.removesuffix(PLAIN) in SLOTS:
         n, inputs, size, slots = SLOTS[name.removesuffix(PLAIN)]

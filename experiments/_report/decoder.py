@@ -30,7 +30,7 @@ class Errors(NamedTuple):
 
     @property
     def undertrained(self) -> bool:
-        """Whether the mean image of its class would do as well as what the decoder draws."""
+        """Whether the mean image of its class would do as well."""
         return self.decoder >= self.typical
 
 
@@ -107,10 +107,7 @@ class Drawing:
 
     @cached_property
     def effects(self) -> Float[np.ndarray, "shown d"]:
-        """The mean change of a pixel when an element goes from −3 to +3 deviations.
-
-        The average is over pixels and over the first images of each class.
-        """
+        """The mean change of a pixel when an element goes from −3 to +3 deviations."""
         changes = []
         for k, (label, places) in enumerate(self.examples.by_class.items()):
             ends = self.values(k, np.array([-LIMIT, LIMIT]))
@@ -201,8 +198,7 @@ class Row(NamedTuple):
 def rows(drawing: Drawing | None) -> list[Row] | str:
     """Returns the classes and elements that change pictures most, none of them twice, by class.
 
-    The image of a class is its first that is classified correctly. A sentence instead: there is no
-    decoder, or no such image.
+    The image of a class is its first right one. A sentence tells why there are none.
     """
     if drawing is None:
         return "This network has no decoder of class poses."

@@ -51,8 +51,7 @@ class Html(str):
 def tag(name: str, *content: str, **attributes: object) -> Html:
     """Returns an element: tag("td", "7 < 8", class_="right", data_true=7).
 
-    Attributes have _ for -, and one at the end where the name is a keyword of Python. True gives
-    one without value; None and False leave it out.
+    An attribute that is True has no value; None and False leave it out.
     """
     words = name
     for key, value in attributes.items():
@@ -105,11 +104,7 @@ def percent(share: float) -> str:
 
 
 def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = None) -> str:
-    """Returns a whole page; `title` is plain, `body` is HTML.
-
-    It holds the JavaScript files `scripts`, which lie beside this one, and `data`, which they read
-    as JSON from the element "data".
-    """
+    """Returns a whole page, with JavaScript files and the `data` that they read as JSON."""
     folder, policy = Path(__file__).parent, POLICY
     sources = [(folder / name).read_text(encoding="utf-8") for name in scripts]
     if sources:

@@ -24,9 +24,8 @@ def trainings(
 ) -> list[ml_collections.ConfigDict]:
     """Returns the configs of all that is trained for one network of a row, its own last.
 
-    Each is that of the file in configs/, changed by the scale, then by the row, then by the row at
-    this scale; data sets are replaced as `use` says. The `init_from` of a pretrained row tells with
-    which recipe and seed the first training was made.
+    Each is that of a file in configs/, changed by the scale, then by the row, then by the row at
+    this scale. `init_from` of a pretrained row has the recipe and seed of the first training.
     """
     common, at_scale = experiment.scales[scale].overrides, row.at.get(scale, {})
     own_seed = seed + LATER_SEEDS if row.pretrained else seed
@@ -65,8 +64,7 @@ def slug(text: str) -> str:
 def recipe(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what identifies a training, besides its seed: the options that are not defaults.
 
-    An option that the library gains later, at its default, leaves it as it is; one that it loses
-    does not, unless it had its default. `values` are those of `configs.to_json`.
+    So an option that the library gains or loses leaves it as it is where it had its default.
     """
     flat = _flatten(values)
     usual = _flatten(configs.to_json(configs.default(flat["model.name"], flat["data.name"])))

@@ -59,10 +59,7 @@ def _said(value: object) -> str:
 def gather_all(
     stores: Sequence[Store], experiments: Mapping[str, Experiment]
 ) -> dict[str, list[Comparison]]:
-    """Compares each name at each of its scales that is in `stores`.
-
-    If there are none, the comparison is an empty one at full scale.
-    """
+    """Compares each name at each of its scales in `stores`, or else, without records, at full."""
     comparisons = {}
     for name, experiment in experiments.items():
         there = [store for store in stores if store.scale in experiment.scales]
@@ -84,10 +81,7 @@ def folders(workdir: Path) -> list[Store]:
 
 
 def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
-    """Writes NAME.md, and NAME.png where it has a figure and was run.
-
-    Returns the files; a figure of earlier runs is removed if there are none.
-    """
+    """Writes NAME.md, and NAME.png where it has a figure and was run; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{comparisons[0].stem}.md"
     picture = page.with_suffix(".png")
@@ -119,10 +113,7 @@ def pictured(comparisons: Sequence[Comparison]) -> Comparison | None:
 
 
 def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Writes the page of a name: figure, tables and claims, then how they were made.
-
-    `comparisons` has one for each scale, the largest first.
-    """
+    """Writes the page of a name: figure, tables and claims, then how they were made."""
     experiment = comparisons[0].experiment
     yield f"{experiment.title}."
     run = [comparison for comparison in comparisons if comparison.was_run]

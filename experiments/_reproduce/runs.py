@@ -69,11 +69,10 @@ def run_all(
 ) -> list[str]:
     """Does `seeds` runs of each row, or as many as the scale has, beside other processes.
 
-    A control has at least three; raw pixels, which have no seeds, one. Returns a line for each row
-    that was not run since its data are missing.
+    Returns a line for each row that was not run since its data are missing.
     """
     count = seeds or experiment.scales[store.scale].seeds
-    numbers = {"trained": count, "untrained": max(count, 3), "pixels": 1}
+    numbers = {"trained": count, "untrained": max(count, 3), "pixels": 1}  # which have no seeds
     # Every row once, then once more: what is there after an interruption can be compared.
     left = [
         (row, number)
@@ -100,13 +99,11 @@ def run_all(
 def run(
     store: Store, name: str, experiment: Experiment, row: Row, number: int, wait: bool = False
 ) -> dict[str, Any] | None:
-    """Trains and measures run `number` of a row, unless that was done before.
+    """Trains and measures run `number` of a row, unless that was done before; returns its record.
 
     A training that diverges is a result too: its record says so and has no metrics. A record is
     made anew, without training, if it lacks a number that the table shows, or is of other images.
-
-    Returns:
-      The record, as its JSON file has it; without `wait` None if another process is at it.
+    Without `wait` it returns None if another process is at it.
     """
     seeds = range(number * row.members, (number + 1) * row.members)
     members = [trainings(experiment, row, store.scale, seed, store.use) for seed in seeds]
@@ -225,10 +222,9 @@ def _directory(store: Store, config: ml_collections.ConfigDict) -> Path:
 def _train(
     store: Store, config: ml_collections.ConfigDict, directory: Path, init_from: Path | str
 ) -> None:
-    """Trains what is not trained yet, resuming an interrupted training.
+    """Trains what is not trained yet, or waits while another process does.
 
-    It waits while another process trains the same for another name or row. time.json says what the
-    training was made with, and how long it took.
+    time.json says what the training was made with, and how long it took.
     """
     file = directory / "time.json"
     about = _made(config)
