@@ -15,7 +15,7 @@ import signal
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -206,3 +206,11 @@ def whole_names(table: Table) -> Table:
     first.no_wrap = True
     first.min_width = max(cell_len(str(cell)) for cell in first.cells)
     return table
+
+
+def markdown_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)
+) -> list[str]:
+    """Returns the lines of a table; numbers stand to the right, the columns `left` to the left."""
+    rules = ["---" if column in left else "---:" for column in range(len(heads))]
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows)]

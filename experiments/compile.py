@@ -5,11 +5,10 @@
   python experiments/compile.py --config=configs/sabour2017_mnist.py --target=v5e:16x16 \\
       --config.training.batch_size=4096 --output=compiled.json
 
-XLA's own compilers make the real programs (training exactly as experiments/train.py drives it,
-and validation); no device is needed. Targets are slices of TPUs (v5e:2x2 … v5e:16x16,
-v5p:4x4x4, v6e:2x4, TPU7x:2x2x1), GPUs (a100, h100, h200; h100:8 for eight of them), and cpu.
-Memory, operations, collectives and the time to compile are facts. Cycles are the compiler's
-estimate, and what is made of them (milliseconds, images per second) are estimates too.
+XLA's own compilers make the programs that experiments/train.py runs; no device is needed. Targets
+are slices of TPUs (v5e:2x2 … v5e:16x16, v5p:4x4x4, v6e:2x4, TPU7x:2x2x1), GPUs (a100, h100, h200;
+h100:8 for eight of them), and cpu. Cycles, and what is made of them (milliseconds, images per
+second), are estimates; all else is a fact.
 """
 
 import argparse

@@ -119,7 +119,7 @@ def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespa
 def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
     """Prints a table of all names."""
     from _reproduce import results
-    from _reproduce.recipes import source_of, trainings
+    from _reproduce.runs import source_of, trainings
 
     table = Table("name", "data", "claims", "what", "runs", "tested")
     left = list[str]()

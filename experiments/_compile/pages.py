@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import _markdown
+import _cli
 
 from _compile.catalogue import ROOT, SCALED_BATCHES, SCALES
 from _compile.targets import CHIPS_BY_NAME, Chip
@@ -115,7 +115,7 @@ def _table(records: Sequence[Record], before: Sequence[Record]) -> str:
         cells = [_changed(column, record, old) for column in COLUMNS]
         rows.append([f"`{record['name']}`, {record['program']}", record["target"], *cells])
     heads = ("program", "target", *COLUMNS)
-    return _joined(_markdown.table(heads, rows, (0, 1, heads.index("collectives"))))
+    return _joined(_cli.markdown_table(heads, rows, (0, 1, heads.index("collectives"))))
 
 
 def _joined(lines: Sequence[str]) -> str:
@@ -180,7 +180,7 @@ def _largest(record: Record) -> str:
         (f"`{c['name']}`", f"`{c['source']}`", f"{c['cycles']:,}", _mb(c["bytes"]))
         for c in record["largest_operations"]
     ]
-    table = _markdown.table(("operation", "from", "cycles", "MB"), rows, (0, 1))
+    table = _cli.markdown_table(("operation", "from", "cycles", "MB"), rows, (0, 1))
     return _joined([f"\n`{record['name']}`, {record['program']}:\n", *table])
 
 
@@ -222,7 +222,7 @@ def scaling(records: Sequence[Record]) -> str:
                     *(f"{gradients:.3f}", f"{waiting:.3f}"),
                     *(f"{1e3 * chips * speed:,.0f}", f"{speed / alone:.1%}"),
                 ]
-    return _joined(_markdown.table(heads, rows, (0, heads.index("collectives (compiled)"))))
+    return _joined(_cli.markdown_table(heads, rows, (0, heads.index("collectives (compiled)"))))
 
 
 def _of_scaling(record: Record) -> tuple[str, int, int]:

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import _markdown
+import _cli
 import matplotlib
 import numpy as np
 
@@ -25,8 +25,7 @@ from _reproduce.compare import (
     estimate,
 )
 from _reproduce.experiment import ENTROPY, SCALES, SHARE, Estimate, Experiment
-from _reproduce.recipes import key_of
-from _reproduce.runs import Store, outcome, read_json, recorded
+from _reproduce.runs import Store, key_of, outcome, read_json, recorded
 from capsjax._files import write_atomically
 from capsjax._ledger import ABSENT
 
@@ -272,7 +271,7 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> I
         if any(row[column][:1].isalpha() or "“" in row[column] for row in rows)
     ]
     if rows:
-        lines = _markdown.table(heads, rows, (0, *wordy))
+        lines = _cli.markdown_table(heads, rows, (0, *wordy))
         yield "\n".join([f"## {title}", "", *(line.replace("|  |", "| |") for line in lines)])
 
 

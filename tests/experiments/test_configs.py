@@ -4,7 +4,7 @@ import _configs
 import jax
 import pytest
 from _reproduce.experiment import SCALES
-from _reproduce.recipes import source_of, trainings
+from _reproduce.runs import source_of, trainings
 from flax import nnx
 from papers import EXPERIMENTS
 

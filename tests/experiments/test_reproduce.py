@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import reproduce
-from _reproduce import figures, measures, recipes, results, runs
+from _reproduce import figures, measures, results, runs
 from _reproduce.experiment import ENTROPY, SCALES, Column, Estimate, Measured, Row, Scale
 from flax import nnx
 from papers import EXPERIMENTS, PAPERS
@@ -62,7 +62,7 @@ def test_every_network_of_full_scale_can_be_built():
     built = set()
     for experiment in EXPERIMENTS.values():
         for row in experiment.at("full").values():
-            config = recipes.trainings(experiment, row, "full", 0, {})[-1]
+            config = runs.trainings(experiment, row, "full", 0, {})[-1]
             shape, classes = sizes(config.data.name)
             if (key := (config.model.to_json(), shape)) not in built:
                 built.add(key)
@@ -248,8 +248,8 @@ def test_a_run_begins_with_the_layers_of_another(tiny, store):
         ),
     )
     record = run(store, transfer, row=1)
-    (first,) = recipes.trainings(transfer, transfer.rows[0], "small", 0, {})
-    assert record["config"]["init_from"] == f"{recipes.key_of(configs.to_json(first))}-seed0"
+    (first,) = runs.trainings(transfer, transfer.rows[0], "small", 0, {})
+    assert record["config"]["init_from"] == f"{runs.key_of(configs.to_json(first))}-seed0"
     # The first training is that of the other row.
     assert run(store, transfer)["config"]["init_from"] == ""
     directories = sorted((store.folder / "runs").iterdir())
