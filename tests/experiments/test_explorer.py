@@ -1,7 +1,6 @@
 """The explorer: what its script is given, and what a browser makes of it."""
 
 import importlib.util
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,20 +257,6 @@ def test_the_way_from_one_pose_to_another(browser, address, results, drawing, op
         assert np.abs(np.reshape(pixels, (8, 8)) - expected).max() <= 1
 
 
-def test_by_keyboard(browser, address):
-    """The first slider by Tab and arrows, as a person without a pointer moves it."""
-    browser.open(address)
-    browser.run("document.querySelector('.stage button').focus()")
-    before = browser.run("document.querySelector('.sliders output').textContent")
-    for key, code in (("Tab", 9), ("ArrowRight", 39), ("ArrowRight", 39)):
-        for kind in ("rawKeyDown", "keyUp"):
-            browser.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
-            )
-    assert browser.run("document.activeElement.type") == "range"
-    assert browser.run("document.querySelector('.sliders output').textContent") != before
-
-
 def test_couplings_are_drawn_where_positions_look(browser, address):
     browser.open(address)
     maps = browser.run("document.querySelectorAll('.maps .stack').length")
@@ -341,15 +326,3 @@ def test_accessibility(browser, address, width, dark):
         if v["impact"] in ("serious", "critical")
     ]
     assert serious == []
-
-
-def test_without_scripts_it_shows_pictures(browser, address):
-    browser.call("Emulation.setScriptExecutionDisabled", value=True)
-    try:
-        browser.open(address)
-        tree = browser.call("DOM.getDocument", depth=-1)
-        text = json.dumps(tree)
-        assert "The explorer needs JavaScript" in text
-        assert browser.errors == []
-    finally:
-        browser.call("Emulation.setScriptExecutionDisabled", value=False)
