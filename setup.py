@@ -26,5 +26,5 @@ setup(
         f"{SCRIPTS}.configs",
     ],
     package_dir={SCRIPTS: "experiments", f"{SCRIPTS}.configs": "configs"},
-    package_data={"": ["py.typed", "*.js", "*.css", "costs.json"]},
+    package_data={"": ["py.typed", "*.js", "*.css"]},
 )

@@ -15,7 +15,7 @@ import signal
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -171,8 +171,7 @@ def _import(file: str) -> None:
 def write(text: str, output: str | None, run: str, name: str) -> epath.Path:
     """Writes `text` into `output`, or else into the file `name` of `run`; returns which.
 
-    If `run` is the file of a released network, the new one stands beside it, with its name in
-    front; if that is on the web, in the working directory.
+    Beside a released network it has that one's name in front; of one on the web it comes here.
     """
     release = capsjax.runs.release
     if release.is_one(run):
@@ -207,3 +206,11 @@ def whole_names(table: Table) -> Table:
     first.no_wrap = True
     first.min_width = max(cell_len(str(cell)) for cell in first.cells)
     return table
+
+
+def markdown_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)
+) -> list[str]:
+    """Returns the lines of a table; numbers stand to the right, the columns `left` to the left."""
+    rules = ["---" if column in left else "---:" for column in range(len(heads))]
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows)]

@@ -23,10 +23,6 @@ def read(text: str) -> ml_collections.ConfigDict:
     """Reads the config of a file FILE or FILE:VARIANT, whose `get_config` makes it.
 
     NAME and configs/NAME.py are also the files of configs/ where this is not the working directory.
-
-    Raises:
-      ValueError: there is no such file (the nearest of configs/ is named), or it fails: the line is
-        named.
     """
     path, colon, variant = text.partition(":")
     stem = Path(path).stem

@@ -40,7 +40,7 @@ def of_training(config: ml_collections.ConfigDict, data_dir: str | None) -> Ink:
 def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.ndarray, list[str]]:
     """Crops a grey picture [h, w, 1] to its ink, which then stands as in `like`.
 
-    Returns uint8 [height, width, 1] of `size`, (width, height), and in words what was done.
+    Returns it as uint8 of `size`, (width, height), and in words what was done.
     """
     (left, top, right, bottom), contrast, is_light = _measure(pixels)
     strength = (contrast if is_light else -contrast) / max(np.abs(contrast).max(), 1)
@@ -59,11 +59,7 @@ def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.nd
 
 
 def _measure(pixels: np.ndarray) -> tuple[tuple[int, int, int, int], np.ndarray, bool]:
-    """Finds the ink of a picture, reduced to WORKING_SIDE pixels.
-
-    Returns its box (left, top, right, bottom), how much lighter each pixel is than the ground, and
-    whether the ink is lighter.
-    """
+    """Returns the box (left, top, right, bottom) of the ink, the contrast, whether it is light."""
     grey = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).convert("L")
     if max(grey.size) > WORKING_SIDE:
         grey.thumbnail((WORKING_SIDE, WORKING_SIDE), Image.Resampling.BOX)

@@ -5,11 +5,10 @@
   python experiments/compile.py --config=configs/sabour2017_mnist.py --target=v5e:16x16 \\
       --config.training.batch_size=4096 --output=compiled.json
 
-XLA's own compilers make the real programs (training exactly as experiments/train.py drives it,
-and validation); no device is needed. Targets are slices of TPUs (v5e:2x2 … v5e:16x16,
-v5p:4x4x4, v6e:2x4, TPU7x:2x2x1), GPUs (a100, h100, h200; h100:8 for eight of them), and cpu.
-Memory, operations, collectives and the time to compile are facts. Cycles are the compiler's
-estimate, and what is made of them (milliseconds, images per second) are estimates too.
+XLA's own compilers make the programs that experiments/train.py runs; no device is needed. Targets
+are slices of TPUs (v5e:2x2 … v5e:16x16, v5p:4x4x4, v6e:2x4, TPU7x:2x2x1), GPUs (a100, h100, h200;
+h100:8 for eight of them), and cpu. Cycles, and what is made of them (milliseconds, images per
+second), are estimates; all else is a fact.
 """
 
 import argparse
@@ -46,7 +45,6 @@ def parser() -> argparse.ArgumentParser:
     option("--fetch", action="store_true", help="fetch the compilers that are missing")
     text = "compile all of docs/accelerators.md and docs/scaling.md; interrupted, it goes on"
     option("--list", action="store_true", help=text)
-    option("--groups", nargs="+", choices=catalogue.GROUPS, help="with --list: only these parts")
     text = "with --list: give up a program that takes more to compile"
     option("--cpu_seconds", type=int, default=300, metavar="S", help=text)
     return parser
@@ -72,8 +70,7 @@ def run(args: argparse.Namespace) -> None:
     import jax
     from _compile import targets
     from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered, largest_batch
-    from _compile.programs import batch_sizes, programs
-    from _compile.routing import procedure
+    from _compile.programs import batch_sizes, procedure, programs
 
     terminal, target = _cli.table_console(), targets.find(args.target)
     devices = targets.devices(target)[: args.chips]
@@ -163,8 +160,7 @@ def run_list(args: argparse.Namespace) -> None:
 
     for platform in ("tpu", "gpu"):
         compilers.check(platform)
-    groups = args.groups or catalogue.GROUPS
-    chosen = [entry for entry in catalogue.entries() if entry.group in groups]
+    chosen = catalogue.entries()
     records = []
     done = catalogue.compile_all(chosen, Path("runs/compiled"), cpu_seconds=args.cpu_seconds)
     for number, (entry, record) in enumerate(done, start=1):

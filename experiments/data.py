@@ -5,11 +5,9 @@
   python experiments/data.py affnist_generated --option=max_shear=1 --option=keep_ink=false \\
       --export=affnist.npz --count=10000
 
-NAME is a generated task (mnist_translated, affnist_generated, multimnist, multimnist_a,
-multimnist_b, diverse_multimnist) or any data set. For a folder of image files it says which classes
-and sizes there are, and which files would not be read. The exported file holds `images`, `labels`
-(integers, or rows of zeros and ones where an image shows several classes), `class_names`, and the
-parameters of every image: which source, moved how far, turned how much.
+NAME is a generated task or any data set. For a folder of image files it says which classes and
+sizes there are, and which files would not be read. The exported file holds `images`, `labels`,
+`class_names`, and the parameters of every image: which source, moved how far, turned how much.
 """
 
 import argparse

@@ -5,9 +5,7 @@
   python experiments/models.py gu2021_capsnet --input=28x28x1
 
 Without --input and --classes each network is shown at its paper's, with the count of parameters
-that the paper prints beside ours. Operations are XLA's count for the forward pass of one image, a
-multiply-add as two; the body of a loop counts once, however often it runs. Nothing is computed, so
-the largest network needs no memory.
+that the paper prints. Operations are XLA's count for one image; the body of a loop counts once.
 """
 
 import argparse
@@ -67,15 +65,11 @@ def outline(name: str, input_shape: Shape, num_classes: int) -> Any:
 
 def count(model: Any) -> int:
     """Returns the number of trainable parameters."""
-    state = capsjax.training.state
-    return state.num_parameters(state.split(model)[1])
+    return capsjax.training.state.num_parameters(capsjax.training.state.split(model)[1])
 
 
 def describe(model: Any, input_shape: Shape) -> tuple[list[str], Any, float]:
-    """Returns, of one image, the layers in the order in which they compute, output and operations.
-
-    The output has shapes alone, and loses that order.
-    """
+    """Returns, of one image, the layers in their order, the output's shapes, and the operations."""
     import jax
     from flax import nnx
 

@@ -6,13 +6,11 @@
   python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.jax_export
   python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.onnx
 
-Files, folders (all images in them) and patterns are taken. Images are made grey or coloured and
-scaled as those that the network was trained on, keeping their proportions, and what was done is
-said. A file that cannot be read is skipped and listed at the end; the exit status is then 1.
-Digits of MNIST are light on dark and fill most of the image: --crop makes photographs of writing
-like the training images, --invert alone turns ink on paper light. --output writes JSON, CSV or a
-page of pictures, by its ending. The exported file holds the parameters. If its name ends in .onnx,
-ONNX runtimes read it; otherwise it needs JAX alone, see docs/evaluation.md.
+Images are made grey or coloured and scaled as those that the network was trained on. A file that
+cannot be read is skipped and listed at the end; the exit status is then 1. Digits of MNIST are
+light on dark and fill most of the image: --crop makes photographs of writing like the training
+images, --invert alone turns ink on paper light. --export writes for ONNX runtimes if the name ends
+in .onnx, and otherwise for JAX alone, see docs/evaluation.md.
 """
 
 import argparse
@@ -231,34 +229,35 @@ def write(
 ) -> None:
     """Writes all results, in the format of the file's ending."""
     names, network = checkpoint.config.task.class_names, checkpoint.config.model.name
+    classes = [names[p.best(1)[0]] for p in predictions]
     if path.suffix == ".html":
         from _report.pages import Shown, gallery
 
-        classes: dict[str, list[Shown]] = {name: [] for name in names}
-        for p in predictions:
+        by_class: dict[str, list[Shown]] = {name: [] for name in names}
+        for p, name in zip(predictions, classes, strict=True):
             scores = [f"{names[i]} {p.scores[i]:.3f}" for i in p.best(top)]
             hint = ["looks inverted"] if p.looks_inverted else []
             shown = Shown(p.fitted.pixels, str(p.file), [p.file.name, *scores, *hint])
-            classes[names[p.best(1)[0]]].append(shown)
-        text = gallery(network, classes, list(broken.values()))
+            by_class[name].append(shown)
+        text = gallery(network, by_class, list(broken.values()))
     elif path.suffix == ".json":
         images = [
             {
                 "file": str(p.file),
-                "class": names[p.best(1)[0]],
+                "class": name,
                 "scores": dict(zip(names, map(float, p.scores), strict=True)),
                 "done": list(p.fitted.steps),
                 "looks_inverted": p.looks_inverted,
             }
-            for p in predictions
+            for p, name in zip(predictions, classes, strict=True)
         ]
         about = {"model": network, "step": checkpoint.step, "images": images, "not_read": broken}
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
     else:
         rows = [["file", "class", "looks_inverted", "error", *names]]
-        for p in predictions:
+        for p, name in zip(predictions, classes, strict=True):
             scores = [f"{score:.6g}" for score in p.scores]
-            rows.append([str(p.file), names[p.best(1)[0]], str(p.looks_inverted), "", *scores])
+            rows.append([str(p.file), name, str(p.looks_inverted), "", *scores])
         rows += [[file, "", "", error, *[""] * len(names)] for file, error in broken.items()]
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerows(rows)

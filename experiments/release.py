@@ -2,10 +2,9 @@
 
   python experiments/release.py --checkpoint=runs/demo --output=releases/digits_capsnet.safetensors
 
-The network is evaluated first, on the test images of its data set or those asked for; the card,
-in Markdown beside the file, has its size, data, recipe, accuracy with interval, commit and licence.
-Every script takes such a file for --checkpoint, and so does capsjax.restore, from a path or from
-an address. Any other program reads the parameters with the safetensors package.
+The network is evaluated first; the card, in Markdown beside the file, has its size, data, recipe,
+accuracy with interval, commit and licence. Every script takes such a file for --checkpoint, and so
+does capsjax.restore, from a path or an address.
 """
 
 import argparse

@@ -129,8 +129,7 @@ def train_command(
 ) -> str | None:
     """Returns experiments/train.py with the nearest file of configs/ and what differs from it.
 
-    A run knows its config and not the file it came from. None: no file has the same keys, as
-    after an update. `imports` are words --import=FILE.py.
+    A run does not know its file. None: none has the same keys, as after an update.
     """
 
     def given(config: ml_collections.ConfigDict) -> dict[str, Any]:

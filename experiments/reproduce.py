@@ -35,8 +35,6 @@ def parser() -> argparse.ArgumentParser:
     option("name", nargs="?", metavar="NAME", help="one of --list, or all")
     text = "all names and what their claims came to in --workdir; with NAME its claims one by one"
     option("--list", action="store_true", help=text)
-    text = "estimate the hours of full scale anew, from what compile.py compiled; minutes"
-    option("--costs", action="store_true", help=text)
     text = "full: the paper's recipe; medium: networks that learn; small: the beginning of training"
     option("--scale", choices=SCALES, default="small", help=text)
     option("--seeds", type=int, metavar="N", help="runs of each row; default: the scale's")
@@ -51,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Lists, or runs and writes."""
-    from _reproduce import costs, results, tables
+    from _reproduce import results
     from _reproduce.runs import Store
     from papers import EXPERIMENTS
 
@@ -59,14 +57,11 @@ def main(args: argparse.Namespace) -> None:
     chosen = EXPERIMENTS if every else {name: lookup("name", name, EXPERIMENTS)}
     store = Store(args.workdir / args.scale, args.scale, _stand_ins(args.use), args.data_dir)
     store = store.with_earlier()
-    if args.costs:
-        for each, cost in costs.write(EXPERIMENTS).items():
-            print(f"{each}: {cost.images:,} images, {cost} hours")
-    elif args.list and every:
+    if args.list and every:
         _list(store, chosen)
     elif args.list:
-        claims = tables.claims(results.gather(store, name, chosen[name]))
-        print(tables.markdown(f"{name}: {chosen[name].title}", claims))
+        claims = results.claims(results.gather(store, name, chosen[name]))
+        print(results.markdown(f"{name}: {chosen[name].title}", claims))
     elif name is None:
         raise ValueError("name what to reproduce, or all; --list shows the names")
     else:
@@ -86,7 +81,7 @@ def _stand_ins(texts: list[str]) -> dict[str, str]:
 def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespace) -> None:
     """Runs the rows asked for, and writes each name's table when it is done."""
     import jax
-    from _reproduce import results, tables
+    from _reproduce import results
     from _reproduce.runs import run_all
 
     if args.seeds is not None and args.seeds < 1:
@@ -112,7 +107,7 @@ def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespa
             comparison = results.gather(store, name, chosen[name])
             if comparison.was_run or comparison.left:
                 files = results.write([comparison], store.folder / "tables")
-                print(f"\n{tables.markdown(name, tables.blocks([comparison]))}")
+                print(f"\n{results.markdown(name, results.blocks([comparison]))}")
                 print(f"Written to {', '.join(map(str, files))}.")
     except runs.process.Interrupted as stop:
         print(f"{stop}. The same command resumes it.")
@@ -123,11 +118,11 @@ def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespa
 
 def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
     """Prints a table of all names."""
-    from _reproduce import costs, results, tables
-    from _reproduce.recipes import source_of, trainings
+    from _reproduce import results
+    from _reproduce.runs import source_of, trainings
 
-    table = Table("name", "data", "claims", "what", "runs", "full, h", "tested")
-    hours, left = costs.read(), list[str]()
+    table = Table("name", "data", "claims", "what", "runs", "tested")
+    left = list[str]()
     for name, experiment in experiments.items():
         rows = experiment.at(store.scale).values()
         if not rows:
@@ -137,16 +132,14 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
         table.add_row(
             name,
             ", ".join(sorted({source_of(config) for config in configs})),
-            tables.summary([comparison]),
+            results.summary([comparison]),
             experiment.title,
             str(len(rows) * experiment.scales[store.scale].seeds),
-            str(hours.get(name, "–")),
             f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}",
         )
         left += [f"{name}: {line}" for line in comparison.left]
     _cli.table_console().print(_cli.whole_names(table))
     print(f"Claims: by the results in {store.folder}; docs/results/index.md has those shown there.")
-    print("Full scale: estimated hours on one TPU v5e chip / eight / one H100 at least (--costs).")
     print("Tested: by a rule, of those published; --list NAME says why others are not.")
     if left:
         print("Kept apart:\n  " + "\n  ".join(left))

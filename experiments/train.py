@@ -4,11 +4,10 @@
   python experiments/train.py --config=configs/digits.py --workdir=runs/digits \\
       --config.training.epochs=3 --config.model.width=0.125
 
-Any value of the config can be set this way; an unknown key is an error. With another name
-(--config.optimizer.name=sgd) the options are those of that name. A folder of few pictures gets
-smaller batches and more epochs than the recipe, unless they are given. The work directory gets
-config.json, metrics.jsonl, TensorBoard's events/ and checkpoints/. Ctrl-C saves, then exits. A
-larger --config.training.epochs extends a run.
+Any value of the config can be set this way. With another name (--config.optimizer.name=sgd) the
+options are those of that name. A folder of few pictures gets smaller batches and more epochs than
+the recipe, unless they are given. Ctrl-C saves, then exits. A larger --config.training.epochs
+extends a run.
 
 --config.seeds=5 trains seed, seed + 1, … in one call, each in its own WORKDIR/seed_N.
 

@@ -5,7 +5,7 @@ import time
 from functools import partial
 from typing import Any
 
-import _markdown
+import _cli
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
         )
         for r in records
     ]
-    print(f"{about}\n", *_markdown.table(HEADS, rows), sep="\n")
+    print(f"{about}\n", *_cli.markdown_table(HEADS, rows), sep="\n")
 
 
 def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:

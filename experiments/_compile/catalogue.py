@@ -24,7 +24,6 @@ SIGNS = {"does_not_fit": "too much; its largest buffers", "failed": "the compile
 # What a record depends on.
 SOURCES = ("capsjax", "configs", "experiments/_compile", "experiments/_benchmark")
 
-GROUPS = ("routing", "networks", "scaling")
 # Recipes: a file of configs/ and what comes after the colon.
 USERS = ("sabour2017_mnist", "choi2019:mnist", "tsai2020_cifar")
 FAMILIES = (
@@ -53,7 +52,7 @@ SCALED, SCALED_BATCHES = "sabour2017_mnist", (16, 128)
 class Entry(NamedTuple):
     """One program of the list."""
 
-    group: str  # one of `GROUPS`
+    group: str  # "routing", "networks" or "scaling"
     name: str  # of the recipe or the procedure
     program: str  # "training", "validation", "forward" or "forward+backward"
     target: str  # what it is compiled for
@@ -113,8 +112,7 @@ def compile_all(
 ) -> Iterator[tuple[Entry, dict[str, Any]]]:
     """Compiles every entry by `command`; the folder `results` keeps a file of each record.
 
-    A compilation that takes more than `cpu_seconds` is given up; its record says so, as it does of
-    a program that does not fit and of one that the compiler fails to compile.
+    A record also tells of what took more than `cpu_seconds`, did not fit or failed.
     """
     results.mkdir(parents=True, exist_ok=True)
     digest = sources()

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -41,16 +40,11 @@ def required(platform: str) -> Requirement:
 def check(platform: str) -> None:
     """Raises ValueError unless the compiler for `platform` is there and fits this JAX."""
     need, place = required(platform), folder() / platform
-    found = [p.version for p in metadata.distributions(path=[str(place)]) if p.name == need.name]
-    if not found:
+    found = [p.version for p in metadata.distributions(name=need.name, path=[str(place)])]
+    if not any(need.specifier.contains(version, prereleases=True) for version in found):
         raise ValueError(
-            f"the compiler for {platform}s is missing ({need.name}{need.specifier} in {place}, or "
-            f"elsewhere if CAPSJAX_COMPILERS says so): `{FETCH}` gets it"
-        )
-    if not need.specifier.contains(found[0], prereleases=True):
-        raise ValueError(
-            f"{place} has {need.name} {found[0]}, but jax {metadata.version('jax')} needs "
-            f"{need.specifier}: `{FETCH}` replaces it"
+            f"the compiler for {platform}s, {need.name}{need.specifier}, is not in {place} (or "
+            f"where CAPSJAX_COMPILERS says): `{FETCH}` gets it"
         )
 
 
@@ -64,31 +58,21 @@ def _fits(platform: str) -> bool:
 
 def fetch() -> None:
     """Installs the compilers that are missing (0.7 GB for TPUs, 0.6 GB for GPUs)."""
+    pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet")
     for platform in EXTRAS:
         if not _fits(platform):
-            need = required(platform)
+            need, place = required(platform), folder() / platform
             wheels = [f"{need.name}{need.specifier}", *([ASSEMBLER] if platform == "gpu" else [])]
-            _install(wheels, folder() / platform)
-
-
-def _install(wheels: Iterable[str], target: Path) -> None:
-    """Installs beside `target` first, so that a broken download leaves nothing."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as beside:
-        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
-        command += ["--quiet", "--no-cache-dir", "--target", f"{beside}/new", *wheels]
-        if subprocess.run(command, check=False).returncode:
-            raise ValueError(f"pip could not install {', '.join(wheels)}")
-        if target.exists():
-            shutil.rmtree(target)
-        Path(beside, "new").rename(target)
+            shutil.rmtree(place, ignore_errors=True)  # of another version
+            command = [*pip, "--no-cache-dir", "--target", str(place), *wheels]
+            if subprocess.run(command, check=False).returncode:
+                raise ValueError(f"pip could not install {', '.join(wheels)}")
 
 
 def enable() -> None:
     """Lets JAX, which must not have been imported yet, find those compilers that are there.
 
-    One of another version is left out: it would end the process with a fault. `check` tells of it.
-    The process computes on the CPU, and takes no device even where there is one.
+    One of another version is left out: it would end the process with a fault.
     """
     global _dumps
     if "jax" in sys.modules:

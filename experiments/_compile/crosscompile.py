@@ -67,7 +67,7 @@ class Compiled:
 
     @property
     def bytes_moved(self) -> int:
-        """What a step's operations read from and write to a device's main memory."""
+        """What a step reads from and writes to a device's main memory."""
         return sum(cost.bytes for cost in self.costs)
 
     @property
@@ -160,13 +160,9 @@ class Compiled:
 def compile_for(
     target: str | Target, function: Callable[..., Any], *shapes: Any, **options: Any
 ) -> Compiled:
-    """Compiles `function` for one device of `target`, which may be a name for `targets.find`.
+    """Compiles `function` for one device of `target`, or of the target of this name.
 
-    Args:
-      target: such as "v5e:2x2" or "h100".
-      function: of arrays; may be of `jax.jit`.
-      shapes: its arguments, `jax.ShapeDtypeStruct`s or arrays; only their shapes count.
-      options: of `jax.jit`, such as `donate_argnums`.
+    Only shapes and types of `shapes`, the arguments, count; `options` are those of `jax.jit`.
     """
     if isinstance(target, str):
         target = targets.find(target)
@@ -178,9 +174,7 @@ def compile_for(
 def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> Compiled:
     """Compiles what `lower` lowers for the devices of `target`.
 
-    Raises:
-      DoesNotFit: a device has less memory; the largest buffers are named.
-      ValueError: the compiler fails.
+    Raises DoesNotFit if a device has less memory, ValueError if the compiler fails.
     """
     on_tpu, on_gpu = target.platform == "tpu", target.platform == "gpu"
     if on_tpu:
@@ -217,10 +211,7 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
 def largest_batch(
     config: ml_collections.ConfigDict, target: Target, devices: Sequence[Any], terminal: Console
 ) -> int:
-    """Finds the largest batch whose training fits, to a sixteenth, by bisection.
-
-    It is at most the number of training images.
-    """
+    """Finds the largest batch whose training fits, to a sixteenth, by bisection."""
 
     def fits(per_device: int) -> bool:
         trial = config.copy_and_resolve_references()

@@ -50,10 +50,9 @@ class Buffer(NamedTuple):
 
 
 def read_memory(folder: Path) -> tuple[int, tuple[Buffer, ...]]:
-    """Reads the dump of a compilation, even if it failed for lack of memory.
+    """Reads the bytes of main memory that a compilation needs, and all buffers, the largest first.
 
-    Returns the bytes of main memory, arguments and results included, and what lies in it and on the
-    chip, the largest first.
+    A compilation that failed for lack of memory left them too.
     """
     (path,) = folder.glob("*buffer-assignment.txt")
     buffers, kind, total = [], "", 0

@@ -98,10 +98,7 @@ class Module:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """What is executed, once each. A loop without a known number of trips is that over steps.
-
-        A module without such a loop is one step as a whole.
-        """
+        """What is executed. A loop without a known number of trips is that over steps."""
         operations = tuple(self._executed("", 1, False))
         if not any(operation.in_step for operation in operations):
             return tuple(operation._replace(in_step=True) for operation in operations)
@@ -175,10 +172,7 @@ class Module:
         return operation.times * total
 
     def kernel(self, instruction: Instruction) -> str | None:
-        """Returns the maker of the custom kernel that it runs (Pallas on TPUs); None without one.
-
-        Two with the same text are the same: program, operands and results, and where these lie.
-        """
+        """Returns a text that tells the custom kernel that it runs (Pallas on TPUs) from others."""
         called = [self.computations.get(name, {}) for name in instruction.called("calls")]
         for i in (instruction, *(i for inside in called for i in inside.values())):
             if i.opcode == "custom-call" and '"tpu_custom_call"' in i.line:

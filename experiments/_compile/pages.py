@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import _markdown
+import _cli
 
 from _compile.catalogue import ROOT, SCALED_BATCHES, SCALES
 from _compile.targets import CHIPS_BY_NAME, Chip
@@ -73,23 +73,15 @@ def in_short(record: Record) -> str:
 
 
 def write(records: Sequence[Record]) -> None:
-    """Writes the pages and the records behind them. Groups without new records keep theirs."""
-    records = with_earlier(records, json.loads(NOW.read_text()))
+    """Writes the pages and the records behind them."""
     # Without what only a person at the terminal looks at.
     left_out = {"largest_buffers", "kernels", "sources", "compile_seconds"}
     kept = [{k: v for k, v in record.items() if k not in left_out} for record in records]
     write_atomically(NOW, json.dumps(kept, indent=1) + "\n")
     page = accelerators(records, json.loads(BEFORE.read_text()), NOTES.read_text())
     write_atomically(DOCS / "accelerators.md", page)
-    if any(record["group"] == "scaling" for record in records):
-        page = DOCS / "scaling.md"
-        write_atomically(page, in_place(page.read_text(), scaling(records)))
-
-
-def with_earlier(records: Sequence[Record], earlier: Sequence[Record]) -> list[Record]:
-    """Returns the records, and the earlier ones of groups that have none."""
-    groups = {record["group"] for record in records}
-    return [*records, *(record for record in earlier if record["group"] not in groups)]
+    file = DOCS / "scaling.md"
+    write_atomically(file, in_place(file.read_text(), scaling(records)))
 
 
 def accelerators(records: Sequence[Record], before: Sequence[Record], notes: str = "") -> str:
@@ -123,7 +115,7 @@ def _table(records: Sequence[Record], before: Sequence[Record]) -> str:
         cells = [_changed(column, record, old) for column in COLUMNS]
         rows.append([f"`{record['name']}`, {record['program']}", record["target"], *cells])
     heads = ("program", "target", *COLUMNS)
-    return _joined(_markdown.table(heads, rows, (0, 1, heads.index("collectives"))))
+    return _joined(_cli.markdown_table(heads, rows, (0, 1, heads.index("collectives"))))
 
 
 def _joined(lines: Sequence[str]) -> str:
@@ -188,7 +180,7 @@ def _largest(record: Record) -> str:
         (f"`{c['name']}`", f"`{c['source']}`", f"{c['cycles']:,}", _mb(c["bytes"]))
         for c in record["largest_operations"]
     ]
-    table = _markdown.table(("operation", "from", "cycles", "MB"), rows, (0, 1))
+    table = _cli.markdown_table(("operation", "from", "cycles", "MB"), rows, (0, 1))
     return _joined([f"\n`{record['name']}`, {record['program']}:\n", *table])
 
 
@@ -230,7 +222,7 @@ def scaling(records: Sequence[Record]) -> str:
                     *(f"{gradients:.3f}", f"{waiting:.3f}"),
                     *(f"{1e3 * chips * speed:,.0f}", f"{speed / alone:.1%}"),
                 ]
-    return _joined(_markdown.table(heads, rows, (0, heads.index("collectives (compiled)"))))
+    return _joined(_cli.markdown_table(heads, rows, (0, heads.index("collectives (compiled)"))))
 
 
 def _of_scaling(record: Record) -> tuple[str, int, int]:

@@ -1,7 +1,7 @@
-"""The programs of a run as training and evaluation drive them, lowered from shapes alone.
+"""The programs of a run as training and evaluation drive them, and of routing procedures.
 
-What they are made of is real (the network, the recipe, the order of an epoch, the loop over the
-steps of a dispatch); only the images are blank, since a program does not depend on them.
+They are lowered from shapes alone. What those of a run are made of is real (the network, the
+recipe, the order of an epoch, the loop over the steps of a dispatch); only the images are blank.
 """
 
 import math
@@ -10,14 +10,18 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 import numpy as np
+from _benchmark.measure import with_gradient
+from _benchmark.routing import NO_BUDGET, ROWS
 from flax import nnx
 
 from capsjax.data import load, tasks
 from capsjax.data.dataset import Dataset
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation.scoring import lower_score
+from capsjax.routing import LinearVotes, slot_attention, uniform_routing
 from capsjax.training.build import Training, build, build_model
 from capsjax.training.feed import is_streamed
 from capsjax.training.parallel import lower
@@ -32,6 +36,18 @@ PUBLISHED = {
     "cifar10": (50_000, 10_000, (32, 32, 3), 10),
     "cifar100": (50_000, 10_000, (32, 32, 3), 100),
 }
+# Procedures at the sizes of rows of `experiments/benchmark.py routing`; uniform routing has none.
+PROCEDURES = {
+    "dynamic": "a",
+    "inverted_attention": "b",
+    "em": "c",
+    "attention": "d",
+    "dynamic_large": "e",
+    "uniform": "a",
+}
+# One iteration of slot attention: examples, inputs N, their size D (that of slots too), slots J.
+SLOTS = {"slots_7": (64, 16_384, 64, 7), "slots_11": (32, 4096, 64, 11)}
+PLAIN = "_plain"  # after these names: the published formulas, which form keys and values
 
 Lower = Callable[[], jax.stages.Lowered]
 
@@ -48,11 +64,7 @@ def blank(name: str, split: str, **options: Any) -> Dataset:
 
 
 def programs(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, Lower]:
-    """Returns the programs of a run on `devices`, which need not exist.
-
-    They are "training", "validation" if images are held out, and "evaluation", of the task's test
-    set with 128 images on each device.
-    """
+    """Returns training, validation (of held-out images) and evaluation on `devices`."""
     task = tasks.create(**config.data, read=blank)
     if is_streamed(task):
         raise ValueError(
@@ -100,3 +112,39 @@ def _training(setup: Training) -> jax.stages.Lowered:
 
 def _shapes(tree: Any) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
+
+
+def procedure(name: str, *, gradient: bool) -> tuple[Callable[..., Any], tuple[Any, ...], int]:
+    """Returns a function, or the gradient of its loss, its arguments' shapes, and the examples.
+
+    `name` is one of `PROCEDURES`, or of `SLOTS`, perhaps with `PLAIN` after it.
+    """
+    if name.removesuffix(PLAIN) in SLOTS:
+        n, inputs, size, slots = SLOTS[name.removesuffix(PLAIN)]
+        every = (n, inputs, size), (n, slots, size), (size, size), (size, size)
+        shapes = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in every)
+        attend = _plain_slots if name.endswith(PLAIN) else _slots
+        return with_gradient(attend, len(shapes)) if gradient else attend, shapes, n
+    row = ROWS[PROCEDURES[name]](NO_BUDGET)
+    function = row.capsjax
+    if name == "uniform":
+
+        def function(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+            return uniform_routing(LinearVotes(poses, kernel)).poses
+
+    shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in row.arguments)
+    if gradient:
+        function = with_gradient(function, len(shapes))
+    return function, shapes, shapes[0].shape[0]
+
+
+def _slots(x: jax.Array, q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> jax.Array:
+    return slot_attention(x, q, w_k, w_v).poses
+
+
+def _plain_slots(x: jax.Array, q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> jax.Array:
+    keys, values = x @ w_k, x @ w_v  # [n, N, D]
+    logits = jnp.einsum("bjd,bnd->bjn", q / math.sqrt(q.shape[-1]), keys)
+    shares = jax.nn.softmax(logits, axis=-2)
+    shares /= jnp.sum(shares, axis=-1, keepdims=True) + 1e-8
+    return jnp.einsum("bjn,bnd->bjd", shares, values)

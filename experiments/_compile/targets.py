@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from _compile import compilers
-from capsjax._names import nearest
 
 
 class Gpu(NamedTuple):
@@ -80,13 +79,6 @@ _LIMITS = {
     (9, 0): (228, 2048, 128),
     (10, 0): (228, 2048, 128),
 }
-# For messages: slices that Google offers, and what else there is.
-EXAMPLES = (
-    *("v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:8x8", "v5e:16x16", "v5p:2x2x1", "v5p:2x2x2"),
-    *("v5p:4x4x4", "v5p:4x8x8", "v6e:2x2", "v6e:2x4", "v6e:16x16", "TPU7x:2x2x1", "TPU7x:2x2x2"),
-    *(chip.name for chip in CHIPS_BY_NAME.values() if chip.platform != "tpu"),
-    *("a100:8", "h100:8", "h200:8", "b200:8"),
-)
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,8 @@ def find(name: str) -> Target:
     chip = CHIPS_BY_NAME.get(family)
     sizes = {"tpu": r"\d+x\d+(x\d+)?", "gpu": r"\d*", "cpu": ""}
     if not chip or not re.fullmatch(sizes[chip.platform], size):
-        raise ValueError(f"unknown target {name!r}: {nearest(name, EXAMPLES)}")
+        known = ", ".join(CHIPS_BY_NAME)
+        raise ValueError(f"unknown target {name!r}: use one of {known}, as in v5e:2x4 or h100:8")
     return Target(name, chip, f"1x1x{size or 1}" if chip.platform == "gpu" else size)
 
 

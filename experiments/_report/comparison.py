@@ -7,9 +7,8 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Int
 
-from _report import curves, numbers
+from _report import curves, pages
 from _report.html import Html, contents, counted, document, join, percent, section, table, tag
-from _report.mistakes import card
 from _report.results import Results
 from capsjax.data import Dataset
 from capsjax.training.config import flatten
@@ -74,7 +73,7 @@ def page(
     columns = groups if len(groups) > 1 else alone
     title = f"{len(runs)} runs on {first.name}"
     images = f"{len(first.labels):,} images of the {first.split} split."
-    written = f"Page written with {numbers.said(versions)}."
+    written = f"Page written with {pages.said(versions)}."
     body = [
         tag("header", tag("h1", title), tag("p", f"{images} {written}")),
         contents(SECTIONS),
@@ -84,7 +83,7 @@ def page(
             _accuracy(groups),
             _learning(groups),
             _mistakes(columns),
-            numbers.commands(lines, "The runs are only evaluated."),
+            pages.commands(lines, "The runs are only evaluated."),
         ),
     ]
     return document(title, join(body), ("elements.js", "curves.js"))
@@ -207,7 +206,7 @@ def _side(group: Group, places: Bool[np.ndarray, "n"]) -> Html:
     cards = []
     for place in wrong[np.argsort(-lead[wrong], kind="stable")][:MAX_IMAGES].tolist():
         labels = data.labels[place], group.mistaken_for[place]
-        cards.append(card(place, *(data.class_names[k] for k in labels), data.images[place]))
+        cards.append(pages.card(place, *(data.class_names[k] for k in labels), data.images[place]))
     part = f"{len(cards)} of {len(wrong):,}" if len(cards) < len(wrong) else str(len(wrong))
     heading = tag("h4", f"Wrong in {group.name} alone: {part}")
     return tag("div", heading, tag("div", *(cards or [tag("p", "None.")]), class_="gallery"))

@@ -12,7 +12,6 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, UInt8
 
 from capsjax.evaluation.batches import in_batches
-from capsjax.functional import safe_norm
 from capsjax.training.build import build_model
 
 MAX_ITERATIONS = 3  # that have maps: each takes a program of its own
@@ -32,9 +31,6 @@ class Couplings(NamedTuple):
     """Couplings to the class capsules as maps, by iteration, image, position and class."""
 
     means: Float[np.ndarray, "r n h w classes"]  # c_ij, the mean over the capsules at a position
-    # the mean with each capsule weighted by its length; None where lengths exceed 1, so that they
-    # are not probabilities
-    weighted: Float[np.ndarray, "r n h w classes"] | None
     layer: str  # the name of the capsules' layer
     rows: Axis  # where the positions are
     columns: Axis
@@ -46,8 +42,7 @@ def couplings(
 ) -> Couplings | str:
     """Returns the couplings of the last routing; or a sentence that says why there are no maps.
 
-    Where capsules without positions lie in between, the couplings are multiplied along the way from
-    the nearest capsules with positions.
+    They are multiplied along the way from the nearest capsules with positions.
     """
     path = _path(model, images.shape[1:])
     if isinstance(path, str):
@@ -55,19 +50,16 @@ def couplings(
     seen = np.concatenate([images, _probes(images.shape[1:])])
     answer, networks = partial(_maps, path), _networks(model, config)
     maps = [in_batches(answer, each, [seen], batch_size=AT_ONCE) for each in networks.values()]
-    means, weighted, poses = (np.stack(arrays) for arrays in zip(*maps, strict=True))
-    num, longest = len(images), np.linalg.norm(poses, axis=-1).max()
-    rows, columns = _axes(poses[-1, num:], images.shape[1:])
-    shown = weighted[:, :num] if longest <= 1 + 1e-3 else None
-    return Couplings(means[:, :num], shown, path[-1], rows, columns, list(networks))
+    means, num = np.stack([mean for mean, _ in maps]), len(images)
+    rows, columns = _axes(maps[-1][1][num:], images.shape[1:])
+    return Couplings(means[:, :num], path[-1], rows, columns, list(networks))
 
 
 def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
-    """Builds the same network, with its parameters, for each number of its routing iterations.
+    """Builds the network, with its parameters, for each number of its routing iterations.
 
-    Procedures return the couplings of their last iteration alone, so the others are taken from
-    networks that stop there. It is the network alone where iterations cannot be chosen: its config
-    has no `num_iterations`, or other parameters go with another number.
+    Procedures return the couplings of their last iteration alone. It is the network itself where
+    its config has no `num_iterations`, or other parameters go with another number.
     """
     last = config.model.get("num_iterations", 1)
     if config.model.get("routing") == "uniform":
@@ -124,19 +116,15 @@ def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
 
 def _maps(
     path: tuple[str, ...], model: Any, images: UInt8[Array, "n h w c"]
-) -> tuple[Array, Array, Array]:
-    """Returns, by position, the mean and the weighted mean coupling, and the poses."""
+) -> tuple[Array, Array]:
+    """Returns, by position, the mean coupling and the poses."""
     output = model(images, capture=True)
     *routings, layer = path
     flow = output.routed[routings[0]].coupling
     for name in routings[1:]:
         flow = output.routed[name].coupling @ flow
     poses = output.features[layer]
-    flow = flow.reshape(*poses.shape[:-1], flow.shape[-1])
-    lengths = safe_norm(poses)
-    total = jnp.maximum(lengths.sum(-1), 1e-6)[..., None]
-    weighted = (lengths[..., None] * flow).sum(-2) / total
-    return flow.mean(-2), weighted, poses
+    return flow.reshape(*poses.shape[:-1], flow.shape[-1]).mean(-2), poses
 
 
 def _probes(shape: tuple[int, ...]) -> UInt8[np.ndarray, "k h w c"]:
@@ -154,10 +142,7 @@ def _probes(shape: tuple[int, ...]) -> UInt8[np.ndarray, "k h w c"]:
 def _axes(
     poses: Float[np.ndarray, "k rows columns c d"], shape: tuple[int, ...]
 ) -> tuple[Axis, Axis]:
-    """Finds where positions look: their `poses` change with a row or column of `_probes`.
-
-    `shape` is an image's.
-    """
+    """Finds where positions look: their `poses` change with a row or column of `_probes`."""
     # Rounding may differ by the place in a batch.
     changed = np.abs(poses[1:] - poses[0]).max((-1, -2)) > 1e-5 * np.abs(poses[0]).max()
     by_row, by_column = changed[: shape[0]].any(2), changed[shape[0] :].any(1)

@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
-from _report.html import Html, tag
-from _report.pictures import data_uri
+from _report.html import Html, data_uri, tag
 from capsjax.runs.history import History
 
 MOST_POINTS = 300  # of a line, whose values the page gives

@@ -4,27 +4,26 @@
 (() => {
   const tool = document.getElementById("tool");
   if (!tool) return;
-  const { classes, couplings, size, shape, seen, samples, shown } = DATA;
-  const movable = DATA.poses !== undefined, exact = movable && DATA.decoder !== null;
-  const decode = exact ? makeDecoder(DATA.decoder) : null;
-  const sheetOf = new Map((samples?.sheets ?? []).map((sheet) => [sheet.place, sheet]));
+  const { classes, couplings, size, shape, seen, shown } = DATA;
+  const movable = DATA.poses !== undefined;
+  const decode = movable ? makeDecoder(DATA.decoder) : null;
   const signed = (z) => `${z < -0.05 ? "−" : z > 0.05 ? "+" : ""}${Math.abs(z).toFixed(1)} σ`;
   const [poses, typical, means, deviations, effects] =
     ["poses", "typical", "means", "deviations", "effects"].map((key) => (DATA[key] ? floats(DATA[key]) : null));
   const row = (all, i, length = size) => all.subarray(i * length, (i + 1) * length);
   const images = DATA.images.map((image, index) => ({
     ...image, index, poses: movable ? row(poses, index, seen.length * size) : null,
-  })).filter(({ place }) => !samples || sheetOf.has(place));
+  }));
 
   // What can be chosen of a class: its mean pose, where the decoder is here, and its images.
   const choices = shown.map((label, k) => ({
     label,
     most: movable ? Math.max(...row(effects, k)) : 0,
     images: [
-      ...(exact ? [{ label, predicted: label, poses: row(typical, k, seen.length * size) }] : []),
+      ...(movable ? [{ label, predicted: label, poses: row(typical, k, seen.length * size) }] : []),
       ...images.filter((image) => image.label === label),
     ],
-  })).filter((choice) => choice.images.some(({ place }) => place !== undefined));
+  }));
   const classOptions = choices.map(({ label }) => [label, classes[label]]);
   // The explorer opens on the classes whose pictures can be changed most.
   const opened = [...choices].sort((a, b) => b.most - a.most).slice(0, 2);
@@ -52,14 +51,8 @@
     return made;
   }
 
-  /** Draws a pose with the decoder, or from the pictures made in advance: [element, column]. */
-  function draw(target, side, pose, moved = null) {
-    if (exact) return paint(target, decode(seenBy({ ...side, pose })), shape);
-    const { sheet } = sheetOf.get(side.image.place);
-    const [width, height] = [sheet.naturalWidth / samples.values.length, sheet.naturalHeight / (size + 1)];
-    const [i, j] = moved ?? [size, 0];
-    [target.width, target.height] = [width, height];
-    return target.getContext("2d").drawImage(sheet, j * width, i * height, width, height, 0, 0, width, height);
+  function draw(target, side, pose) {
+    paint(target, decode(seenBy({ ...side, pose })), shape);
   }
 
   // ---- The two images ----
@@ -68,8 +61,7 @@
 
   function choose(side, image, capsule) {
     side.image = image;
-    side.capsule = capsule ?? sheetOf.get(image.place)?.label
-      ?? (shown.includes(image.predicted) ? image.predicted : image.label);
+    side.capsule = capsule ?? (shown.includes(image.predicted) ? image.predicted : image.label);
     side.capsules?.set(side.capsule);
     if (movable) side.pose = poseOf(side);
     for (const button of side.thumbnails.children) button.setAttribute("aria-pressed", String(button.image === image));
@@ -112,7 +104,7 @@
     const photo = figure(side.photo, "");
     side.caption = photo.lastChild;
     const pickers = [choice("Class", classOptions, label, (other) => choose(side, listImages(side, other)[0]))];
-    if (exact) {
+    if (movable) {
       side.capsules = choice("Capsule", classOptions, label, (other) => choose(side, side.image, Number(other)));
       pickers.push(side.capsules);
     }
@@ -132,18 +124,16 @@
     const own = (A.pose[e] - mean[e]) / deviation[e];
     const output = element("output", {});
     const input = element("input", {
-      type: "range", id: `element-${e}`, step: samples ? 1 : 0.1,
+      type: "range", id: `element-${e}`, step: 0.1,
       min: Math.min(-3, Math.floor(own)), max: Math.max(3, Math.ceil(own)),
       oninput: () => {
         const z = Number(input.value);
-        if (samples) reset();
         set(z);
         A.pose[e] = mean[e] + z * deviation[e];
-        renderMoved(samples ? [e, samples.values.indexOf(z)] : null);
+        renderMoved();
       },
       onchange: sayChange,
     });
-    if (samples) [input.min, input.max] = [samples.values[0], samples.values.at(-1)];
     const set = (z) => {
       input.value = z;
       output.textContent = signed(z);
@@ -179,21 +169,20 @@
 
   /** How far the picture is from that of the unmoved pose, once a slider has come to rest. */
   function sayChange() {
-    if (!exact) return;
     const [before, now] = [poseOf(A), A.pose].map((pose) => decode(seenBy({ ...A, pose })));
     const mean = before.reduce((sum, value, i) => sum + Math.abs(value - now[i]), 0) / before.length;
     change.textContent = `A pixel has changed by ${(255 * mean).toFixed(1)} of 255 on average.`;
   }
 
-  function renderMoved(moved) {
-    draw(live, A, A.pose, moved);
+  function renderMoved() {
+    draw(live, A, A.pose);
     // At most once for each picture of the screen, however fast a slider moves.
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(renderPath);
   }
 
   function workbench() {
-    const back = element("button", { type: "button", onclick: () => { reset(); renderMoved(null); sayChange(); } }, "Reset");
+    const back = element("button", { type: "button", onclick: () => { reset(); renderMoved(); sayChange(); } }, "Reset");
     return element("div", { class: "workbench" }, element("h3", {}, "Move the pose of A"),
       element("div", { class: "stage" }, live, back, change),
       element("div", {}, hint("The elements that change the picture most, strongest first; bars show by how much. "
@@ -208,7 +197,7 @@
   const wayText = element("output", {});
 
   function renderPath() {
-    if (!exact) return;
+    if (!movable) return;
     const [a, b] = [A, B].map(seenBy);
     const paintAt = (target, share) =>
       paint(target, decode(a.map((value, i) => (1 - share) * value + share * b[i])), shape);
@@ -230,19 +219,18 @@
   // ---- Couplings ----
 
   const grid = element("div", { class: "maps" }), legend = hint("");
-  const steps = {};
-  let measure = "means", toClass = ""; // "": each image for its own class
+  const steps = couplings ? new Uint16Array(bytes(couplings.steps).buffer) : null;
+  let toClass = ""; // "": each image for its own class
 
   const target = (side) => (toClass === "" ? side.capsule : Number(toClass));
 
   /** The coupling at each position, a row of the grid after the other. */
   function mapOf(side, iteration) {
-    const { low, high } = couplings[measure];
-    steps[measure] ??= new Uint16Array(bytes(couplings[measure].steps).buffer);
+    const { low, high } = couplings;
     const positions = couplings.rows.centres.length * couplings.columns.centres.length;
     const start = (iteration * couplings.images + side.image.index) * positions;
     return Array.from({ length: positions }, (_, p) =>
-      low + ((high - low) * steps[measure][(start + p) * shown.length + shown.indexOf(target(side))]) / 65535);
+      low + ((high - low) * steps[(start + p) * shown.length + shown.indexOf(target(side))]) / 65535);
   }
 
   /** The edges of the cells around `centres`, as shares of `side`. */
@@ -316,10 +304,6 @@
   function maps() {
     const pickers = [choice("Votes for", [["", "each image's own class"], ...classOptions], "",
       (value) => { toClass = value; renderMaps(); })];
-    if (couplings.weighted) {
-      pickers.push(choice("Capsules of a position", [["means", "count the same"], ["weighted", "count by their length"]],
-        measure, (value) => { measure = value; renderMaps(); }));
-    }
     return element("div", { class: "couplings" }, element("h3", {}, "Where the votes come from"),
       hint(`Which positions of the layer “${couplings.layer}” vote for a class, after each routing iteration: the mean `
         + "coupling of the capsules there."),
@@ -328,15 +312,10 @@
 
   // ---- All of it ----
 
-  Promise.all([...sheetOf.values()].map((sheet) => {
-    sheet.sheet = element("img", { src: sheet.picture, alt: "" });
-    return sheet.sheet.decode();
-  })).then(() => {
-    const [first, second = first] = opened.map(({ label }) => label);
-    fill(tool, element("div", { class: "choosers" }, chooser("A", first), chooser("B", second)),
-      ...(movable ? [workbench()] : []), ...(exact ? [path()] : []), ...(couplings ? [maps()] : []));
-    const others = listImages(B, second);
-    choose(B, others[first === second && others.length > 1 ? 1 : 0]);
-    choose(A, listImages(A, first)[0]);
-  });
+  const [first, second = first] = opened.map(({ label }) => label);
+  fill(tool, element("div", { class: "choosers" }, chooser("A", first), chooser("B", second)),
+    ...(movable ? [workbench(), path()] : []), ...(couplings ? [maps()] : []));
+  const others = listImages(B, second);
+  choose(B, others[first === second && others.length > 1 ? 1 : 0]);
+  choose(A, listImages(A, first)[0]);
 })();

@@ -9,20 +9,11 @@ import numpy as np
 from jaxtyping import Num
 
 from _report.couplings import Couplings, couplings
-from _report.decoder import LIMIT, Drawing
-from _report.html import Html, counted, section, tag
-from _report.pictures import picture, sheet
+from _report.decoder import Drawing, Layer
+from _report.html import Html, counted, picture, section, tag
 from _report.results import MAX_MISTAKES, Examples, Results
 
-SHEETS = 2_500_000  # characters of pictures made in advance
 MAPS = 1_200_000  # bytes of coupling maps
-SAMPLES = np.arange(-LIMIT, LIMIT + 1)  # standard deviations in pictures made in advance
-IN_ADVANCE = (
-    "The decoder is not of a kind or size that fits into this page. Its pictures were made in "
-    "advance, at whole standard deviations and for one element at a time: moving one puts the "
-    "others back, and there is no way from one pose to another. The mean poses of classes cannot "
-    "be chosen."
-)
 
 
 def chosen(results: Results, examples: Examples) -> list[int]:
@@ -55,9 +46,12 @@ def explorer(
             for place in places
         ],
     }
-    if drawing is None:
-        lacks = "class poses" if examples.poses is None else "decoder"
-        said.append(f"This network has no {lacks}, so there are no poses to move.")
+    layers = drawing.layers() if drawing else None
+    if layers is None:
+        lacks = "no class poses" if examples.poses is None else "no decoder"
+        if drawing:
+            lacks = "a decoder of a kind or size that does not fit into this page"
+        said.append(f"This network has {lacks}, so there are no poses to move.")
         if not isinstance(maps, str):
             said.append("Its couplings are shown alone.")
     else:
@@ -72,11 +66,7 @@ def explorer(
                 f"between 0 and 1), that of the mean image of each class {mean:.4f}."
             )
             body = tag("p", text, class_="warning")
-        data |= _poses(drawing, places)
-        if data["decoder"] is None:
-            said.append(IN_ADVANCE)
-            if left := len(places) - len(data["samples"]["sheets"]):
-                said.append(f"There was no room for {counted(left, 'more image')}.")
+        data |= _poses(drawing, layers, places)
     if left := dataset.num_classes - len(examples.by_class):
         said.append(f"The {counted(left, 'other class', 'other classes')} cannot be chosen here.")
     if isinstance(maps, str):
@@ -89,14 +79,14 @@ def explorer(
     return section("explorer", "Explorer", " ".join(said), body), data
 
 
-def _poses(drawing: Drawing, places: Sequence[int]) -> dict[str, Any]:
-    """Returns poses, their spread, and the decoder or its pictures."""
-    every, results = drawing.examples.poses, drawing.results
+def _poses(drawing: Drawing, layers: list[Layer], places: Sequence[int]) -> dict[str, Any]:
+    """Returns poses, their spread, and the decoder."""
+    every = drawing.examples.poses
     # The mean of all class poses over the images of each class, to be chosen like an image.
     typical = np.stack([every[drawing.labels == label].mean(0) for label in drawing.shown])
     poses = every[drawing.examples.rows(places)]
-    data: dict[str, Any] = {
-        "shape": results.dataset.images.shape[1:],
+    return {
+        "shape": drawing.results.dataset.images.shape[1:],
         "conditional": drawing.conditional,
         "seen": drawing.seen,
         "size": poses.shape[-1],
@@ -105,52 +95,29 @@ def _poses(drawing: Drawing, places: Sequence[int]) -> dict[str, Any]:
         "means": _encoded(drawing.means, np.float32),
         "deviations": _encoded(drawing.deviations, np.float32),
         "effects": _encoded(drawing.effects, np.float32),
-        "decoder": None,
-    }
-    if kept := drawing.layers():
-        data["decoder"] = [
+        "decoder": [
             {"kernel": _encoded(kernel, np.float16), "bias": _encoded(bias, np.float32)}
-            for kernel, bias in kept
-        ]
-        return data
-    # A sheet of pictures for each of the first images, as many as there is room for.
-    sheets, room = [], SHEETS
-    for place, pose in zip(places, poses, strict=True):
-        label = int(results.predicted[place])
-        if label not in drawing.shown:
-            label = int(results.dataset.labels[place])
-        values = drawing.values(drawing.shown.index(label), SAMPLES)
-        # In a last row, what is drawn from the pose itself.
-        own = np.repeat(pose[label][:1, None], len(SAMPLES), axis=1)
-        rows = drawing.moved(place, label, values), drawing.moved(place, label, own)
-        made = sheet(np.concatenate(rows))
-        room -= len(made)
-        if room < 0:
-            break
-        sheets.append({"place": place, "label": label, "picture": made})
-    return data | {"samples": {"values": SAMPLES.tolist(), "sheets": sheets}}
+            for kernel, bias in layers
+        ],
+    }
 
 
 def _maps(maps: Couplings, shown: list[int], num_classes: int) -> dict[str, Any]:
     """Returns couplings in 2¹⁶ steps between the least and the greatest."""
-    per_image = 2 * maps.means[:, 0][..., shown].size
-    room = max(1, MAPS // (per_image * (1 if maps.weighted is None else 2)))
-
-    def steps(values: np.ndarray) -> dict[str, Any]:
-        values = values[:, :room][..., shown]
-        low, high = float(values.min()), float(values.max())
-        scaled = np.round(65535 * (values - low) / max(high - low, 1e-9))
-        return {"low": low, "high": high, "steps": _encoded(scaled, np.uint16)}
-
+    room = max(1, MAPS // (2 * maps.means[:, 0][..., shown].size))
+    values = maps.means[:, :room][..., shown]
+    low, high = float(values.min()), float(values.max())
+    scaled = np.round(65535 * (values - low) / max(high - low, 1e-9))
     return {
-        "images": min(room, maps.means.shape[1]),
+        "images": values.shape[1],
         "iterations": maps.iterations,
         "layer": maps.layer,
         "uniform": 1 / num_classes,
         "rows": maps.rows._asdict(),
         "columns": maps.columns._asdict(),
-        "means": steps(maps.means),
-        "weighted": None if maps.weighted is None else steps(maps.weighted),
+        "low": low,
+        "high": high,
+        "steps": _encoded(scaled, np.uint16),
     }
 
 

@@ -1,14 +1,20 @@
-"""HTML: elements, the few shapes that pages are made of, and the document around them."""
+"""HTML: elements, pictures, the few shapes that pages are made of, the document around them.
+
+Of pictures one channel is shown grey, three in colour, other numbers side by side in grey.
+"""
 
 import base64
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from _report.pictures import picture
+import numpy as np
+from jaxtyping import Num
+from PIL import Image
 
 # A browser that reads this loads nothing from outside and runs no script but those that are named
 # by their contents, whatever else is here.
@@ -32,6 +38,9 @@ PAGE = """<!doctype html>
 </body>
 </html>
 """
+LARGEST = 128  # pixels, the longer side of a picture
+IN_ROWS = 64  # the same where there are many
+PHOTOGRAPH = 48
 _WITHOUT_END = ("img", "source")
 
 
@@ -42,8 +51,7 @@ class Html(str):
 def tag(name: str, *content: str, **attributes: object) -> Html:
     """Returns an element: tag("td", "7 < 8", class_="right", data_true=7).
 
-    Attributes have _ for -, and one at the end where the name is a keyword of Python. True gives
-    one without value; None and False leave it out.
+    An attribute that is True has no value; None and False leave it out.
     """
     words = name
     for key, value in attributes.items():
@@ -96,11 +104,7 @@ def percent(share: float) -> str:
 
 
 def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = None) -> str:
-    """Returns a whole page; `title` is plain, `body` is HTML.
-
-    It holds the JavaScript files `scripts`, which lie beside this one, and `data`, which they read
-    as JSON from the element "data".
-    """
+    """Returns a whole page, with JavaScript files and the `data` that they read as JSON."""
     folder, policy = Path(__file__).parent, POLICY
     sources = [(folder / name).read_text(encoding="utf-8") for name in scripts]
     if sources:
@@ -118,3 +122,50 @@ def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = Non
 def _hash(source: str) -> str:
     digest = hashlib.sha256(source.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def data_uri(contents: bytes, kind: str) -> str:
+    """Returns a file as an address, `kind` being its MIME type."""
+    return f"data:{kind};base64,{base64.b64encode(contents).decode()}"
+
+
+def picture(image: Num[np.ndarray, "h w c"]) -> str:
+    """Returns an image, uint8 or floats in [0, 1], as a data URI."""
+    return _encode(_shrunk(image, LARGEST))
+
+
+def sheet(images: Num[np.ndarray, "rows columns h w c"], gap: int = 0) -> str:
+    """Returns images in rows and columns, the page showing through between them, as a data URI."""
+    rows, columns = images.shape[:2]
+    width, height = _shrunk(images[0, 0], IN_ROWS).size
+    size = (columns * (width + gap) - gap, rows * (height + gap) - gap)
+    mode = "RGBA" if gap else "RGB" if images.shape[-1] == 3 else "L"
+    page = Image.new(mode, size)
+    for row, column in np.ndindex(rows, columns):
+        made = _shrunk(images[row, column], IN_ROWS).convert(mode)
+        page.paste(made, (column * (width + gap), row * (height + gap)))
+    return _encode(page)
+
+
+def as_image(image: Num[np.ndarray, "h w c"]) -> Image.Image:
+    """Returns an image, uint8 or floats in [0, 1]."""
+    if image.dtype != np.uint8:
+        image = np.round(255 * np.clip(image, 0, 1)).astype(np.uint8)
+    if image.shape[-1] != 3:
+        image = np.concatenate(np.moveaxis(image, -1, 0), axis=1)
+    return Image.fromarray(image)
+
+
+def _shrunk(image: Num[np.ndarray, "h w c"], largest: int) -> Image.Image:
+    made = as_image(image)
+    made.thumbnail((largest, largest))
+    return made
+
+
+def _encode(picture: Image.Image) -> str:
+    buffer = io.BytesIO()
+    # Losing nothing takes little room for digits, and much for photographs.
+    small = picture.height < PHOTOGRAPH
+    options = {"format": "PNG", "optimize": True} if small else {"format": "WEBP", "quality": 80}
+    picture.save(buffer, **options)
+    return data_uri(buffer.getvalue(), f"image/{options['format'].lower()}")

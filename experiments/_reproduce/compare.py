@@ -286,10 +286,7 @@ def after_holm(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
-    """Returns each claim's verdict at the largest scale that tested it, or else was run.
-
-    `comparisons` has one for each scale, the largest first.
-    """
+    """Returns each claim's verdict at the largest scale that tested it, or else was run."""
     run = [comparison for comparison in comparisons if comparison.was_run] or comparisons[-1:]
     every = zip(*(comparison.verdicts for comparison in run), strict=True)
     return [next((v for v in scales if v.difference), scales[0]) for scales in every]

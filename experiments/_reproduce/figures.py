@@ -96,10 +96,7 @@ def curves(
     ylabel: str,
     line: str | None = None,
 ) -> None:
-    """Draws series `y` against series `x` for each row, of one line or of all.
-
-    Each is the mean over the runs, in a band of one deviation.
-    """
+    """Draws the means of series `y` against `x`, ± deviations, for the rows of one line or all."""
     rows = [*comparison.records]
     if line is not None:
         rows = [*comparison.lines.get(line, {})]
@@ -118,10 +115,9 @@ def curves(
 def trace(
     axes: Axes, comparison: Comparison, x: str, y: str, steps: str, xlabel: str, ylabel: str
 ) -> None:
-    """Draws series `y` against series `x`, later points darker.
+    """Draws the means of series `y` against those of `x`, later points darker.
 
-    Each is the mean over the runs. A grey line joins the points of equal training steps, which are
-    the series `steps`.
+    A grey line joins the points of equal training steps, the series `steps`.
     """
     at_step: dict[float, list[Sequence[float]]] = {}
     for number, (row, records) in enumerate(comparison.records.items()):
@@ -215,10 +211,7 @@ def scatters(comparison: Comparison) -> Figure:
 
 
 def _series(records: Sequence[Mapping[str, Any]], *names: str) -> list[np.ndarray] | None:
-    """Returns these series [runs, points] of the runs that have all of them.
-
-    They are as long as in the run that stopped first.
-    """
+    """Returns these series [runs, points], as long as in the run that stopped first."""
     runs = [r["series"] for r in records if set(names) <= r["series"].keys()]
     if not runs:
         return None

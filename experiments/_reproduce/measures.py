@@ -51,10 +51,7 @@ class FinishedRun(NamedTuple):
         return images, targets.argmax(-1).astype(np.int32)
 
     def by_epoch(self) -> Iterator["FinishedRun"]:
-        """Yields the run as it was after each epoch; nothing for a control.
-
-        It must hold images out and keep its checkpoints (`checkpoints.keep`).
-        """
+        """Yields a run that keeps its checkpoints as it was after each epoch."""
         for step in self.history.validation_accuracy():
             yield self._replace(checkpoint=checkpoints.read(self.directory, step))
 
@@ -140,8 +137,8 @@ def test_curve(run: FinishedRun) -> Measured:
 def routing(run: FinishedRun) -> Measured:
     """Measures how decided the routing of 500 images is; empty for networks without routing.
 
-    The entropy of its couplings in per cent of that of equal ones, by the layer that is lowest, and
-    the share of a child's vote that the true class gets, in per cent.
+    It is the entropy of the couplings in per cent of that of equal ones, in the layer with the
+    lowest, and the share of a child's vote that the true class gets.
     """
     model = run.checkpoint.model
     images, targets = run.first_examples(500)
@@ -185,10 +182,7 @@ def compactness(run: FinishedRun) -> Measured:
 
 
 def alignment(run: FinishedRun) -> Measured:
-    """Measures alignment ratios, of all images and by digit, and cosines of opposite directions.
-
-    Choi et al. 2019, table 3 and figure 4.
-    """
+    """Measures alignment ratios and cosines (Choi et al. 2019, table 3 and figure 4)."""
     images, labels = run.first_images()
     aligned = {}
     for name, (factor, amounts) in TRANSFORMATIONS.items():
@@ -232,9 +226,8 @@ def perturbation(
 ) -> Measured:
     """Measures how much a pixel changes as one element of the pose goes from −limit to limit.
 
-    The numbers are over the first `PERTURBED_IMAGES` test images, or all that the scale looks at;
-    `shown` of them, of different classes, become pictures. With `relative` limit and step are times
-    √D (Choi et al. 2019).
+    `shown` images of different classes become pictures. With `relative` limit and step are times √D
+    (Choi et al. 2019).
     """
     images, labels = (each[:PERTURBED_IMAGES] for each in run.first_images())
     model = run.checkpoint.model
@@ -264,10 +257,8 @@ def perturbation(
 def reconstructions(run: FinishedRun, correct: int = 5, wrong: int = 2) -> Measured:
     """Shows images beside their reconstructions, with (label, prediction, target) of each.
 
-    The first images that are classified correctly, reconstructed from the pose of their class, then
-    the first that are not, each from the pose of the predicted and of the true class (Sabour et al.
-    2017, figure 3). The number is over all images that the scale looks at, the true class being the
-    target.
+    The first that are classified correctly, then the first that are not, each from the pose of the
+    predicted and of the true class (Sabour et al. 2017, figure 3).
     """
     images, labels = run.first_images()
     classes = np.eye(len(run.checkpoint.config.task.class_names), dtype=np.float32)
@@ -340,8 +331,7 @@ def feature_space(run: FinishedRun) -> Measured:
 def grid_distances(run: FinishedRun) -> Measured:
     """Measures Chamfer distances of the middle layer's embedding to the shifts (Lin et al. 2018).
 
-    It takes as many ordered pairs of classes as `FinishedRun.images` allows, 81 images each: k
-    fixed and k + 1 moving, then k + 2, and so on.
+    Of ordered pairs of classes: k fixed and k + 1 moving, then k + 2, and so on, 81 images each.
     """
     config, model = run.checkpoint.config, run.checkpoint.model
     examples = run.examples("shift_grid").examples

@@ -1,18 +1,36 @@
-"""From folders of results to comparisons and pages."""
+"""From folders of results to comparisons, and what the pages say of these, in Markdown."""
 
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import _cli
 import matplotlib
 import numpy as np
 
-from _reproduce import tables
-from _reproduce.compare import Comparison, compare
-from _reproduce.experiment import SCALES, Experiment
-from _reproduce.runs import Store, outcome, read_json, recorded
+from _reproduce.compare import (
+    FEWEST,
+    HOLDS,
+    UNKNOWN,
+    VERDICTS,
+    Comparison,
+    Verdict,
+    after_holm,
+    best_verdicts,
+    compare,
+    estimate,
+)
+from _reproduce.experiment import ENTROPY, SCALES, SHARE, Estimate, Experiment
+from _reproduce.runs import Store, key_of, outcome, read_json, recorded
 from capsjax._files import write_atomically
 from capsjax._ledger import ABSENT
+
+MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
+NO_RECORDS = "Not run: there are no records, so nothing is decided."
 
 
 def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
@@ -40,10 +58,7 @@ def _said(value: object) -> str:
 def gather_all(
     stores: Sequence[Store], experiments: Mapping[str, Experiment]
 ) -> dict[str, list[Comparison]]:
-    """Compares each name at each of its scales that is in `stores`.
-
-    If there are none, the comparison is an empty one at full scale.
-    """
+    """Compares each name at each of its scales in `stores`, or else, without records, at full."""
     comparisons = {}
     for name, experiment in experiments.items():
         there = [store for store in stores if store.scale in experiment.scales]
@@ -65,21 +80,18 @@ def folders(workdir: Path) -> list[Store]:
 
 
 def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
-    """Writes NAME.md, and NAME.png where it has a figure and was run.
-
-    Returns the files; a figure of earlier runs is removed if there are none.
-    """
+    """Writes NAME.md, and NAME.png where it has a figure and was run; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{comparisons[0].stem}.md"
     picture = page.with_suffix(".png")
-    write_atomically(page, tables.markdown(comparisons[0].name, tables.blocks(comparisons)))
-    pictured = tables.pictured(comparisons)
-    if pictured is None:
+    write_atomically(page, markdown(comparisons[0].name, blocks(comparisons)))
+    shown = pictured(comparisons)
+    if shown is None:
         picture.unlink(missing_ok=True)
         return [page]
     with matplotlib.rc_context({"font.size": 9}):
         drawn = io.BytesIO()
-        pictured.experiment.figure(pictured).savefig(drawn, format="png")
+        shown.experiment.figure(shown).savefig(drawn, format="png")
     write_atomically(picture, drawn.getvalue())
     return [page, picture]
 
@@ -87,7 +99,228 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
 def write_all(
     names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str], folder: Path
 ) -> list[Path]:
-    """Writes the pages of all names and `tables.index`; returns the files."""
+    """Writes the pages of all names and `index`; returns the files."""
     files = [file for comparisons in names.values() for file in write(comparisons, folder)]
-    write_atomically(folder / "index.md", tables.index(names, findings))
+    write_atomically(folder / "index.md", index(names, findings))
     return [*files, folder / "index.md"]
+
+
+def pictured(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """Returns the comparison whose figure is on the page of a name: the largest that was run."""
+    drawn = (c for c in comparisons if c.was_run and c.experiment.figure is not None)
+    return next(drawn, None)
+
+
+def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Writes the page of a name: figure, tables and claims, then how they were made."""
+    experiment = comparisons[0].experiment
+    yield f"{experiment.title}."
+    run = [comparison for comparison in comparisons if comparison.was_run]
+    if not run:
+        yield NO_RECORDS
+    if pictured(comparisons):
+        yield f"![{experiment.title}]({run[0].stem}.png)"
+    for comparison in run:
+        yield f"**Scale {comparison.scale}**: {experiment.scales[comparison.scale].about}"
+        if comparison.scale == "smoke":
+            yield MEANINGLESS
+        yield from _tables(comparison)
+        if comparison.scale != "smoke":
+            yield from claims(comparison)
+    if not run:
+        yield from claims(comparisons[-1])
+    notes = [f"chosen: {text}" for text in experiment.chosen]
+    notes += [f"different: {text}" for text in experiment.different]
+    yield from _folded("Chosen here, or different from the paper", notes)
+    for comparison in run:
+        yield from _folded(f"Runs at scale {comparison.scale}", [*_about_runs(comparison)])
+    left = [f"{comparison.scale}: {line}" for comparison in comparisons for line in comparison.left]
+    yield from _folded("Kept apart", left)
+
+
+def _tables(comparison: Comparison) -> Iterator[str]:
+    """Makes one table for neighbouring columns of one title, and one of how networks routed."""
+    known = {} if comparison.scale == "smoke" else comparison.failed
+    failed = {name for name, reached in known.items() if reached != UNKNOWN}
+    for title, group in groupby(comparison.experiment.columns, lambda column: column.title):
+        columns = [c for c in group if any(comparison.cells[c.metric].values()) or c.quoted]
+        rows = []
+        for name in comparison.cells[columns[0].metric] if columns else ():
+            cells = [comparison.cells[column.metric][name] for column in columns]
+            if any(cells):
+                runs = next((cell.ours.runs for cell in cells if cell.ours), "–")
+                values = [_beside(*cell, c.digits) for cell, c in zip(cells, columns, strict=True)]
+                said = f"{name} (did not learn)" if name in failed else name
+                rows.append([said, str(runs), *values])
+        for name in dict.fromkeys(name for column in columns for name in column.quoted):
+            quoted = [f"({c.quoted[name]:.2f})" if name in c.quoted else "–" for c in columns]
+            rows.append([f"{name} (quoted by the paper)", "–", *quoted])
+        heads = [column.head or "ours (the paper's)" for column in columns]
+        yield from _table(title, ("", "n", *heads), rows)
+    rows = []
+    for name, records in comparison.records.items():
+        every = [record["metrics"] for record in records]
+        values = [[own[m] for own in every if m in own] for m in (ENTROPY, SHARE)]
+        if values[0]:
+            rows.append([name, *(_beside(estimate(own), None, 1) for own in values)])
+    heads = ["", "entropy, % of equal couplings'", "share of the true class, %"]
+    yield from _table("How decided the routing is", heads, rows)
+
+
+def claims(comparison: Comparison) -> Iterator[str]:
+    """Yields the verdict on each claim in words, and why others have none."""
+    experiment = comparison.experiment
+    rows = [[v.claim.text, v.verdict, in_words(v, experiment)] for v in comparison.verdicts]
+    yield from _table("What the paper says, and what we find", ("claim", "", ""), rows)
+    lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
+    yield from _folded("What it says and no rule here decides", lines)
+
+
+def in_words(verdict: Verdict, experiment: Experiment) -> str:
+    """Returns a verdict, such as "“CapsNet” is 2.1 above “CNN” (0.9 to 3.3; 3 and 3 seeds)"."""
+    claim, result = verdict.claim, verdict.difference
+    if result is None:
+        return verdict.reason
+    name = [
+        f"“{side}”" if isinstance(side, str) else f"{side:g}"
+        for side in (claim.more, verdict.against)
+    ]
+    mean, low, high = (number - claim.slack for number in result[:3])
+    digits = _digits((high - low) / 2, experiment.column(claim.metric).digits)
+    seeds = " and ".join(map(str, verdict.runs))
+    where = f"{abs(mean):.{digits}f} {'above' if mean > 0 else 'below'}"
+    interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
+    text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
+    more, less = (
+        experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
+        for side in (claim.more, verdict.against)
+    )
+    if more is not None and less is not None:
+        text += f"; in the paper {more.mean - less.mean:+.{digits}f}"
+    if verdict.seen is False and verdict.verdict != HOLDS:
+        text += ". A difference like the paper's would not have been seen"
+    return text
+
+
+def markdown(title: str, parts: Iterable[str]) -> str:
+    """Writes `parts` below a title."""
+    return "\n\n".join([f"# {title}", *parts]) + "\n"
+
+
+def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]) -> str:
+    """Writes the page of all names, a sentence on each paper; the largest scale comes first."""
+    verdicts = {name: best_verdicts(comparisons) for name, comparisons in names.items()}
+    run = sum(any(comparison.was_run for comparison in every) for every in names.values())
+    by_paper = []
+    for paper in findings:
+        of_paper = [v for name in names if name.startswith(f"{paper}/") for v in verdicts[name]]
+        by_paper.append([f"[{paper}](../papers/{paper}.md)", *_counts(after_holm(of_paper))])
+    every = [_line(name, comparisons, verdicts[name]) for name, comparisons in names.items()]
+    heads = ("", "scale", "seeds", *VERDICTS, "the paper's difference would have been seen")
+    return markdown(
+        "What we found",
+        [
+            f"{run} of {len(names)} tables and figures were run. A claim is decided by Welch's "
+            f"t-test between networks that learned, with at least {FEWEST} seeds each and against "
+            "controls ([the rules](../reproduce.md#what-is-compared-and-how)).",
+            "\n".join(f"- **[{p}](../papers/{p}.md)**: {text}" for p, text in findings.items()),
+            *_table(
+                "Claims by paper, corrected for their number (Holm)", ("", *VERDICTS), by_paper
+            ),
+            *_table("Claims by table and figure, each at the 5 % level", heads, every),
+        ],
+    )
+
+
+def _counts(verdicts: Iterable[str]) -> list[str]:
+    count = Counter(verdicts)
+    return [str(count[verdict]) for verdict in VERDICTS]
+
+
+def _line(name: str, comparisons: Sequence[Comparison], verdicts: Sequence[Verdict]) -> list[str]:
+    run = [comparison for comparison in comparisons if comparison.was_run]
+    seeds = sorted({len(r) for comparison in run for r in comparison.records.values() if r})
+    asked = [verdict.seen for verdict in verdicts if verdict.seen is not None]
+    return [
+        f"[{name}]({comparisons[0].stem}.md)",
+        ", ".join(comparison.scale for comparison in run) or "–",
+        f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]) if seeds else "–",
+        *_counts(verdict.verdict for verdict in verdicts),
+        f"{sum(asked)} of {len(asked)}" if asked else "–",
+    ]
+
+
+def summary(comparisons: Sequence[Comparison]) -> str:
+    """Counts a name's claims by verdict, for a list."""
+    count = Counter(verdict.verdict for verdict in best_verdicts(comparisons))
+    return ", ".join(f"{v}: {count[v]}" for v in VERDICTS if count[v]) or "no claims"
+
+
+def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yields a list that is folded away; nothing if it is empty."""
+    if lines:
+        items = "\n".join(f"- {line}" for line in lines)
+        yield f"<details><summary>{title}</summary>\n\n{items}\n\n</details>"
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields a table; nothing if it is empty."""
+    wordy = [
+        column
+        for column in range(1, len(heads))
+        if any(row[column][:1].isalpha() or "“" in row[column] for row in rows)
+    ]
+    if rows:
+        lines = _cli.markdown_table(heads, rows, (0, *wordy))
+        yield "\n".join([f"## {title}", "", *(line.replace("|  |", "| |") for line in lines)])
+
+
+def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:
+    """Writes our number, and the paper's in brackets."""
+    text = "–" if ours is None else _number(ours, digits)
+    return text if printed is None else f"{text} ({_number(printed, digits)})"
+
+
+def _number(value: Estimate, digits: int) -> str:
+    """Returns the mean ± standard deviation."""
+    digits = _digits(value.std, digits)
+    deviation = "" if value.std is None else f" ± {value.std:.{digits}f}"
+    return f"{value.mean:.{digits}f}{deviation}"
+
+
+def _digits(error: float | None, most: int) -> int:
+    """Returns as many digits after the point as show two figures of the error, if there is one."""
+    return max(0, min(most, 1 - math.floor(math.log10(error)))) if error else most
+
+
+def _about_runs(comparison: Comparison) -> Iterator[str]:
+    """Says what was run on what, what failed, and what was not run."""
+    run = {name: records for name, records in comparison.records.items() if records}
+    records = [record for of_row in run.values() for record in of_row]
+    for what, texts in (
+        ("Commit", map(_commit, records)),
+        ("Device", map("{device} ({machine})".format_map, records)),
+        ("Data", (_data(**record["config"]["data"]) for record in records)),
+        ("jax", (record["versions"]["jax"] for record in records)),
+    ):
+        yield f"{what}: {', '.join(sorted(set(texts)))}"
+    minutes = sum(r["times"]["training_seconds"] for r in records) / 60
+    yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
+    keys = {name: key_of(of_row[0]["config"]) for name, of_row in run.items()}
+    yield f"Recipes: {'; '.join(f'`{key}` {name}' for name, key in keys.items())}"
+    for name, reached in comparison.failed.items():
+        yield f"Learned or not: {name}, {reached}"
+    for record in records:
+        if record["failed"]:
+            yield f"{record['variant']}, seed {record['seeds'][0]}: {record['failed']}"
+    if missing := [name for name in comparison.records if name not in run]:
+        yield f"Not run: {', '.join(missing)}"
+
+
+def _commit(record: Mapping[str, Any]) -> str:
+    trained, measured = record["commit"], record["measured_at_commit"]
+    return trained if trained == measured else f"{trained} (measured at {measured})"
+
+
+def _data(name: str, source: str = "", **options: object) -> str:
+    return f"{name} from {source}" if source else name

@@ -1,26 +1,29 @@
-"""Single runs: each is trained once, measured once, and leaves one JSON file.
+"""Single runs: each has a recipe, is trained once, measured once, and leaves one JSON file.
 
 docs/reproduce.md has the layout of the folder and what is kept, shared and resumed.
 """
 
+import functools
+import hashlib
 import io
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _configs
 import jax
 import ml_collections
 import numpy as np
 from _provenance import commit, machine, versions
 
 from _reproduce import measures
-from _reproduce.experiment import Experiment, Measured, Row
+from _reproduce.experiment import Experiment, Measured, Overrides, Row
 from _reproduce.measures import FinishedRun
-from _reproduce.recipes import Changes, changes_since, key_of, slug, trainings
+from capsjax import _ledger
 from capsjax._files import write_atomically
-from capsjax._ledger import lock
 from capsjax.data import tasks
 from capsjax.evaluation import ensemble
 from capsjax.runs import checkpoints
@@ -29,6 +32,9 @@ from capsjax.runs.history import Diverged, History
 from capsjax.runs.loop import train
 from capsjax.training import config as configs
 from capsjax.training.build import build_model, resolve
+
+LATER_SEEDS = 1000  # added for a run that begins with another's layers: its fresh ones differ
+Changes = dict[str, tuple[Any, Any]]  # see `capsjax._ledger.changes`
 
 
 class Store(NamedTuple):
@@ -69,11 +75,10 @@ def run_all(
 ) -> list[str]:
     """Does `seeds` runs of each row, or as many as the scale has, beside other processes.
 
-    A control has at least three; raw pixels, which have no seeds, one. Returns a line for each row
-    that was not run since its data are missing.
+    Returns a line for each row that was not run since its data are missing.
     """
     count = seeds or experiment.scales[store.scale].seeds
-    numbers = {"trained": count, "untrained": max(count, 3), "pixels": 1}
+    numbers = {"trained": count, "untrained": max(count, 3), "pixels": 1}  # which have no seeds
     # Every row once, then once more: what is there after an interruption can be compared.
     left = [
         (row, number)
@@ -100,19 +105,17 @@ def run_all(
 def run(
     store: Store, name: str, experiment: Experiment, row: Row, number: int, wait: bool = False
 ) -> dict[str, Any] | None:
-    """Trains and measures run `number` of a row, unless that was done before.
+    """Trains and measures run `number` of a row, unless that was done before; returns its record.
 
     A training that diverges is a result too: its record says so and has no metrics. A record is
     made anew, without training, if it lacks a number that the table shows, or is of other images.
-
-    Returns:
-      The record, as its JSON file has it; without `wait` None if another process is at it.
+    Without `wait` it returns None if another process is at it.
     """
     seeds = range(number * row.members, (number + 1) * row.members)
     members = [trainings(experiment, row, store.scale, seed, store.use) for seed in seeds]
     config = configs.to_json(members[0][-1])
     file = store.folder / "results" / name / f"{slug(row.name)}-{key_of(config)}-seed{number}.json"
-    with lock(store.folder / "locks" / f"{slug(name)}-{file.stem}", wait=wait) as held:
+    with _ledger.lock(store.folder / "locks" / f"{slug(name)}-{file.stem}", wait=wait) as held:
         if not held:
             return None
         say(f"\n{name}: {row.name}, run {number}")
@@ -225,16 +228,15 @@ def _directory(store: Store, config: ml_collections.ConfigDict) -> Path:
 def _train(
     store: Store, config: ml_collections.ConfigDict, directory: Path, init_from: Path | str
 ) -> None:
-    """Trains what is not trained yet, resuming an interrupted training.
+    """Trains what is not trained yet, or waits while another process does.
 
-    It waits while another process trains the same for another name or row. time.json says what the
-    training was made with, and how long it took.
+    time.json says what the training was made with, and how long it took.
     """
     file = directory / "time.json"
     about = _made(config)
     config = config.copy_and_resolve_references()
     config.init_from = str(init_from)
-    with lock(store.folder / "locks" / directory.name):
+    with _ledger.lock(store.folder / "locks" / directory.name):
         if file.exists():
             about = read_json(file)
         if about.get("finished"):
@@ -277,3 +279,78 @@ def write_json(file: Path, record: Mapping[str, Any]) -> None:
 def _write(file: Path, contents: str | bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, contents)
+
+
+def trainings(
+    experiment: Experiment, row: Row, scale: str, seed: int, use: Mapping[str, str]
+) -> list[ml_collections.ConfigDict]:
+    """Returns the configs of all that is trained for one network of a row, its own last.
+
+    Each is that of a file in configs/, changed by the scale, then by the row, then by the row at
+    this scale. `init_from` of a pretrained row has the recipe and seed of the first training.
+    """
+    common, at_scale = experiment.scales[scale].overrides, row.at.get(scale, {})
+    own_seed = seed + LATER_SEEDS if row.pretrained else seed
+    own = _config(row.config, {**common, **row.changes, **at_scale}, own_seed, use)
+    if not row.pretrained:
+        return [own]
+    first = _config(row.pretrained, {**common, **at_scale}, seed, use)
+    own.init_from = f"{key_of(configs.to_json(first))}-seed{seed}"
+    return [first, own]
+
+
+_file = functools.cache(_configs.read)  # each file is executed once
+
+
+def _config(
+    file: str, changes: Overrides, seed: int, use: Mapping[str, str]
+) -> ml_collections.ConfigDict:
+    config = _file(file).copy_and_resolve_references()
+    config.update_from_flattened_dict(changes)
+    config.seed, config.seeds = seed, 1
+    for key in {"name", "source"} & set(config.data):
+        config.data[key] = use.get(config.data[key], config.data[key])
+    return config
+
+
+def source_of(config: ml_collections.ConfigDict) -> str:
+    """Returns the data set that images are read from: the task's, or that which it is made from."""
+    return config.data.source if config.data.name in tasks.generated() else config.data.name
+
+
+def slug(text: str) -> str:
+    """Returns `text` as a part of a file name; without a hyphen."""
+    return re.sub(r"[^\w.=+]+", "_", text).strip("_")
+
+
+def recipe(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what identifies a training, besides its seed: the options that are not defaults.
+
+    So an option that the library gains or loses leaves it as it is where it had its default.
+    """
+    flat = _flatten(values)
+    usual = _flatten(configs.to_json(configs.default(flat["model.name"], flat["data.name"])))
+    usual = configs.RETIRED | usual
+    names = ("model.name", "data.name")
+    return {k: v for k, v in flat.items() if k in names or k not in usual or usual[k] != v}
+
+
+def key_of(values: Mapping[str, Any]) -> str:
+    """Hashes the recipe to eight digits."""
+    text = json.dumps(recipe(values), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> Changes:
+    """Returns the options in which a recorded recipe and today's differ."""
+    return _ledger.changes(recipe(recorded), recipe(configs.to_json(config)))
+
+
+def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options by dotted key: no seeds, nothing that follows from the data."""
+    flat = configs.flatten(ml_collections.ConfigDict(values))
+    # The recipe that a training begins with counts; the seed of that training does not.
+    flat["init_from"] = flat["init_from"].rpartition("-seed")[0]
+    draws = ("seed", "seeds", "key_version")
+    kept = {k: v for k, v in flat.items() if k not in draws and not k.startswith("task.")}
+    return json.loads(json.dumps(kept))

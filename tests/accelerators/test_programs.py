@@ -115,7 +115,7 @@ VOTES = {"dynamic": 128 * 1152 * 10 * 16, "em": 1568 * 288 * 32 * 16}
     ],
 )
 def test_votes_are_not_stored(compiled_for, name, target, most):
-    from _compile.routing import procedure
+    from _compile.programs import procedure
 
     function, shapes, _ = procedure(name, gradient=True)
     compiled = compiled_for(target, function, *shapes)

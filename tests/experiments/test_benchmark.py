@@ -1,5 +1,4 @@
 import json
-import sys
 from dataclasses import replace
 
 import benchmark
@@ -72,14 +71,6 @@ def test_a_kernel_with_wrong_numbers_is_found(on_a_device, monkeypatch, wrong):
     assert not json.loads(on_a_device.read_text())["kernels"][0]["agrees"]
 
 
-def test_a_device_without_kernels_is_said(monkeypatch):
-    monkeypatch.setattr(device, "SIZES", {"matrices": Sizes((7,), 3, 3, 2, 2, 2)})
-    monkeypatch.setattr(device, "COMPUTED", {"∂E/∂c": device.COMPUTED["∂E/∂c"]})
-    records = device.check_all()
-    assert [record["form"] for record in records] == ["loops"]
-    assert device.table(records).caption == "No kernel runs on this device: none was checked."
-
-
 def test_every_kernel_has_a_check():
     """Votes of every kind, on both platforms."""
     for platform, others in (("tpu", set()), ("cuda", {"matrices 8×8"})):
@@ -104,9 +95,3 @@ def test_what_is_wrong_is_said_before_anything_is_measured(fails):
     assert "unknown model 'foo'" in fails(benchmark, "models", "--names=foo")
     assert "--batch_size must be at least 1, got 0" in fails(benchmark, "models", "--batch_size=0")
     assert "--repeats must be at least 1" in fails(benchmark, "routing", "--repeats=0")
-
-
-def test_pytorch_is_asked_for(fails, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "_benchmark.pytorch", raising=False)
-    assert "PyTorch is not installed: pip install torch" in fails(benchmark, "pytorch")

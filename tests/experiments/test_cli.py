@@ -1,6 +1,5 @@
 """What all scripts have in common."""
 
-import ast
 import errno
 import os
 import subprocess
@@ -12,14 +11,6 @@ import pytest
 from tests.experiments.conftest import ROOT
 
 SCRIPTS = sorted(file.name for file in (ROOT / "experiments").glob("[!_]*.py"))
-
-
-def test_no_file_imports_a_script():
-    scripts = {script.removesuffix(".py") for script in SCRIPTS}
-    for file in (ROOT / "experiments").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            assert not scripts & {*found, getattr(node, "module", None)}, file
 
 
 def parser():

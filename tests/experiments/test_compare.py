@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import scipy.stats
-from _reproduce import figures, measures, tables
+from _reproduce import figures, measures, results
 from _reproduce.compare import compare, decide, deviation, difference, drop, estimate, holm
 from _reproduce.experiment import (
     ENTROPY,
@@ -117,7 +117,7 @@ def test_what_did_not_learn_decides_nothing():
     found = compare("x/y", an_experiment(floor=floor), "small", diverged)
     assert found.failed == {"b": "a run that diverged"}
     assert found.cells["accuracy"]["b"].ours.runs == 2
-    assert "b (did not learn)" in tables.markdown("x/y", tables.blocks([found]))
+    assert "b (did not learn)" in results.markdown("x/y", results.blocks([found]))
     for value, learned in ((2.0, True), (4.0, False)):
         experiment = an_experiment(floor=Floor("error", 3.0))
         found = compare("x/y", experiment, "small", {"a": [a_record("a", 0, error=value)]})
@@ -132,7 +132,7 @@ def test_a_claim_about_routing_needs_a_network_that_routes():
             record["metrics"] |= {} if entropy is None else {ENTROPY: entropy}
         found = compare("x/y", an_experiment(claim), "small", made)
         assert found.verdicts[0].verdict == expected
-    assert "80.0" in tables.markdown("x/y", tables.blocks([found]))
+    assert "80.0" in results.markdown("x/y", results.blocks([found]))
 
 
 def test_holm():
@@ -184,7 +184,7 @@ def test_drops_are_paired_by_seed():
 
 def test_verdicts_in_words():
     found = verdict(a=HIGH, b=LOW)
-    text = tables.in_words(found, an_experiment())
+    text = results.in_words(found, an_experiment())
     assert re.fullmatch(
         r"“a” is 10.00 above “b” \(95 %: \+9.55 to \+10.45; 3 and 3 seeds\); in the paper \+10.00",
         text,
@@ -192,8 +192,8 @@ def test_verdicts_in_words():
     # Of several scales the largest that tested the claim counts.
     large = compare("x/y", an_experiment(), "full", records(a=HIGH[:1], b=LOW))
     small = compare("x/y", an_experiment(), "small", records(a=HIGH, b=LOW))
-    assert tables.summary([large, small]) == "holds: 1"
-    index = tables.index({"x/y": [large, small]}, {"x": "It holds."})
+    assert results.summary([large, small]) == "holds: 1"
+    index = results.index({"x/y": [large, small]}, {"x": "It holds."})
     assert "1 of 1 tables and figures were run." in index
     assert "- **[x](../papers/x.md)**: It holds." in index
     assert "| [x](../papers/x.md) | 1 | 0 | 0 | 0 | 0 |" in index

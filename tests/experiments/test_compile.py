@@ -1,6 +1,5 @@
 """What needs no compiler of an accelerator; tests/accelerators has the rest."""
 
-import importlib
 import json
 import os
 import subprocess
@@ -140,16 +139,15 @@ def test_a_module_without_a_loop_over_steps_is_one_step():
 def test_missing_compilers_are_named_with_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("CAPSJAX_COMPILERS", str(tmp_path))
     for platform, name in (("tpu", "libtpu"), ("gpu", "jax-cuda12-plugin")):
-        with pytest.raises(ValueError, match=f"missing .{name}.*compile.py --fetch` gets it"):
-            compilers.check(platform)
-        _write_wheel(tmp_path / platform, name)
-        with pytest.raises(ValueError, match=f"has {name} 0.0.1, but jax .* needs .*replaces it"):
-            compilers.check(platform)
+        for _ in ("missing", "of another version"):
+            with pytest.raises(ValueError, match=f"{name}.* is not in .*compile.py --fetch` gets"):
+                compilers.check(platform)
+            _write_wheel(tmp_path / platform, name)
 
 
 def _write_wheel(folder, name):
     info = folder / f"{name.replace('-', '_')}-0.0.1.dist-info"
-    info.mkdir(parents=True)
+    info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.1\n")
 
 
@@ -173,13 +171,7 @@ def test_what_pip_cannot_install_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(ValueError, match="pip could not install libtpu"):
         compilers.fetch()
-    assert not list((tmp_path / "new").iterdir())
-
-
-def test_compilers_are_enabled_before_jax_or_not_at_all():
-    assert "jax" in sys.modules
-    with pytest.raises(RuntimeError, match="before JAX is imported"):
-        compilers.enable()
+    assert not (tmp_path / "new/tpu").exists()
 
 
 def test_targets():
@@ -187,8 +179,8 @@ def test_targets():
     assert targets.find("h100").topology == "1x1x1"
     assert targets.find("h100:8").topology == "1x1x8"
     assert [d.platform for d in targets.devices(targets.find("cpu"))] == ["cpu"]
-    for wrong, near in (("v5e", "v5e:8x8"), ("h1000", "h100"), ("cpu:2", "cpu")):
-        with pytest.raises(ValueError, match=f"unknown target '{wrong}': did you mean '{near}'"):
+    for wrong in ("v5e", "h1000", "cpu:2"):
+        with pytest.raises(ValueError, match=f"unknown target '{wrong}': use one of v5e, v5p, .*"):
             targets.find(wrong)
 
 
@@ -207,15 +199,6 @@ def test_a_program_is_compiled_for_this_machine(script, tmp_path):
     assert program["operations"] > 10
     assert program["estimated"]["cycles"] is None
     assert len(program["largest_operations"]) == 5
-
-
-def test_what_is_wrong_with_the_command_is_said(fails):
-    script = importlib.import_module("compile")
-    said = "--target and either --config or --routing must be given"
-    assert said in fails(script, "--target=h100")
-    config = f"--config={ROOT}/configs/digits.py"
-    said = "unknown target 'v5ee': did you mean 'v5e:"
-    assert said in fails(script, config, "--target=v5ee")
 
 
 ENTRIES = [Entry("routing", name, "forward", "v5e:2x2", (f"--routing={name}",)) for name in "ab"]
@@ -265,24 +248,6 @@ def test_what_a_compiler_fails_at_is_kept_and_other_failures_end_the_list(tmp_pa
         assert [record[name] for _, record in compile_all(said)] == [said, said]
     with pytest.raises(ValueError, match=r"^a for v5e:2x2: no such thing$"):
         compile_all("no such thing")
-
-
-def test_the_list_has_what_the_page_promises():
-    entries = catalogue.entries()
-    assert len({entry.key for entry in entries}) == len(entries)
-    networks = {(e.name, e.target) for e in entries if e.program == "training"}
-    for name in (*catalogue.USERS, *catalogue.FAMILIES):
-        assert {(name, "v5e:2x2"), (name, "h100")} <= networks
-    for name in catalogue.USERS:
-        assert {(name, t) for t in ("v5e:16x16", "v5p:2x2x1", "v6e:2x2")} <= networks
-    for entry in entries:
-        targets.find(entry.target)
-
-
-def test_groups_that_are_not_compiled_again_keep_their_records():
-    earlier = [{"group": group, "name": "old"} for group in catalogue.GROUPS]
-    new = [{"group": "routing", "name": "new"}]
-    assert pages.with_earlier(new, earlier) == [*new, *earlier[1:]]
 
 
 def test_the_pages_are_those_of_the_records():

@@ -4,7 +4,7 @@ import _configs
 import jax
 import pytest
 from _reproduce.experiment import SCALES
-from _reproduce.recipes import source_of, trainings
+from _reproduce.runs import source_of, trainings
 from flax import nnx
 from papers import EXPERIMENTS
 
@@ -135,27 +135,6 @@ def test_every_row_is_its_config_and_what_it_declares(name):
             if row.pretrained:
                 declared["init_from"] = ours["init_from"]
             assert ours == configs.flatten(recipe) | declared, (scale, row)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_rows_of_full_scale_do_not_restate_their_config(name):
-    """A change is to something else than the file says, unless the rows differ in it."""
-    experiment = EXPERIMENTS[name]
-    rows = experiment.at("full").values()
-    for row in rows:
-        recipe = configs.flatten(_configs.read(row.config))
-        changes = {**experiment.scales["full"].overrides, **row.changes, **row.at.get("full", {})}
-        for key, value in changes.items():
-            varies = len({other.changes.get(key) for other in rows}) > 1
-            assert varies or recipe[key] != value, (row, key)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_full_scale_shows_every_version_of_an_image(name):
-    experiment = EXPERIMENTS[name]
-    for row in experiment.at("full").values():
-        config = trainings(experiment, row, "full", 0, {})[-1]
-        assert config.training.epochs >= config.data.get("versions", 0), row
 
 
 def test_every_recipe_of_a_paper_is_some_row_s():

@@ -36,16 +36,6 @@ def test_export_holds_what_others_need(npz, tmp_path, capsys, name):
         np.testing.assert_array_equal(written["labels"].sum(1), written["present"].sum(1))
 
 
-def test_no_more_than_there_are(npz, tmp_path):
-    file = tmp_path / "images.npz"
-    run(f"npz:{npz}", f"--export={file}", "--count=1000")
-    written = np.load(file)
-    assert len(written["images"]) == 50
-    original = np.load(npz)
-    np.testing.assert_array_equal(written["images"][..., 0], original["test_images"])
-    np.testing.assert_array_equal(written["labels"], original["test_labels"])
-
-
 @pytest.mark.parametrize("chosen", ["train", "validation", "test", "shift_grid"])
 def test_sheets(npz, tmp_path, chosen):
     file = tmp_path / "sheet.png"

@@ -55,6 +55,8 @@ MISTAKES = [
     ),
     ("reproduce gu2021/table2 --use cifar-10=digits", "did you mean 'cifar10'"),
     ("reproduce gu2021/table2 --use cifar10", "--use takes NAME=OTHER, got cifar10"),
+    ("compile --target=h100", "--target and either --config or --routing must be given"),
+    (f"compile --config={ROOT}/configs/digits.py --target=v5ee", "unknown target 'v5ee': use one"),
     (f"{TRAIN}training.epoch=3", "option 'training.epoch': did you mean 'training.epochs'?"),
     (f"{TRAIN}model.widht=3", "no option 'model.widht': did you mean 'model.width'?"),
     (f"{TRAIN}optimizer.name=sgd --config.optimizer.b1=1", "no option 'optimizer.b1'"),

@@ -46,12 +46,6 @@ def test_names_are_whole_on_a_narrow_terminal(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("few")
-def test_at_another_input_nothing_is_published(capsys):
-    text = shown(capsys, "--input=32x32x3", "--classes=4")
-    assert re.search(r"sabour2017_capsnet │ 32×32×3 │ +4 │ [ \d,]+ │ +– │", text)
-
-
-@pytest.mark.usefixtures("few")
 def test_networks_that_cannot_have_the_input_are_named(capsys):
     text = shown(capsys, "--input=16x20x1")
     assert re.search(r"^sabour2017_capsnet: .* the smallest is 17×17", text, re.MULTILINE)

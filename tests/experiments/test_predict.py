@@ -14,7 +14,6 @@ from PIL import Image
 
 from capsjax import restore
 from capsjax.data import load
-from capsjax.data.images import Fitting, read_fitted
 
 
 @pytest.fixture
@@ -48,13 +47,6 @@ def test_what_was_done_to_files(finished_run, image, tmp_path, capsys):
     output = capsys.readouterr().out
     assert f"{image} (inverted)" in output
     assert "(made grey, inverted, 40×20 scaled to 8×4, padded to 8×8)" in output
-
-
-def test_it_is_inverted_before_it_is_padded(tmp_path):
-    Image.new("L", (2, 4), 255).save(tmp_path / "x.png")
-    fitted = read_fitted(tmp_path / "x.png", Fitting(4, 4, 1), invert=True)
-    assert not fitted.pixels.any()
-    assert fitted.steps == ["inverted", "2×4 scaled to 2×4", "padded to 4×4"]
 
 
 @pytest.fixture
@@ -110,17 +102,6 @@ def test_folders_and_patterns_past_broken_files(finished_run, scans, npz, tmp_pa
     _, status = classify(tmp_path, finished_run, scans / "0.png", scans / "*.gif")
     assert status == 1
     assert "*.gif: no such file" in capsys.readouterr().err
-
-
-def test_answers_stand_beside_long_paths(finished_run, image, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    paths = [tmp_path / f"{'long' * 20}_{i}.png" for i in range(predict.TABLES + 1)]
-    for path in paths:
-        shutil.copy(image, path)
-    run(f"--checkpoint={finished_run}", *paths, "--top=2")
-    lines = capsys.readouterr().out.splitlines()
-    for path in paths:
-        assert any(re.fullmatch(rf"{re.escape(str(path))}: \d 0\.\d+, \d 0\.\d+", x) for x in lines)
 
 
 def test_what_looks_inverted_is_said(finished_run, scans, tmp_path, capsys, monkeypatch):

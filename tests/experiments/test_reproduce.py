@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import reproduce
-from _reproduce import figures, measures, recipes, results, runs, tables
+from _reproduce import figures, measures, results, runs
 from _reproduce.experiment import ENTROPY, SCALES, Column, Estimate, Measured, Row, Scale
 from flax import nnx
 from papers import EXPERIMENTS, PAPERS
@@ -62,7 +62,7 @@ def test_every_network_of_full_scale_can_be_built():
     built = set()
     for experiment in EXPERIMENTS.values():
         for row in experiment.at("full").values():
-            config = recipes.trainings(experiment, row, "full", 0, {})[-1]
+            config = runs.trainings(experiment, row, "full", 0, {})[-1]
             shape, classes = sizes(config.data.name)
             if (key := (config.model.to_json(), shape)) not in built:
                 built.add(key)
@@ -160,7 +160,7 @@ def test_records_and_trainings_of_before_an_option(tiny, store, capsys):
         r"a, run 0 \(.*accuracy [\d.]+\): made with an older recipe \(training.epochs: 1 → 2\)",
         longer.left[0],
     )
-    assert "Kept apart" in tables.markdown("x/y", tables.blocks([longer]))
+    assert "Kept apart" in results.markdown("x/y", results.blocks([longer]))
 
 
 def test_controls(tiny, store):
@@ -248,8 +248,8 @@ def test_a_run_begins_with_the_layers_of_another(tiny, store):
         ),
     )
     record = run(store, transfer, row=1)
-    (first,) = recipes.trainings(transfer, transfer.rows[0], "small", 0, {})
-    assert record["config"]["init_from"] == f"{recipes.key_of(configs.to_json(first))}-seed0"
+    (first,) = runs.trainings(transfer, transfer.rows[0], "small", 0, {})
+    assert record["config"]["init_from"] == f"{runs.key_of(configs.to_json(first))}-seed0"
     # The first training is that of the other row.
     assert run(store, transfer)["config"]["init_from"] == ""
     directories = sorted((store.folder / "runs").iterdir())
@@ -299,10 +299,10 @@ def test_the_pages_are_those_of_the_records(tmp_path):
     assert not any(one.left for n, found in names.items() for one in found if n.startswith("choi"))
     for name, found in names.items():
         page = ROOT / "docs/results" / f"{found[0].stem}.md"
-        assert page.read_text() == tables.markdown(name, tables.blocks(found)), name
-        assert page.with_suffix(".png").exists() == (tables.pictured(found) is not None)
+        assert page.read_text() == results.markdown(name, results.blocks(found)), name
+        assert page.with_suffix(".png").exists() == (results.pictured(found) is not None)
     findings = {name: paper.FINDING for name, paper in PAPERS.items()}
-    assert (ROOT / "docs/results/index.md").read_text() == tables.index(names, findings)
+    assert (ROOT / "docs/results/index.md").read_text() == results.index(names, findings)
 
 
 def test_rows_whose_data_are_missing_are_left_out_and_named(fails, tmp_path):
@@ -333,7 +333,7 @@ def test_a_name_at_smoke_scale(script, tmp_path):
     pages = tmp_path / "pages"
     assert "1 of 25 tables and figures were run" in (pages / "index.md").read_text()
     assert f"]({name}.png)" in (pages / f"{name}.md").read_text()
-    assert tables.NO_RECORDS in (pages / "gu2021_table1.md").read_text()
+    assert results.NO_RECORDS in (pages / "gu2021_table1.md").read_text()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import _cli
@@ -49,20 +48,6 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(script, tmp_path):
     refused = script("train.py", *arguments)
     assert refused.returncode == 1
     assert "training.epochs: 500 → 2" in refused.stderr
-
-
-@pytest.mark.slow
-def test_plain_lines_where_there_is_no_terminal(script, tmp_path):
-    started = time.monotonic()
-    command = "train.py", "--config=configs/digits.py", f"--workdir={tmp_path / 'run'}", *TINY
-    done = script(*command)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"epoch   2  step 80/80  loss 0\.\d{4}  accuracy", done.stdout)
-    assert "\x1b" not in done.stdout
-    assert not done.stderr.strip(), "warnings on the first run"
-    again = script(*command)
-    assert "finished before, at step 80" in again.stdout
-    assert time.monotonic() - started < 300
 
 
 @pytest.mark.slow
