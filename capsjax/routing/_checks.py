@@ -50,16 +50,6 @@ def check_broadcast(name: str, x: Any, shape: tuple[Any, ...], axes: str) -> Non
         )
 
 
-def check_sizes(name: str, shape: tuple[Any, ...], axes: tuple[str, ...]) -> None:
-    """Raises a ValueError if one of the trailing `axes` of a shape has length zero."""
-    for axis, size in zip(axes, shape[-len(axes) :], strict=True):
-        if size == 0:
-            raise ValueError(
-                f"{name} must hold at least one of each axis, got shape {shape}: the axis {axis} "
-                f"has length zero."
-            )
-
-
 def check_probabilities(name: str, x: jax.Array | np.ndarray) -> None:
     """Raises a ValueError unless all values lie in [0, 1]; traced ones are not known."""
     if isinstance(x, jax.core.Tracer):

@@ -1,6 +1,5 @@
 """A batch in parts, forward and backward: in blocks, one after another, or over devices."""
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -93,26 +92,10 @@ def over_devices(
 
     Returns:
       A function with the arguments and results of `f`.
-
-    Raises:
-      ValueError: (when called) a name that the mesh does not have, or a batch that the devices do
-        not divide.
     """
-    names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+    spec = PartitionSpec(axis_names)
 
     def mapped(whole: PyTree, *batch: PyTree) -> Out:
-        devices = jax.sharding.get_abstract_mesh() if mesh is None else mesh
-        if not names or not set(names) <= set(devices.axis_names):
-            raise ValueError(
-                f"axis_names must be axes of the mesh, which are {devices.axis_names}, got "
-                f"{axis_names!r}; give the mesh, or set it with jax.set_mesh."
-            )
-        size, parts = _common_length(batch), math.prod(devices.shape[name] for name in names)
-        if size % parts:
-            raise ValueError(
-                f"the batch must be a multiple of the {parts} devices along {names}, got {size}."
-            )
-        spec = PartitionSpec(names)
         in_specs = (PartitionSpec(), *[spec] * len(batch))
         return jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=spec)(whole, *batch)
 

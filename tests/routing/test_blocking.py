@@ -131,18 +131,6 @@ def test_sums_over_devices_stand_outside_of_branches():
     assert {within for name, within in found if name.startswith("psum")} == {False}
 
 
-def test_over_devices_refuses_unknown_axes_and_uneven_batches():
-    x, mesh = jnp.ones((6, 3)), automatic_mesh()
-    with pytest.raises(ValueError, match=r"axes of the mesh, .*'data', 'model'.* got 'batch'"):
-        over_devices(jnp.add, "batch", mesh=mesh)(1.0, x)
-    with pytest.raises(ValueError, match=r"which are \(\), got 'data'; give the mesh, or set it"):
-        over_devices(jnp.add, "data")(1.0, x)
-    with pytest.raises(ValueError, match=r"a multiple of the 4 devices along \('data',\), got 6"):
-        over_devices(jnp.add, "data", mesh=mesh)(1.0, x)
-    with pytest.raises(ValueError, match="must share one leading axis"):
-        over_devices(jnp.where, "data", mesh=mesh)(True, x, jnp.ones(8))
-
-
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5, 8])
 def test_blocks_change_neither_values_nor_gradients(block_size):
     weights = jax.random.normal(jax.random.key(0), (3, 4))

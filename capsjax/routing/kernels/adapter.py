@@ -95,7 +95,7 @@ def define(
             with jax.enable_x64(False):
                 kernel = jaxpr_as_fun(jax.make_jaxpr(function)(*plain))
             with warnings.catch_warnings():
-                # Users can do nothing about it, and `why_no_kernel` is ready for its removal.
+                # Users can do nothing about it, and forms.py is ready for its removal.
                 warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated")
                 return mlir.lower_fun(kernel)(ctx.replace(avals_in=plain), *args)
 

@@ -22,7 +22,7 @@ from jax import lax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
-from capsjax.routing.kernels import adapter, forms
+from capsjax.routing.kernels import adapter, einsum, forms
 from capsjax.routing.kernels.terms import AXES, LINEAR, WEIGHTS, Operands, operands_of, sizes_of
 
 
@@ -97,8 +97,13 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, scalar: str, wrt:
     others = {letter: rate for letter, rate in rates.items() if letter not in LINEAR[scalar]}
     if scalar == "Q":
         terms += [_rate_of_square(wrt, operands, letter, rate) for letter, rate in others.items()]
-    elif others:  # second derivatives of EM: rare, and left to autodiff of the plain formula
-        terms.append(_rate_of_residual(wrt, operands, others))
+    elif others:  # second derivatives of EM: rare, and left to autodiff of the products
+
+        def products(varied: Operands) -> Array:
+            return einsum.differentiate(operands | varied, scalar=scalar, wrt=wrt)
+
+        at = {letter: operands[letter] for letter in others}
+        terms.append(jax.jvp(products, (at,), (others,))[1])
     return out, functools.reduce(operator.add, terms)
 
 
@@ -115,24 +120,6 @@ def _rate_of_square(wrt: str, operands: Operands, letter: str, rate: Array) -> A
         return -2 * (agreement(poses, weights, weighted) - constant[..., None, :])
     mass = jnp.sum(operands["c"], axis=-2)[..., None, None]
     return -2 * rate * (combine(operands["c"], poses, weights) - mass * means)
-
-
-def _rate_of_residual(wrt: str, operands: Operands, rates: Operands) -> Array:
-    """Returns the tangent of a derivative of G for those of P, W and μ, the votes written out."""
-
-    def plain(varied: Operands) -> Array:
-        xs = operands | varied
-        residual = jnp.einsum("...iax,ixjy->...ijay", xs["p"], xs["k"])
-        residual -= xs["m"][..., None, :, :, :]
-        letters = [letter for letter in "cwPK" if letter != wrt]
-        subscripts = ",".join(AXES[a] if a in WEIGHTS else "..." + AXES[a] for a in letters)
-        result = AXES[wrt] if wrt in WEIGHTS else "..." + AXES[wrt]
-        return jnp.einsum(
-            f"...ijay,{subscripts}->{result}", residual, *(xs[letter] for letter in letters)
-        )
-
-    values = {letter: operands[letter] for letter in rates}
-    return jax.jvp(plain, (values,), (rates,))[1]
 
 
 def _transpose(cotangent: Any, *primals: Any, scalar: str, wrt: str) -> list[Any]:

@@ -32,9 +32,8 @@ class Fused:
       operands: their letters.
       results: letters of operands that have the shapes of the results.
       compose: from operands to the list of results, by derivatives of E and Q.
-      about: the same, given the results in `kept` after the operands. Tangents are those of this
-        function, with these results held fixed. None: `compose`.
-      kept: results that tangent and cotangent are given instead of computing them again.
+      kept: results that tangent and cotangent are given instead of computing them again. They are
+        those of `compose` given them after the operands, and held fixed.
       forward: from a form to its kernel for the operation, or None. Arguments as for `compose`.
       backward: from a form and the letters of the results that have cotangents to its kernel for
         the cotangent, or None. The kernel takes operands and kept results, and cotangents, each in
@@ -49,15 +48,13 @@ class Fused:
         operands: str,
         results: str,
         compose: Callable[..., Results],
-        about: Callable[..., Results] | None = None,
         kept: str = "",
         forward: Callable[[forms.Form], Callable[..., Results] | None] = lambda form: None,
         backward: Callable[[forms.Form, str], Callable[..., Operands] | None],
     ):
         self.operands, self.results, self.kept = operands, results, kept
         self.known = operands + kept
-        self.compose, self.about = compose, about or compose
-        self.forward, self.backward = forward, backward
+        self.compose, self.forward, self.backward = compose, forward, backward
 
         def define(part: str, choose: Callable[..., Any]) -> Any:
             return adapter.define(
@@ -97,7 +94,7 @@ class Fused:
         """Returns the `outputs` as a function of some operands, and where to linearise it."""
 
         def f(varied: Operands) -> Results:
-            results = dict(zip(self.results, self.about(*(known | varied).values()), strict=True))
+            results = dict(zip(self.results, self.compose(*(known | varied).values()), strict=True))
             return [results[letter] for letter in outputs]
 
         return f, {letter: known[letter] for letter in letters}
