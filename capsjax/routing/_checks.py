@@ -62,19 +62,14 @@ def check_probabilities(name: str, x: jax.Array | np.ndarray) -> None:
         )
 
 
-def check_count(name: str, value: Any, *, least: int = 1) -> None:
-    """Raises unless `value` is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(
-            f"{name} must be a Python int, got {type(value).__name__}; "
-            f"it sets shapes or the length of a loop, so mark it static under jit."
-        )
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}.")
-
-
-def check_counts(**values: Any) -> None:
-    """Raises unless every value, or each of several, is an integer of at least 1."""
+def check_counts(least: int = 1, /, **values: Any) -> None:
+    """Raises unless every value, or each of several, is an integer of at least `least`."""
     for name, value in values.items():
         for count in value if isinstance(value, tuple | list) else (value,):
-            check_count(name, count)
+            if isinstance(count, bool) or not isinstance(count, int | np.integer):
+                raise TypeError(
+                    f"{name} must be a Python int, got {type(count).__name__}; "
+                    f"it sets shapes or the length of a loop, so mark it static under jit."
+                )
+            if count < least:
+                raise ValueError(f"{name} must be at least {least}, got {count}.")

@@ -9,7 +9,7 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, PyTree
 
-from capsjax.routing._checks import check_count
+from capsjax.routing._checks import check_counts
 from capsjax.routing.kernels import adapter
 
 Out = TypeVar("Out")
@@ -32,7 +32,7 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
     """
     size = _common_length(batch)
     if block_size is not None:
-        check_count("block_size", block_size)
+        check_counts(block_size=block_size)
     if block_size is None or not isinstance(size, int):
         return f(batch)
     parts = max(map(adapter.parts, jax.tree.leaves(batch)))
@@ -119,7 +119,7 @@ def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
       TypeError: `block_size` is not a Python int.
       ValueError: `block_size` < 1, or (when called) leading axes that differ.
     """
-    check_count("block_size", block_size)
+    check_counts(block_size=block_size)
     mapped = jax.vmap(f)
     return lambda *args: in_blocks(lambda block: mapped(*block), args, block_size)
 
@@ -139,9 +139,8 @@ def choose_block_size(
         (docs/benchmarks.md): they stay in cache. On an accelerator blocks serve to bound memory
         alone: route the whole batch if it fits, or give what the device can spare.
     """
-    check_count("bytes_per_example", bytes_per_example)
-    check_count("shared_bytes", shared_bytes, least=0)
-    check_count("budget", budget)
+    check_counts(bytes_per_example=bytes_per_example, budget=budget)
+    check_counts(0, shared_bytes=shared_bytes)
     return max(1, max(budget, shared_bytes) // bytes_per_example)
 
 

@@ -1,4 +1,4 @@
-"""Dynamic routing by agreement, with the soft update."""
+"""Dynamic routing by agreement, with the soft update; uniform routing, without any."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import identity, squash, type_of_sums
-from capsjax.routing._checks import check_broadcast, check_count, check_scalar
+from capsjax.routing._checks import check_broadcast, check_counts, check_scalar
 from capsjax.routing.kernels import softmax
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import (
@@ -70,7 +70,7 @@ def dynamic_routing(
     shape = shape_of(votes)
     *batch, children, parents, size = shape.shape
     dtype = type_of_sums(shape.dtype)
-    check_count("num_iterations", num_iterations)
+    check_counts(num_iterations=num_iterations)
     check_scalar("update_rate", update_rate, "all couplings are mixed at the same rate.")
     if not isinstance(update_rate, jax.core.Tracer) and not 0 < update_rate <= 1:
         raise ValueError(
@@ -98,6 +98,33 @@ def dynamic_routing(
         leaky=leaky,
     )
     return Routed(poses.astype(shape.dtype), coupling)
+
+
+def uniform_routing(
+    votes: VotesLike,
+    *,
+    bias: Broadcast | None = None,
+    activation: Callable[[Poses], Poses] = squash,
+) -> Routed:
+    """p_j = squash(1/J Σ_i v_ij + bias_j)   (Gu et al. 2021, section 3: CapsNet-NoR).
+
+    Equal to dynamic routing with one iteration and no prior logits. It costs one matrix product and
+    forms no votes.
+
+    Args:
+      votes: an operator or an array [..., I, J, D].
+      bias: added to the sum, broadcast to [..., J, D].
+      activation: applied to the last axis in place of squash.
+    """
+    votes = as_votes(votes)
+    shape = shape_of(votes)
+    *batch, children, parents, size = shape.shape
+    mean = votes.total() / parents
+    if bias is not None:
+        check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
+        mean = mean + jnp.asarray(bias, mean.dtype)
+    coupling = jnp.full((*batch, children, parents), 1 / parents, mean.dtype)
+    return Routed(activation(mean).astype(shape.dtype), coupling)
 
 
 def _route(

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from capsjax.functional import type_of_sums
-from capsjax.routing._checks import check_broadcast, check_count, check_probabilities
+from capsjax.routing._checks import check_broadcast, check_counts, check_probabilities
 from capsjax.routing.kernels import LEAST_TOTAL
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import (
@@ -82,7 +82,7 @@ def em_routing(
     votes = as_votes(votes)
     shape = shape_of(votes)
     *batch, children, parents = full = shape.shape[:-1]
-    check_count("num_iterations", num_iterations)
+    check_counts(num_iterations=num_iterations)
     check_broadcast("activations", activations, (*batch, children), "[..., I]")
     check_probabilities("activations", activations)
     check_broadcast("beta_use", beta_use, (*batch, parents), "[..., J]")

@@ -35,10 +35,10 @@ class Fused:
       kept: results that tangent and cotangent are given instead of computing them again. They are
         those of `compose` given them after the operands, and held fixed.
       forward: from a form to its kernel for the operation, or None. Arguments as for `compose`.
-      backward: from a form and the letters of the results that have cotangents to its kernel for
-        the cotangent, or None. The kernel takes operands and kept results, and cotangents, each in
-        a dict by letter, and the letters `wrt` of the cotangents asked for; it returns these in a
-        dict.
+      backward: from a form to its kernel for the cotangent, or None. The kernel takes operands and
+        kept results, and cotangents, each in a dict by letter, and the letters `wrt` of the
+        cotangents asked for; it returns these in a dict.
+      cotangents: the results that must have cotangents, and no others, for that kernel.
     """
 
     def __init__(
@@ -50,11 +50,13 @@ class Fused:
         compose: Callable[..., Results],
         kept: str = "",
         forward: Callable[[forms.Form], Callable[..., Results] | None] = lambda form: None,
-        backward: Callable[[forms.Form, str], Callable[..., Operands] | None],
+        backward: Callable[[forms.Form], Callable[..., Operands] | None],
+        cotangents: str,
     ):
         self.operands, self.results, self.kept = operands, results, kept
         self.known = operands + kept
         self.compose, self.forward, self.backward = compose, forward, backward
+        self.cotangents = cotangents
 
         def define(part: str, choose: Callable[..., Any]) -> Any:
             return adapter.define(
@@ -136,7 +138,7 @@ class Fused:
         self, target: adapter.Target, avals: Sequence[Any], *, inputs: str, outputs: str
     ) -> adapter.Choice:
         form = self._form(target, avals)
-        kernel = self.backward(form, inputs)
+        kernel = self.backward(form) if inputs == self.cotangents else None
         if kernel is None:
             composed = partial(self._compose_cotangent, inputs=inputs, outputs=outputs)
             return composed, form.is_kernel
