@@ -89,9 +89,6 @@ def over_devices(
         the leading axes of all others, and of its results, are one batch.
       axis_names: the axes of the mesh that divide the batch. The others hold copies.
       mesh: None: that of `jax.set_mesh`.
-
-    Returns:
-      A function with the arguments and results of `f`.
     """
     spec = PartitionSpec(axis_names)
 
@@ -112,12 +109,6 @@ def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
         not mapped, such as kernels: gradients flow to it all the same.
       block_size: examples in a block, at least 1; see `choose_block_size`.
 
-    Returns:
-      A function with the arguments and results of `f` with one more leading axis.
-
-    Raises:
-      TypeError: `block_size` is not a Python int.
-      ValueError: `block_size` < 1, or (when called) leading axes that differ.
     """
     check_counts(block_size=block_size)
     mapped = jax.vmap(f)

@@ -115,11 +115,6 @@ def fixed_point(
       **options: keyword arguments of the procedure, but for the starting state and
         `num_iterations`. EM needs a number for `inverse_temperature`.
 
-    Returns:
-      The routing, whether it converged, and after how many iterations.
-
-    Raises:
-      ValueError: `procedure` has no fixed point, or an argument is out of range.
     """
     check_counts(max_iterations=max_iterations)
     if not tolerance > 0:

@@ -95,12 +95,6 @@ def test_couplings_are_shares(procedure):
         assert_same(coupling.sum(-1), np.ones((B, I)))
 
 
-def test_soft_update_with_rate_one_is_plain():
-    votes = random_votes()
-    for rate in (1, 1.0):
-        assert_same(dynamic_routing(votes, update_rate=rate), dynamic_routing(votes), 0)
-
-
 def test_em_finds_clusters():
     # Two parents, started slightly apart, and two clouds of votes on which both agree.
     rng = np.random.default_rng(0)
@@ -199,16 +193,6 @@ def test_bfloat16_votes_are_reduced_in_float32(procedure):
     assert routed.coupling.dtype == jnp.float32
     wide = LinearVotes(votes.poses.astype(jnp.float32), votes.kernel.astype(jnp.float32))
     assert_same(routed.coupling, jax.jit(procedure)(wide).coupling, 2e-2)
-
-
-def test_forward_mode_agrees_with_reverse(float64):
-    votes = random_linear(jnp.float64)
-
-    def f(kernel):
-        return dynamic(LinearVotes(votes.poses[0], kernel)).poses
-
-    forward, reverse = (jax.jit(j(f))(votes.kernel) for j in (jax.jacfwd, jax.jacrev))
-    assert_same(forward, reverse, 1e-10)
 
 
 def even_linear():

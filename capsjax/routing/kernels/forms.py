@@ -29,7 +29,7 @@ from jaxtyping import Array
 
 from capsjax.routing.kernels import cpu, einsum
 from capsjax.routing.kernels.adapter import Target, eager_program
-from capsjax.routing.kernels.terms import Sizes
+from capsjax.routing.kernels.terms import Operands, Sizes
 
 _LARGEST_LOOP = 256  # multiplications in a pose product, unrolled, that suit XLA on a CPU
 _LARGEST_KERNEL = {"tpu": 512, "cuda": 256}  # the same in a kernel, to compile in seconds
@@ -40,25 +40,15 @@ _MOST_ELEMENTS = 2**31 - 1  # that a Triton kernel can count
 
 
 class Form(NamedTuple):
-    """One way to do the arithmetic.
-
-    Attributes:
-      name: of the form.
-      differentiate: a derivative of E, Q or G.
-      is_kernel: whether it runs on one device only.
-      attend: a whole iteration of routing by agreement; None for two derivatives of E.
-      attend_backward: the gradients of that.
-      sums: Σ_i c_ij v_ij and Σ_i c_ij in one pass; None for one at a time.
-      gradients: several derivatives of E + Q in one pass; None for one at a time.
-    """
+    """One way to do the arithmetic. What it has not in one pass is made of derivatives."""
 
     name: str
-    differentiate: Callable[..., Array]
-    is_kernel: bool = False
-    attend: Callable[..., Array] | None = None
-    attend_backward: Callable[..., dict[str, Array]] | None = None
-    sums: Callable[..., tuple[Array, Array]] | None = None
-    gradients: Callable[..., dict[str, Array]] | None = None
+    differentiate: Callable[..., Array]  # a derivative of E, Q or G
+    is_kernel: bool = False  # it runs on one device only
+    attend: Callable[..., Array] | None = None  # a whole iteration of routing by agreement
+    attend_backward: Callable[..., Operands] | None = None  # its gradients
+    sums: Callable[..., tuple[Array, Array]] | None = None  # Σ_i c_ij v_ij and Σ_i c_ij
+    gradients: Callable[..., Operands] | None = None  # several derivatives of E + Q
 
 
 LOOPS = Form("loops", cpu.differentiate)

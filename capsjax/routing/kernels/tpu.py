@@ -164,7 +164,8 @@ def _two_passes(
     def body(child: _Child, votes: Any, logits: Any, *rates: Any) -> None:
         def tile(at: Any) -> None:
             def agree(rows: Any) -> None:
-                voted = child.votes(rows, at)  # A×Y of [8, 128]
+                p, k = (child.matrix(letter, rows, at) for letter in "pk")
+                voted = p @ k  # A×Y of [8, 128]
                 for number, entry in enumerate(voted.flat):
                     votes[number, rows, :] = entry
                 for letter, ref in zip("qw", (logits, *rates), strict=False):
@@ -409,7 +410,3 @@ class _Child(NamedTuple):
             return entry
         position = self.first + at.start + lax.broadcasted_iota(jnp.int32, entry.shape, 1)
         return jnp.where(position < plan.sizes.positions, entry, 0)
-
-    def votes(self, rows: Any, at: Any) -> Matrix:
-        """Returns P_i W_ij."""
-        return self.matrix("p", rows, at) @ self.matrix("k", rows, at)
