@@ -24,6 +24,8 @@ from capsjax.routing.votes import (
     shape_of,
 )
 
+Schedule = Callable[[Int[Array, ""] | int], Float[Array, ""]]
+
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
     """Returns λ = 0.01 (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018)."""
@@ -43,8 +45,7 @@ def em_routing(
     *,
     num_iterations: int = 3,
     coupling: Broadcast | None = None,
-    inverse_temperature: Callable[[Int[Array, ""] | int], Float[Array, ""]]
-    | float = published_inverse_temperature,
+    inverse_temperature: Schedule | float = published_inverse_temperature,
     variance_floor: float = 1e-4,
     normalize: Callable[[Coupling], Coupling] = softmax_over_parents,
 ) -> Routed:
@@ -64,11 +65,9 @@ def em_routing(
     up to deviations of about 10⁹ (and not finite from about 10¹³), results up to 10¹⁸.
 
     Args:
-      votes: an operator or an array [..., I, J, D]. Operators with the methods `scatter` and
-        `distance` (see LinearVotes) are never asked for the whole tensor.
+      votes: an operator (see Votes for what EM asks of it) or an array [..., I, J, D].
       activations: a_i in [0, 1], broadcast to [..., I]; checked where the values are concrete.
-      beta_use: β_u, broadcast to [..., J].
-      beta_activate: β_a, broadcast to [..., J].
+      beta_use: β_u, broadcast to [..., J]; beta_activate: β_a, likewise.
       num_iterations: M-steps, at least 1.
       coupling: the R to start from, broadcast to [..., I, J]; None for 1/J.
       inverse_temperature: λ as a function of the iteration t = 0, 1, …, or one number.
@@ -91,23 +90,20 @@ def em_routing(
         raise ValueError(f"variance_floor must be positive, got {variance_floor}; try 1e-4.")
     if not (hasattr(votes, "scatter") and hasattr(votes, "distance")):
         votes = DenseVotes(votes.dense())
-    dtype = type_of_sums(shape.dtype)
-    # The votes set the type: a wider argument must not change it between iterations.
+    dtype = type_of_sums(shape.dtype)  # which a wider argument must not change
     costs = [jnp.asarray(x, dtype) for x in (beta_use, beta_activate, variance_floor)]
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
-    schedule = (
-        inverse_temperature if callable(inverse_temperature) else lambda _: inverse_temperature
-    )
 
     def maximize(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
         """Takes R as relative · largest, the largest R of each parent [..., 1, J]."""
         moments = _moments(votes, jnp.broadcast_to(activations * relative, full))
-        value = jnp.asarray(schedule(iteration), dtype)
+        schedule = inverse_temperature
+        value = jnp.asarray(schedule(iteration) if callable(schedule) else schedule, dtype)
         return _m_step(moments, largest[..., 0, :], value, *costs)
 
     def iterate(state: tuple[Array, _Parents], iteration: Array) -> tuple[Any, None]:
         log_coupling = normalize(_e_step(state[1], votes))
-        log_largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
+        log_largest = _largest(log_coupling)
         relative = jnp.exp(log_coupling - log_largest)
         return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
 
@@ -146,8 +142,12 @@ def _first_coupling(
     # The smallest positive number in place of 0, by which nothing can be divided. Not by way of
     # logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
     positive = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
-    largest = lax.stop_gradient(jnp.max(positive, axis=-2, keepdims=True))
+    largest = _largest(positive)
     return positive / largest, largest
+
+
+def _largest(coupling: Coupling) -> Float[Array, "*batch 1 J"]:
+    return lax.stop_gradient(jnp.max(coupling, axis=-2, keepdims=True))
 
 
 def _moments(votes: Any, weights: Coupling) -> tuple[Poses, Poses, Array]:
