@@ -12,17 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from capsjax.routing.kernels import blocks, einsum
-from capsjax.routing.kernels.terms import (
-    POSES,
-    TERMS,
-    WEIGHTS,
-    Matrix,
-    Operands,
-    matrix,
-    operands_of,
-    sizes_of,
-)
+from capsjax.routing.kernels import blocks
+from capsjax.routing.kernels.terms import POSES, TERMS, WEIGHTS, Matrix, Operands, matrix, sizes_of
 
 # What one array [b, I, J] of a block may take: about the L2 cache of a core.
 _BLOCK_BYTES = 2 * 2**20
@@ -30,9 +21,7 @@ _BLOCK_BYTES = 2 * 2**20
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """Returns the derivative of `scalar` by `wrt`, in blocks of positions."""
-    if (scalar, wrt) not in TERMS:
-        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
-    sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
+    sizes = sizes_of(operands)
     laid_out = {
         letter: _lay_out(letter, x) for letter, x in blocks.flatten_batch(operands, sizes).items()
     }

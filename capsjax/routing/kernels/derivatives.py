@@ -23,7 +23,15 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
 from capsjax.routing.kernels import adapter, einsum, forms
-from capsjax.routing.kernels.terms import AXES, LINEAR, WEIGHTS, Operands, operands_of, sizes_of
+from capsjax.routing.kernels.terms import (
+    AXES,
+    LINEAR,
+    TERMS,
+    WEIGHTS,
+    Operands,
+    operands_of,
+    sizes_of,
+)
 
 
 def combine(coupling: Array, poses: Array, weights: Array) -> Array:
@@ -55,7 +63,7 @@ def differentiate(scalar: str, wrt: str, operands: Operands) -> Array:
 
 def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
     """Returns the type of an array with the axes of the operand `result`, given those of others."""
-    sizes = sizes_of(letters, avals)
+    sizes = sizes_of(dict(zip(letters, avals, strict=True)))
     extents = dict(zip("ijaxy", sizes[1:], strict=True))
     shape = tuple(extents[axis] for axis in AXES[result])
     if result in WEIGHTS:
@@ -77,10 +85,13 @@ def _choose(
     target: adapter.Target, avals: Sequence[Any], *, scalar: str, wrt: str
 ) -> tuple[Callable[..., Array], bool]:
     letters = operands_of(scalar, wrt)
-    chosen = forms.choose(target, sizes_of(letters, avals), avals[0].dtype)
+    sizes = sizes_of(dict(zip(letters, avals, strict=True)))
+    chosen = forms.choose(target, sizes, avals[0].dtype)
+    # The others are needed in forward mode only.
+    compute = chosen.differentiate if (scalar, wrt) in TERMS else einsum.differentiate
 
     def evaluate(*args: Array) -> Array:
-        return chosen.differentiate(dict(zip(letters, args, strict=True)), scalar=scalar, wrt=wrt)
+        return compute(dict(zip(letters, args, strict=True)), scalar=scalar, wrt=wrt)
 
     return evaluate, chosen.is_kernel
 

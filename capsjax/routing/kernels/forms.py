@@ -43,7 +43,7 @@ class Form(NamedTuple):
     """One way to do the arithmetic. What it has not in one pass is made of derivatives."""
 
     name: str
-    differentiate: Callable[..., Array]  # a derivative of E, Q or G
+    differentiate: Callable[..., Array]  # a derivative of E, Q or G that TERMS has
     is_kernel: bool = False  # it runs on one device only
     attend: Callable[..., Array] | None = None  # a whole iteration of routing by agreement
     attend_backward: Callable[..., Operands] | None = None  # its gradients

@@ -121,7 +121,7 @@ class Fused:
     # What a program is lowered to.
 
     def _form(self, target: adapter.Target, avals: Sequence[Any]) -> forms.Form:
-        sizes = sizes_of(self.operands, avals[: len(self.operands)])
+        sizes = sizes_of(dict(zip(self.operands, avals, strict=False)))
         return forms.choose(target, sizes, avals[0].dtype)
 
     def _choose(self, target: adapter.Target, avals: Sequence[Any]) -> adapter.Choice:

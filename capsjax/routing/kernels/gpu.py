@@ -20,7 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array
 
-from capsjax.routing.kernels import blocks, einsum, forms
+from capsjax.routing.kernels import blocks, forms
 from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.softmax import exponentials
 from capsjax.routing.kernels.terms import (
@@ -46,10 +46,8 @@ _LARGEST_TILE = 32  # entries of a gradient of weights that a program holds
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """Returns the derivative of `scalar` by `wrt`."""
-    if (scalar, wrt) not in TERMS:
-        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
     name = f"votes_{scalar}_{wrt}"
-    sizes = sizes_of(list(operands), list(operands.values()))
+    sizes = sizes_of(operands)
     if wrt not in WEIGHTS:
         held = [letter for letter in [*operands, wrt] if _is_parent(letter)]
         numbers = sum(_numbers(letter, sizes) for letter in held)
@@ -73,7 +71,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
 def attend(poses: Array, weights: Array, parents: Array) -> Array:
     """Returns the sums of one iteration of routing by agreement."""
     operands = {"p": poses, "k": weights, "q": parents}
-    sizes = sizes_of(list(operands), list(operands.values()))
+    sizes = sizes_of(operands)
 
     def terms(tile: _Tile) -> Terms:
         votes = tile.votes()  # A×Y of [positions, parents]
@@ -93,7 +91,7 @@ def attend_backward(
     number once.
     """
     operands = {"p": poses, "k": weights, "q": parents, "w": cotangent}
-    sizes = sizes_of(list(operands), list(operands.values()))
+    sizes = sizes_of(operands)
 
     def to_votes(tile: _Tile) -> tuple[Matrix, Matrix, Matrix]:
         """Returns t, 1×1 of [positions, parents], the votes, and their cotangents r g + t q."""

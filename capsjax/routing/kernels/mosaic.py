@@ -55,7 +55,7 @@ class Plan(abc.ABC):
 
     def __init__(self, operands: Operands, results: str):
         self.operands, self.results = operands, results
-        self.sizes = sizes_of(list(operands), list(operands.values()))
+        self.sizes = sizes_of(operands)
         self.length = self.num_blocks = 1
         by_position = [letter for letter in [*operands, *results] if letter not in WEIGHTS]
         numbers = sum(math.prod(filter(None, self.layout(letter).block)) for letter in by_position)

@@ -65,11 +65,11 @@ class Sizes(NamedTuple):
         return self.rows * self.columns * self.width
 
 
-def sizes_of(letters: Sequence[str], arrays: Sequence[Any]) -> Sizes:
+def sizes_of(operands: Operands) -> Sizes:
     """Returns the extents, from the shapes of operands."""
     extents: dict[str, int] = {}
     batch: tuple[int, ...] = ()
-    for letter, x in zip(letters, arrays, strict=True):
+    for letter, x in operands.items():
         axes = AXES[letter]
         extents |= zip(axes, x.shape[len(x.shape) - len(axes) :], strict=True)
         if letter not in WEIGHTS:

@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from capsjax.routing.kernels import einsum, forms, mosaic
+from capsjax.routing.kernels import forms, mosaic
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.mosaic import LANES, Layout
 from capsjax.routing.kernels.softmax import exponentials
@@ -38,8 +38,6 @@ _UNROLLED = 4  # groups of 8 parents whose code is written out one after another
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """Returns the derivative of `scalar` by `wrt`."""
-    if (scalar, wrt) not in TERMS:
-        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
 
     def terms(**matrices: Matrix) -> Terms:
         yield wrt, TERMS[scalar, wrt](**matrices)
