@@ -108,7 +108,6 @@ def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
       f: a function of one example. Arguments are mapped over their leading axes; close over what is
         not mapped, such as kernels: gradients flow to it all the same.
       block_size: examples in a block, at least 1; see `choose_block_size`.
-
     """
     check_counts(block_size=block_size)
     mapped = jax.vmap(f)

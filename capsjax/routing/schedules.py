@@ -114,7 +114,6 @@ def fixed_point(
       max_iterations: cap on iterations, at least 1. Reaching it raises nothing: see `converged`.
       **options: keyword arguments of the procedure, but for the starting state and
         `num_iterations`. EM needs a number for `inverse_temperature`.
-
     """
     check_counts(max_iterations=max_iterations)
     if not tolerance > 0:

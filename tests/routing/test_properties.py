@@ -97,7 +97,7 @@ def test_couplings_are_shares(procedure):
 
 def test_uniform_is_dynamic_with_one_iteration():
     votes = random_votes()
-    bias = jnp.linspace(-1, 1, 12).reshape(4, 3)
+    bias = jnp.linspace(-1, 1, J * D).reshape(J, D)
     one = dynamic_routing(votes, num_iterations=1, bias=bias)
     uniform = uniform_routing(votes, bias=bias)
     np.testing.assert_allclose(one.poses, uniform.poses, rtol=1e-6)

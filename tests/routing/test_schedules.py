@@ -181,17 +181,6 @@ def test_the_gradient_of_a_limit_on_several_devices(by):
     np.testing.assert_allclose(by(poses, kernel), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_each_device_counts_its_own_iterations():
-    def count(poses, kernel):
-        return limit(poses, kernel).num_iterations
-
-    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
-    specs = (PartitionSpec("data"), PartitionSpec())
-    same = jax.shard_map(count, mesh=mesh, in_specs=specs, out_specs=PartitionSpec())
-    with pytest.raises(ValueError, match="out_specs"):
-        jax.eval_shape(same, *problem())
-
-
 def test_the_gradient_of_a_limit_does_not_depend_on_the_size_of_the_loss():
     arguments = problem()
     expected = jax.jit(kernel_gradient)(*arguments)
