@@ -68,11 +68,9 @@ PROCEDURES = {
 
 
 @pytest.mark.parametrize("procedure", PROCEDURES)
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((0, 4, 3), "children"), ((6, 0, 3), "parents"), ((6, 4, 0), "pose size")]
-)
-def test_axes_of_length_zero_are_named(procedure, shape, axis):
-    with pytest.raises(ValueError, match=rf"the axis \w \({axis}\) has length zero"):
+@pytest.mark.parametrize("shape", [(0, 4, 3), (6, 0, 3), (6, 4, 0)])
+def test_axes_of_length_zero_are_refused(procedure, shape):
+    with pytest.raises(ValueError, match="none of length zero"):
         PROCEDURES[procedure](jnp.ones(shape))
 
 

@@ -11,7 +11,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Num
 
 from capsjax.evaluation.batches import in_batches, outline
-from capsjax.routing.diagnostics import coupling_entropy
+from capsjax.routing import coupling_entropy
 
 
 def routing_entropies(

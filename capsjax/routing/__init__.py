@@ -6,16 +6,14 @@ program is traced; the message names it and says what was expected.
 
 from capsjax.routing.attention import attention_routing
 from capsjax.routing.blocking import blocked_vmap, choose_block_size, in_blocks, over_devices
-from capsjax.routing.diagnostics import coupling_entropy
-from capsjax.routing.dynamic import dynamic_routing
+from capsjax.routing.dynamic import dynamic_routing, uniform_routing
 from capsjax.routing.em import em_routing, published_inverse_temperature, softmax_over_parents
 from capsjax.routing.inverted_attention import inverted_attention_routing
 from capsjax.routing.patches import WindowVotes, pose_patches, softmax_over_windows
-from capsjax.routing.routed import Routed
+from capsjax.routing.routed import Routed, coupling_entropy
 from capsjax.routing.schedules import FixedPoint, concurrent, fixed_point, sequential
 from capsjax.routing.self_attention import self_attention_routing
 from capsjax.routing.slots import slot_attention
-from capsjax.routing.uniform import uniform_routing
 from capsjax.routing.votes import DenseVotes, LinearVotes, Votes
 
 __all__ = [

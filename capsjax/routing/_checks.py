@@ -50,16 +50,6 @@ def check_broadcast(name: str, x: Any, shape: tuple[Any, ...], axes: str) -> Non
         )
 
 
-def check_sizes(name: str, shape: tuple[Any, ...], axes: tuple[str, ...]) -> None:
-    """Raises a ValueError if one of the trailing `axes` of a shape has length zero."""
-    for axis, size in zip(axes, shape[-len(axes) :], strict=True):
-        if size == 0:
-            raise ValueError(
-                f"{name} must hold at least one of each axis, got shape {shape}: the axis {axis} "
-                f"has length zero."
-            )
-
-
 def check_probabilities(name: str, x: jax.Array | np.ndarray) -> None:
     """Raises a ValueError unless all values lie in [0, 1]; traced ones are not known."""
     if isinstance(x, jax.core.Tracer):
@@ -72,19 +62,14 @@ def check_probabilities(name: str, x: jax.Array | np.ndarray) -> None:
         )
 
 
-def check_count(name: str, value: Any, *, least: int = 1) -> None:
-    """Raises unless `value` is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(
-            f"{name} must be a Python int, got {type(value).__name__}; "
-            f"it sets shapes or the length of a loop, so mark it static under jit."
-        )
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}.")
-
-
-def check_counts(**values: Any) -> None:
-    """Raises unless every value, or each of several, is an integer of at least 1."""
+def check_counts(least: int = 1, /, **values: Any) -> None:
+    """Raises unless every value, or each of several, is an integer of at least `least`."""
     for name, value in values.items():
         for count in value if isinstance(value, tuple | list) else (value,):
-            check_count(name, count)
+            if isinstance(count, bool) or not isinstance(count, int | np.integer):
+                raise TypeError(
+                    f"{name} must be a Python int, got {type(count).__name__}; "
+                    f"it sets shapes or the length of a loop, so mark it static under jit."
+                )
+            if count < least:
+                raise ValueError(f"{name} must be at least {least}, got {count}.")

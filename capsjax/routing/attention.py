@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32, type_of_sums
-from capsjax.routing._checks import check_floating, check_sizes
+from capsjax.routing._checks import check_floating
 from capsjax.routing.routed import Routed
 
 
@@ -34,18 +34,12 @@ def attention_routing(
     """
     check_floating("transformed", transformed)
     check_floating("kernel", kernel)
-    if transformed.ndim < 2:
-        raise ValueError(
-            f"transformed must have axes [..., N, D] (input channels, pose size), "
-            f"got shape {transformed.shape}."
-        )
-    check_sizes("transformed", transformed.shape, ("N (input channels)", "D (pose size)"))
-    channels, size = transformed.shape[-2:]
+    channels, size = transformed.shape[-2:] if transformed.ndim > 1 else (0, 0)
     if kernel.shape != (size, channels, channels):
         raise ValueError(
-            f"kernel must be [D, N, N] = {(size, channels, channels)} for transformed poses "
-            f"[..., N, D] = {transformed.shape}, got {kernel.shape}; "
-            f"several output channels are mapped with jax.vmap."
+            f"transformed must be [..., N, D] (input channels, pose size) and kernel [D, N, N], "
+            f"got {transformed.shape} and {kernel.shape}; several output channels are mapped with "
+            f"jax.vmap."
         )
     wide = type_of_sums(transformed, kernel)
     # One matrix product [..., N·D] × [N·D, N].

@@ -1,6 +1,5 @@
 """A batch in parts, forward and backward: in blocks, one after another, or over devices."""
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,7 +9,7 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, PyTree
 
-from capsjax.routing._checks import check_count
+from capsjax.routing._checks import check_counts
 from capsjax.routing.kernels import adapter
 
 Out = TypeVar("Out")
@@ -33,7 +32,7 @@ def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None)
     """
     size = _common_length(batch)
     if block_size is not None:
-        check_count("block_size", block_size)
+        check_counts(block_size=block_size)
     if block_size is None or not isinstance(size, int):
         return f(batch)
     parts = max(map(adapter.parts, jax.tree.leaves(batch)))
@@ -90,29 +89,10 @@ def over_devices(
         the leading axes of all others, and of its results, are one batch.
       axis_names: the axes of the mesh that divide the batch. The others hold copies.
       mesh: None: that of `jax.set_mesh`.
-
-    Returns:
-      A function with the arguments and results of `f`.
-
-    Raises:
-      ValueError: (when called) a name that the mesh does not have, or a batch that the devices do
-        not divide.
     """
-    names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+    spec = PartitionSpec(axis_names)
 
     def mapped(whole: PyTree, *batch: PyTree) -> Out:
-        devices = jax.sharding.get_abstract_mesh() if mesh is None else mesh
-        if not names or not set(names) <= set(devices.axis_names):
-            raise ValueError(
-                f"axis_names must be axes of the mesh, which are {devices.axis_names}, got "
-                f"{axis_names!r}; give the mesh, or set it with jax.set_mesh."
-            )
-        size, parts = _common_length(batch), math.prod(devices.shape[name] for name in names)
-        if size % parts:
-            raise ValueError(
-                f"the batch must be a multiple of the {parts} devices along {names}, got {size}."
-            )
-        spec = PartitionSpec(names)
         in_specs = (PartitionSpec(), *[spec] * len(batch))
         return jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=spec)(whole, *batch)
 
@@ -128,15 +108,8 @@ def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
       f: a function of one example. Arguments are mapped over their leading axes; close over what is
         not mapped, such as kernels: gradients flow to it all the same.
       block_size: examples in a block, at least 1; see `choose_block_size`.
-
-    Returns:
-      A function with the arguments and results of `f` with one more leading axis.
-
-    Raises:
-      TypeError: `block_size` is not a Python int.
-      ValueError: `block_size` < 1, or (when called) leading axes that differ.
     """
-    check_count("block_size", block_size)
+    check_counts(block_size=block_size)
     mapped = jax.vmap(f)
     return lambda *args: in_blocks(lambda block: mapped(*block), args, block_size)
 
@@ -156,9 +129,8 @@ def choose_block_size(
         (docs/benchmarks.md): they stay in cache. On an accelerator blocks serve to bound memory
         alone: route the whole batch if it fits, or give what the device can spare.
     """
-    check_count("bytes_per_example", bytes_per_example)
-    check_count("shared_bytes", shared_bytes, least=0)
-    check_count("budget", budget)
+    check_counts(bytes_per_example=bytes_per_example, budget=budget)
+    check_counts(0, shared_bytes=shared_bytes)
     return max(1, max(budget, shared_bytes) // bytes_per_example)
 
 

@@ -1,4 +1,4 @@
-"""Dynamic routing by agreement, with the soft update."""
+"""Dynamic routing by agreement, with the soft update; uniform routing, without any."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,13 +8,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.functional import squash, type_of_sums
-from capsjax.routing._checks import check_broadcast, check_count, check_scalar
+from capsjax.functional import identity, squash, type_of_sums
+from capsjax.routing._checks import check_broadcast, check_counts, check_scalar
 from capsjax.routing.kernels import softmax
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import (
     Broadcast,
+    Coupling,
     Poses,
+    Votes,
     VotesLike,
     as_votes,
     attend,
@@ -24,8 +26,8 @@ from capsjax.routing.votes import (
 
 # Sums Σ_i c_ij v_ij [..., J, D] and coupling c [..., I, J].
 _Coupled = tuple[Array, Array]
-# b before the agreement with the poses, or q with them (below); what was coupled if a soft update
-# mixes it with what comes; poses [..., J, D].
+# b or q (see _route) without the agreement with the last poses; what was coupled, if a soft update
+# mixes it with what comes; the last poses [..., J, D].
 _State = tuple[Array, _Coupled | None, Array]
 
 
@@ -54,7 +56,7 @@ def dynamic_routing(
       num_iterations: r, at least 1.
       logits: prior logits b_ij, broadcast to [..., I, J]; None for zeros.
       bias: broadcast to [..., J, D]; None for none.
-      update_rate: η in (0, 1]; 1 is the plain procedure. (Checked where its value is concrete.)
+      update_rate: η in (0, 1], checked where its value is concrete; 1 is the plain procedure.
       activation: applied to the last axis in place of squash.
       stop_gradient: treat the couplings as constants in differentiation, as many ports do. By
         default gradients flow through all iterations, as in the authors' released code.
@@ -68,7 +70,7 @@ def dynamic_routing(
     shape = shape_of(votes)
     *batch, children, parents, size = shape.shape
     dtype = type_of_sums(shape.dtype)
-    check_count("num_iterations", num_iterations)
+    check_counts(num_iterations=num_iterations)
     check_scalar("update_rate", update_rate, "all couplings are mixed at the same rate.")
     if not isinstance(update_rate, jax.core.Tracer) and not 0 < update_rate <= 1:
         raise ValueError(
@@ -80,12 +82,74 @@ def dynamic_routing(
         bias = jnp.asarray(bias, dtype)
     if logits is not None:
         check_broadcast("logits", logits, (*batch, children, parents), "[..., I, J]")
-    # The logits b are kept or, where they begin at zero, q, the sum of all poses so far: then
-    # b_ij = <v_ij, q_j>, and an iteration is one call of `attend`.
+        logits = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
+    activate = activation if bias is None else lambda sums: activation(sums + bias)
+    hold = lax.stop_gradient if stop_gradient else identity
     keep_logits = logits is not None or leaky or stop_gradient
+    poses, coupling = _route(
+        votes,
+        (children, parents),
+        num_iterations,
+        logits,
+        activate,
+        hold,
+        update_rate=update_rate,
+        keep_logits=keep_logits,
+        leaky=leaky,
+    )
+    return Routed(poses.astype(shape.dtype), coupling)
+
+
+def uniform_routing(
+    votes: VotesLike,
+    *,
+    bias: Broadcast | None = None,
+    activation: Callable[[Poses], Poses] = squash,
+) -> Routed:
+    """p_j = squash(1/J Σ_i v_ij + bias_j)   (Gu et al. 2021, section 3: CapsNet-NoR).
+
+    Equal to dynamic routing with one iteration and no prior logits. It costs one matrix product and
+    forms no votes.
+
+    Args:
+      votes: an operator or an array [..., I, J, D].
+      bias: added to the sum, broadcast to [..., J, D].
+      activation: applied to the last axis in place of squash.
+    """
+    votes = as_votes(votes)
+    shape = shape_of(votes)
+    *batch, children, parents, size = shape.shape
+    mean = votes.total() / parents
+    if bias is not None:
+        check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
+        mean = mean + jnp.asarray(bias, mean.dtype)
+    coupling = jnp.full((*batch, children, parents), 1 / parents, mean.dtype)
+    return Routed(activation(mean).astype(shape.dtype), coupling)
+
+
+def _route(
+    votes: Votes,
+    counts: tuple[int, int],
+    num_iterations: int,
+    logits: Coupling | None,
+    activate: Callable[[Poses], Poses],
+    hold: Callable[[Array], Array],
+    *,
+    update_rate: Any,
+    keep_logits: bool,
+    leaky: bool,
+) -> _Coupled:
+    """Returns poses and coupling of the last iteration.
+
+    The logits b are kept or, where they begin at zero, q, the sum of all poses so far: then
+    b_ij = <v_ij, q_j>, and an iteration is one call of `attend`.
+    """
     soft = isinstance(update_rate, jax.core.Tracer) or update_rate != 1
-    hold = lax.stop_gradient if stop_gradient else _identity
-    uniform = 1 / (parents + leaky)
+    uniform = 1 / (counts[1] + leaky)
+
+    def mix(new: Array, old: Array | float) -> Array:
+        rate = jnp.asarray(update_rate, new.dtype)  # a wider one must not change the type
+        return rate * new + (1 - rate) * old
 
     def couple(agreed: Array, before: tuple[Any, Any] | None) -> _Coupled:
         """Returns sums and coupling of b or q; a soft update mixes them with those before."""
@@ -96,51 +160,30 @@ def dynamic_routing(
         coupled = attend(votes, agreed)
         return jax.tree.map(mix, coupled, before) if before else coupled
 
-    def mix(new: Array, old: Array | float) -> Array:
-        rate = jnp.asarray(update_rate, new.dtype)  # a wider one must not change the type
-        return rate * new + (1 - rate) * old
-
-    def activate(sums: Array) -> Array:
-        return activation(sums if bias is None else sums + bias)
-
-    def iterate(state: _State) -> tuple[Array, _Coupled, Array]:
-        agreed, before, poses = state
-        if keep_logits:
-            agreed = hold(agreed + votes.agreement(poses))
-        coupled = couple(agreed, before)
-        poses = activate(coupled[0])
-        return agreed if keep_logits else agreed + poses, coupled, poses
+    def iterate(state: _State) -> tuple[_State, Array]:
+        agreed, before, poses = jax.tree.map(hold, state)
+        agreed = hold(agreed + (votes.agreement(poses) if keep_logits else poses))
+        sums, coupling = couple(agreed, before)
+        return (agreed, (sums, coupling) if soft else None, activate(sums)), coupling
 
     if logits is None:
         # Uniform coupling needs no votes: their sum is one matrix product.
         sums = votes.total() * uniform
-        logits = jnp.zeros((children, parents), sums.dtype)
-        coupling = jnp.full((children, parents), uniform, sums.dtype)
+        logits, coupling = (jnp.full(counts, x, sums.dtype) for x in (0, uniform))
     else:
-        logits = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
         sums, coupling = couple(logits, (uniform, uniform) if soft else None)
     coupling = for_every_example(coupling, sums)
-    poses = activate(sums)
-    agreed = hold(for_every_example(logits, sums)) if keep_logits else poses
+    agreed = for_every_example(logits, sums) if keep_logits else jnp.zeros_like(sums)
+    state: _State = (agreed, (sums, coupling) if soft else None, activate(sums))
     if num_iterations > 1:
-
-        def step(state: _State, _: None) -> tuple[_State, None]:
-            agreed, coupled, poses = iterate(state)
-            return (agreed, coupled if soft else None, poses), None
-
         # The last iteration stands outside the loop: only its coupling is ever asked for, and under
         # stop_gradient only it is differentiated.
-        start = (agreed, (sums, coupling) if soft else None, poses)
-        state, _ = lax.scan(step, jax.tree.map(hold, start), length=num_iterations - 2)
-        _, (_, coupling), poses = iterate(jax.tree.map(hold, state))
-    return Routed(poses.astype(shape.dtype), coupling)
+        state, _ = lax.scan(lambda x, _: (iterate(x)[0], None), state, length=num_iterations - 2)
+        state, coupling = iterate(state)
+    return state[2], coupling
 
 
-def _identity(x: Array) -> Array:
-    return x
-
-
-def _softmax(logits: Float[Array, "*batch J"], *, leaky: bool) -> Float[Array, "*batch J"]:
+def _softmax(logits: Coupling, *, leaky: bool) -> Coupling:
     """Returns the softmax over the parents, with one more logit of 0 if `leaky`."""
     if not leaky:
         return softmax(logits)

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from capsjax.functional import type_of_sums
-from capsjax.routing._checks import check_broadcast, check_count, check_probabilities
+from capsjax.routing._checks import check_broadcast, check_counts, check_probabilities
 from capsjax.routing.kernels import LEAST_TOTAL
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import (
@@ -18,12 +18,13 @@ from capsjax.routing.votes import (
     Coupling,
     DenseVotes,
     Poses,
-    Votes,
     VotesLike,
     as_votes,
     for_every_example,
     shape_of,
 )
+
+Schedule = Callable[[Int[Array, ""] | int], Float[Array, ""]]
 
 
 def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -44,8 +45,7 @@ def em_routing(
     *,
     num_iterations: int = 3,
     coupling: Broadcast | None = None,
-    inverse_temperature: Callable[[Int[Array, ""] | int], Float[Array, ""]]
-    | float = published_inverse_temperature,
+    inverse_temperature: Schedule | float = published_inverse_temperature,
     variance_floor: float = 1e-4,
     normalize: Callable[[Coupling], Coupling] = softmax_over_parents,
 ) -> Routed:
@@ -60,71 +60,55 @@ def em_routing(
       E:  log p_ij = −Σ_d [(v_ijd − μ_jd)² / 2σ²_jd + log σ_jd + ½ log 2π]
           R_i· = softmax_j(log a_j + log p_ij)
 
-    Sums over children are taken relative to each parent's largest R, so that a parent all children
-    have left keeps a mean; one without active children gets μ = 0. Deviations of votes are squared,
-    and in gradients squared again. In float32 gradients are right up to deviations of about 10⁹
-    (then parts of them vanish, and from about 10¹³ they are not finite), results up to 10¹⁸.
+    A parent that all children have left keeps a mean; one without active children gets μ = 0.
+    Deviations of votes are squared, and in gradients squared again: in float32 gradients are right
+    up to deviations of about 10⁹ (and not finite from about 10¹³), results up to 10¹⁸.
 
     Args:
-      votes: an operator or an array [..., I, J, D]. Operators with the methods `scatter` and
-        `distance` (see LinearVotes) are never asked for the whole tensor.
+      votes: an operator (see Votes for what EM asks of it) or an array [..., I, J, D].
       activations: a_i in [0, 1], broadcast to [..., I]; checked where the values are concrete.
-      beta_use: β_u, broadcast to [..., J].
-      beta_activate: β_a, broadcast to [..., J].
+      beta_use: β_u, broadcast to [..., J]; beta_activate: β_a, likewise.
       num_iterations: M-steps, at least 1.
       coupling: the R to start from, broadcast to [..., I, J]; None for 1/J.
       inverse_temperature: λ as a function of the iteration t = 0, 1, …, or one number.
       variance_floor: added to σ², positive: equal votes have no variance to divide by.
       normalize: maps log a_j + log p_ij [..., I, J] to log R. The default, over the parents of one
-        position, is the common simplification; `softmax_over_windows` is Hinton's, over all parents
-        a child reaches.
+        position, is the common simplification; `softmax_over_windows` is Hinton's.
 
     Returns:
       Poses μ [..., J, D], the R [..., I, J] of the last M-step (without a_i), activations [..., J].
     """
     votes = as_votes(votes)
     shape = shape_of(votes)
-    *batch, children, parents, _ = shape.shape
-    check_count("num_iterations", num_iterations)
+    *batch, children, parents = full = shape.shape[:-1]
+    check_counts(num_iterations=num_iterations)
     check_broadcast("activations", activations, (*batch, children), "[..., I]")
     check_probabilities("activations", activations)
     check_broadcast("beta_use", beta_use, (*batch, parents), "[..., J]")
     check_broadcast("beta_activate", beta_activate, (*batch, parents), "[..., J]")
     if not variance_floor > 0:
         raise ValueError(f"variance_floor must be positive, got {variance_floor}; try 1e-4.")
-    moments, distance = _moments_and_distance(votes)
-    full = (*batch, children, parents)
-    dtype = type_of_sums(shape.dtype)
-    # The votes set the type: a wider argument must not change it between iterations.
-    beta_use, beta_activate = jnp.asarray(beta_use, dtype), jnp.asarray(beta_activate, dtype)
-    costs = beta_use, beta_activate, jnp.asarray(variance_floor, dtype)
+    if not (hasattr(votes, "scatter") and hasattr(votes, "distance")):
+        votes = DenseVotes(votes.dense())
+    dtype = type_of_sums(shape.dtype)  # which a wider argument must not change
+    costs = [jnp.asarray(x, dtype) for x in (beta_use, beta_activate, variance_floor)]
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
-    def m_step(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
+    def maximize(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
         """Takes R as relative · largest, the largest R of each parent [..., 1, J]."""
+        moments = _moments(votes, jnp.broadcast_to(activations * relative, full))
         schedule = inverse_temperature
         value = jnp.asarray(schedule(iteration) if callable(schedule) else schedule, dtype)
-        sums, squares, total = moments(jnp.broadcast_to(activations * relative, full))
-        return _m_step(sums, squares, total, largest[..., 0, :], value, *costs)
+        return _m_step(moments, largest[..., 0, :], value, *costs)
 
     def iterate(state: tuple[Array, _Parents], iteration: Array) -> tuple[Any, None]:
-        log_coupling = normalize(_e_step(state[1], distance))
-        log_largest = lax.stop_gradient(jnp.max(log_coupling, axis=-2, keepdims=True))
+        log_coupling = normalize(_e_step(state[1], votes))
+        log_largest = _largest(log_coupling)
         relative = jnp.exp(log_coupling - log_largest)
-        return (log_coupling, m_step(relative, jnp.exp(log_largest), iteration)), None
+        return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
 
-    if coupling is None:
-        # One number for all: the only [..., I, J] that the first M-step forms is the weights.
-        relative = jnp.ones((1,) * len(full), dtype)
-        largest = relative / parents
-    else:
-        check_broadcast("coupling", coupling, full, "[..., I, J]")
-        # The smallest positive number in place of 0, by which nothing can be divided. Not by way
-        # of logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
-        positive = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
-        largest = lax.stop_gradient(jnp.max(positive, axis=-2, keepdims=True))
-        relative = positive / largest
-    fitted = m_step(relative, largest, 0)
+    relative, largest = _first_coupling(coupling, full, dtype)
+    fitted = maximize(relative, largest, 0)
     last = for_every_example(jnp.broadcast_to(relative * largest, full), fitted.means)
     if num_iterations > 1:
         # The first state's log R is never read: the E-step takes the parents alone.
@@ -136,52 +120,69 @@ def em_routing(
 
 
 class _Parents(NamedTuple):
-    """μ and σ² of each parent's Gaussian, and λ (β_a − cost), the logit of its activation a."""
+    """The Gaussians of the parents."""
 
-    means: Poses
-    variances: Poses
-    activation_logits: Float[Array, "*batch J"]
+    means: Poses  # μ
+    variances: Poses  # σ²
+    activation_logits: Float[Array, "*batch J"]  # λ (β_a − cost)
+
+
+def _first_coupling(
+    coupling: Broadcast | None, full: tuple[int, ...], dtype: Any
+) -> tuple[Array, Array]:
+    """Returns the first R, relative to the largest of each parent, and these.
+
+    Sums over children are taken of such: a parent that all children have left keeps a mean.
+    """
+    if coupling is None:
+        # One number for all: the only [..., I, J] that the first M-step forms is the weights.
+        relative = jnp.ones((1,) * len(full), dtype)
+        return relative, relative / full[-1]
+    check_broadcast("coupling", coupling, full, "[..., I, J]")
+    # The smallest positive number in place of 0, by which nothing can be divided. Not by way of
+    # logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
+    positive = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
+    largest = _largest(positive)
+    return positive / largest, largest
+
+
+def _largest(coupling: Coupling) -> Float[Array, "*batch 1 J"]:
+    return lax.stop_gradient(jnp.max(coupling, axis=-2, keepdims=True))
+
+
+def _moments(votes: Any, weights: Coupling) -> tuple[Poses, Poses, Array]:
+    """Returns Σ_i w_ij v_ij, Σ_i w_ij (v_ij − μ_j)² about the mean μ_j, and Σ_i w_ij [..., J].
+
+    Votes with a method `moments` of their own (see LinearVotes) are asked for all at once.
+    """
+    own = getattr(votes, "moments", None)
+    if own is not None:
+        return own(weights)
+    sums, total = votes.combine(weights), jnp.sum(weights, axis=-2)
+    means = sums / jnp.maximum(total, LEAST_TOTAL)[..., None]
+    return sums, votes.scatter(weights, means), total
 
 
 def _m_step(
-    sums: Poses,
-    squares: Poses,
-    total: Float[Array, "*batch J"],
+    moments: tuple[Poses, Poses, Array],
     largest: Float[Array, "*#batch #J"],
     inverse_temperature: Float[Array, ""],
     beta_use: Float[Array, "*#batch #J"],
     beta_activate: Float[Array, "*#batch #J"],
     variance_floor: Float[Array, ""],
 ) -> _Parents:
-    """Does the M-step, from moments of the votes for weights w = R_ij a_i / `largest`.
-
-    They are Σ_i w_ij v_ij, Σ_i w_ij (v_ij − μ_j)² and Σ_i w_ij; see `LinearVotes.moments`.
-    """
+    """Does the M-step, from the moments of votes for weights w = R_ij a_i / `largest`."""
+    sums, squares, total = moments
     divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
     means, variances = sums / divisor, squares / divisor + variance_floor
     mass = total * largest  # Σ_i R_ij a_i
-    # The cost and, before its logistic function, the activation.
     cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
     return _Parents(means, variances, inverse_temperature * (beta_activate - cost))
 
 
-def _e_step(parents: _Parents, distance: Callable[[Array, Array], Coupling]) -> Coupling:
+def _e_step(parents: _Parents, votes: Any) -> Coupling:
     """Returns log a_j + log p_ij, the E-step before its softmax."""
-    log_normal = -0.5 * distance(parents.means, 1 / parents.variances)
+    log_normal = -0.5 * votes.distance(parents.means, 1 / parents.variances)
     constant = 0.5 * jnp.sum(jnp.log(parents.variances) + math.log(2 * math.pi), axis=-1)
     log_parent = jax.nn.log_sigmoid(parents.activation_logits) - constant
     return log_normal + log_parent[..., None, :]
-
-
-def _moments_and_distance(votes: Votes) -> tuple[Callable[..., Any], Callable[..., Array]]:
-    """Returns moments (see LinearVotes) and distances of `votes`, or of all in one array."""
-    if not (hasattr(votes, "scatter") and hasattr(votes, "distance")):
-        votes = DenseVotes(votes.dense())
-
-    def moments(coupling: Array) -> tuple[Array, Array, Array]:
-        sums, total = votes.combine(coupling), jnp.sum(coupling, axis=-2)
-        means = sums / jnp.maximum(total, LEAST_TOTAL)[..., None]
-        return sums, votes.scatter(coupling, means), total
-
-    own = getattr(votes, "moments", None)
-    return moments if own is None else own, votes.distance

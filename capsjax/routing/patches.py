@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.routing._checks import check_count, check_floating
+from capsjax.routing._checks import check_counts, check_floating
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.votes import LinearVotes
 
@@ -42,7 +42,7 @@ def pose_patches(
       The patches [..., H_out, W_out, I, *pose].
     """
     check_floating("poses", poses)
-    check_count("pose_axes", pose_axes, least=0)
+    check_counts(0, pose_axes=pose_axes)
     if poses.ndim < 3 + pose_axes:
         raise ValueError(
             f"poses must have axes [..., H, W, C] and {pose_axes} of pose_axes, "
@@ -173,8 +173,7 @@ class _Windows(NamedTuple):
 
     @classmethod
     def of(cls, extent: int, window: int, stride: int, padding: str) -> "_Windows":
-        check_count("window", window)
-        check_count("stride", stride)
+        check_counts(window=window, stride=stride)
         if padding == "SAME":
             number = math.ceil(extent / stride)
             missing = max((number - 1) * stride + window - extent, 0)

@@ -1,8 +1,13 @@
-"""What every routing procedure returns."""
+"""What every routing procedure returns, and what its coupling tells."""
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
+import jax.scipy.special
 from jaxtyping import Array, Float
+
+from capsjax.functional import at_least_float32
+from capsjax.routing._checks import check_floating
 
 
 class Routed(NamedTuple):
@@ -20,3 +25,20 @@ class Routed(NamedTuple):
     poses: Float[Array, "*batch J D"] | Float[Array, "*batch D"]
     coupling: Float[Array, "*batch I J"] | Float[Array, "*batch I"]
     activations: Float[Array, "*batch J"] | None = None
+
+
+def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch I"]:
+    """Returns −Σ_j c_ij log c_ij of each child, in nats (Lin et al. 2018, section 3.1).
+
+    log J where a child is spread evenly over J parents, 0 where it has chosen one. The printed
+    formula has a further factor 1/J, which would make layers of different J incomparable.
+
+    Args:
+      coupling: what a routing procedure returned; zeros are allowed, count 0 and have gradient 0.
+    """
+    check_floating("coupling", coupling)
+    wide = at_least_float32(coupling)
+    # The slope at 0 is infinite: `entr` must not see the zeros, nor their gradient the rest.
+    zero = wide == 0
+    terms = jax.scipy.special.entr(jnp.where(zero, 1, wide))
+    return jnp.where(zero, 0, terms).sum(axis=-1)

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int, PyTree
 
 from capsjax.functional import at_least_float32
-from capsjax.routing._checks import check_count
+from capsjax.routing._checks import check_counts
 from capsjax.routing.em import em_routing
 from capsjax.routing.inverted_attention import inverted_attention_routing
 from capsjax.routing.routed import Routed
@@ -114,14 +114,8 @@ def fixed_point(
       max_iterations: cap on iterations, at least 1. Reaching it raises nothing: see `converged`.
       **options: keyword arguments of the procedure, but for the starting state and
         `num_iterations`. EM needs a number for `inverse_temperature`.
-
-    Returns:
-      The routing, whether it converged, and after how many iterations.
-
-    Raises:
-      ValueError: `procedure` has no fixed point, or an argument is out of range.
     """
-    check_count("max_iterations", max_iterations)
+    check_counts(max_iterations=max_iterations)
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}; try 1e-6.")
     iterate, finish, start = _as_iteration(procedure, votes, args, options)
@@ -235,6 +229,6 @@ def _repeat(update: Callable[[PyTree], PyTree], state: PyTree, times: int) -> Py
 
 
 def _check_stack(layers: Sequence[Layer], num_iterations: int) -> None:
-    check_count("num_iterations", num_iterations)
+    check_counts(num_iterations=num_iterations)
     if not layers:
         raise ValueError("layers must hold at least one layer, got none.")

@@ -15,7 +15,6 @@ from capsjax.routing._checks import (
     check_floating,
     check_probabilities,
     check_scalar,
-    check_sizes,
 )
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import einsum
@@ -56,25 +55,17 @@ def slot_attention(
     Returns:
       Poses [..., J, V] and the coupling a [..., N, J].
     """
-    arrays = {
-        "inputs": (inputs, ("N (inputs)", "D (input size)")),
-        "queries": (queries, ("J (slots)", "K (query size)")),
-        "key_kernel": (key_kernel, ("D (input size)", "K (query size)")),
-        "value_kernel": (value_kernel, ("D (input size)", "V (value size)")),
-    }
-    sizes: dict[str, tuple[str, int]] = {}
-    for name, (array, axes) in arrays.items():
+    arrays = {"inputs": inputs, "queries": queries}
+    arrays |= {"key_kernel": key_kernel, "value_kernel": value_kernel}
+    for name, array in arrays.items():
         check_floating(name, array)
-        if array.ndim < 2 or (array.ndim > 2 and name.endswith("kernel")):
-            raise ValueError(f"{name} must have the axes {', '.join(axes)}, got {array.shape}.")
-        check_sizes(name, array.shape, axes)
-        for axis, size in zip(axes, array.shape[-2:], strict=True):
-            other, expected = sizes.setdefault(axis, (name, size))
-            if size != expected:
-                raise ValueError(
-                    f"the axis {axis} of {name} must have the length that it has in {other}, "
-                    f"{expected}, got {name} {array.shape}."
-                )
+    sizes = inputs.shape[-1:], queries.shape[-1:]
+    ranks = inputs.ndim > 1 and queries.ndim > 1 and value_kernel.ndim == 2
+    if not ranks or key_kernel.shape != sum(sizes, ()) or value_kernel.shape[:1] != sizes[0]:
+        raise ValueError(
+            "inputs [..., N, D], queries [..., J, K], key_kernel [D, K] and value_kernel [D, V] "
+            f"must share D and K, got the shapes {[x.shape for x in arrays.values()]}."
+        )
     if scale is None:
         scale = 1 / math.sqrt(queries.shape[-1])
     check_scalar("scale", scale, "multiply the queries by it where slots differ in it.")

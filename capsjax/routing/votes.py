@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32, type_of_sums
 from capsjax.routing import kernels
-from capsjax.routing._checks import check_floating, check_sizes, is_array
+from capsjax.routing._checks import check_floating, is_array
 from capsjax.routing.kernels import adapter
 from capsjax.routing.kernels.layout import row_major
 
@@ -73,12 +73,11 @@ def as_votes(votes: Any) -> Votes:
 def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
     """Returns the shape [..., I, J, D] and type of the votes. Nothing is computed."""
     shape = jax.eval_shape(lambda: votes.dense())
-    if len(shape.shape) < 3:
+    if len(shape.shape) < 3 or 0 in shape.shape[-3:]:
         raise ValueError(
-            f"votes must have at least the three axes [I, J, D] (children, parents, pose size), "
-            f"dense() has shape {shape.shape}."
+            f"votes must have the axes [..., I, J, D] (children, parents, pose size), none of "
+            f"length zero; dense() has shape {shape.shape}."
         )
-    check_sizes("votes", shape.shape, ("I (children)", "J (parents)", "D (pose size)"))
     return shape
 
 
@@ -94,24 +93,40 @@ def attend(votes: Votes, poses: Poses) -> tuple[Poses, Coupling]:
     return votes.combine(coupling), coupling
 
 
+class _Fields:
+    """A frozen dataclass that is a pytree of its fields."""
+
+    def _set(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        return tuple(vars(self).values()), tuple(vars(self))
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], children: tuple[Any, ...]) -> Any:
+        # Without the checks: JAX puts any object in an array's place.
+        instance = object.__new__(cls)
+        instance._set(**dict(zip(names, children, strict=True)))
+        return instance
+
+
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True, init=False)
-class DenseVotes:
+class DenseVotes(_Fields):
     """Votes held as one array [..., I, J, D]."""
 
     votes: Float[Array, "*batch I J D"]
 
     def __init__(self, votes: Float[Array | np.ndarray, "*batch I J D"] | Placeholder):
-        object.__setattr__(self, "votes", votes)
-        if isinstance(votes, Placeholder):
-            return
-        check_floating("votes", votes)
-        object.__setattr__(self, "votes", jnp.asarray(votes))
-        if self.votes.ndim < 3:
-            raise ValueError(
-                f"votes must have axes [..., I, J, D] (children, parents, pose size), "
-                f"got shape {self.votes.shape}."
-            )
+        if not isinstance(votes, Placeholder):
+            check_floating("votes", votes)
+            if votes.ndim < 3:
+                raise ValueError(
+                    f"votes must have axes [..., I, J, D] (children, parents, pose size), "
+                    f"got shape {votes.shape}."
+                )
+            votes = jnp.asarray(votes)
+        self._set(votes=votes)
 
     def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
@@ -140,17 +155,10 @@ class DenseVotes:
     def _squares(self, means: Poses) -> Float[Array, "*batch I J D"]:
         return jnp.square(at_least_float32(self.votes) - means[..., None, :, :])
 
-    def tree_flatten(self) -> tuple[tuple[Any], None]:
-        return (self.votes,), None
-
-    @classmethod
-    def tree_unflatten(cls, _: None, children: tuple[Any]) -> "DenseVotes":
-        return rebuild(cls, votes=children[0])
-
 
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True, init=False)
-class LinearVotes:
+class LinearVotes(_Fields):
     """Votes v_ij = P_i W_ij, recomputed from poses and kernel instead of held.
 
     What arithmetic that is depends on the sizes and on the platform that a program is compiled for
@@ -173,39 +181,12 @@ class LinearVotes:
         poses: Float[Array | np.ndarray, "*batch I A X"] | Placeholder,
         kernel: Float[Array | np.ndarray, "I_or_1 X J Y"] | Placeholder,
     ):
-        object.__setattr__(self, "poses", poses)
-        object.__setattr__(self, "kernel", kernel)
-        if isinstance(poses, Placeholder) or isinstance(kernel, Placeholder):
-            return
-        check_floating("poses", poses)
-        check_floating("kernel", kernel)
-        object.__setattr__(self, "poses", jnp.asarray(poses))
-        object.__setattr__(self, "kernel", jnp.asarray(kernel))
-        # Without the axis A, a batch of vectors reads as one example of matrices.
-        vectors = self.poses.ndim == 2 or self.poses.shape[-2:] == self.kernel.shape[:2]
-        hint = "; vectors [..., I, X] become poses[..., None, :]" if vectors else ""
-        if self.poses.ndim < 3:
-            raise ValueError(
-                f"poses must have axes [..., I, A, X] (children, pose rows, pose columns), "
-                f"got shape {self.poses.shape}{hint}."
-            )
-        if self.kernel.ndim != 4:
-            raise ValueError(
-                f"kernel must have the four axes [I or 1, X, J, Y] (children, pose columns, "
-                f"parents, vote columns), got shape {self.kernel.shape}."
-            )
-        children, columns = self.poses.shape[-3], self.poses.shape[-1]
-        if self.kernel.shape[0] not in (children, 1):
-            raise ValueError(
-                f"kernel axis 0 must be the number of children I = {children} of poses "
-                f"{self.poses.shape}, or 1 for a kernel shared by all children, "
-                f"got kernel {self.kernel.shape}{hint}."
-            )
-        if self.kernel.shape[1] != columns:
-            raise ValueError(
-                f"kernel axis 1 must be the number of pose columns X = {columns} of poses "
-                f"{self.poses.shape}, got kernel {self.kernel.shape}."
-            )
+        if not (isinstance(poses, Placeholder) or isinstance(kernel, Placeholder)):
+            check_floating("poses", poses)
+            check_floating("kernel", kernel)
+            _check_shapes(poses.shape, kernel.shape)
+            poses, kernel = jnp.asarray(poses), jnp.asarray(kernel)
+        self._set(poses=poses, kernel=kernel)
 
     def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
@@ -276,13 +257,6 @@ class LinearVotes:
         """Returns parent poses as the matrices that votes are."""
         return poses.reshape(*poses.shape[:-1], self.poses.shape[-2], self.kernel.shape[-1])
 
-    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
-        return (self.poses, self.kernel), None
-
-    @classmethod
-    def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> "LinearVotes":
-        return rebuild(cls, poses=children[0], kernel=children[1])
-
 
 def for_every_example(x: Float[Array, "*#batch I J"], sums: Poses) -> Coupling:
     """Returns `x` with the batch axes and the type of `sums`, as a loop over iterations returns it.
@@ -335,9 +309,19 @@ def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:
     return votes.reshape(*batch, rows * columns)
 
 
-def rebuild(cls: type, **fields: Any) -> Any:
-    """Makes an instance without the checks: JAX hands any object through unflatten."""
-    instance: Any = object.__new__(cls)
-    for name, value in fields.items():
-        object.__setattr__(instance, name, value)
-    return instance
+def _check_shapes(poses: tuple[Any, ...], kernel: tuple[Any, ...]) -> None:
+    """Raises a ValueError unless poses [..., I, A, X] fit a kernel [I or 1, X, J, Y]."""
+    if (
+        len(poses) > 2
+        and len(kernel) == 4
+        and kernel[0] in (poses[-3], 1)
+        and kernel[1] == poses[-1]
+    ):
+        return
+    # Without the axis A, a batch of vectors reads as one example of matrices.
+    vectors = len(poses) == 2 or poses[-2:] == kernel[:2]
+    hint = "; vectors [..., I, X] become poses[..., None, :]" if vectors else ""
+    raise ValueError(
+        f"poses must be [..., I, A, X] (children, rows, columns) and kernel [I or 1, X, J, Y] "
+        f"(children, columns, parents, columns of votes), got {poses} and {kernel}{hint}."
+    )

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, UInt8
 
 from capsjax.data.tasks import Task
 from capsjax.models import Output
-from capsjax.routing.diagnostics import coupling_entropy
+from capsjax.routing import coupling_entropy
 from capsjax.training.state import TrainState
 
 NUM_IMAGES = 8

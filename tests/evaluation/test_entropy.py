@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from capsjax.evaluation.entropy import routing_entropies, true_class_shares
-from capsjax.routing.diagnostics import coupling_entropy
+from capsjax.routing import coupling_entropy
 from tests.models.building import build
 
 IMAGES = np.asarray(jax.random.uniform(jax.random.key(0), (5, 12, 12, 1)))

@@ -1,4 +1,4 @@
-"""EM, attention, inverted attention and the diagnostics say what is wrong with their arguments."""
+"""What procedures, votes, windows, blocks and schedules say of arguments that do not fit."""
 
 import jax
 import jax.numpy as jnp
@@ -6,100 +6,139 @@ import numpy as np
 import pytest
 
 from capsjax.routing import (
+    DenseVotes,
+    LinearVotes,
+    WindowVotes,
     attention_routing,
+    blocked_vmap,
+    choose_block_size,
+    concurrent,
     coupling_entropy,
     dynamic_routing,
     em_routing,
+    fixed_point,
+    in_blocks,
     inverted_attention_routing,
+    pose_patches,
     self_attention_routing,
+    sequential,
     slot_attention,
+    softmax_over_windows,
+    uniform_routing,
 )
 from capsjax.routing._checks import check_broadcast
 
 VOTES = jnp.ones((2, 6, 4, 3))
 ONES, ZEROS = jnp.ones(6), jnp.zeros(4)
+POSES, KERNEL = jnp.zeros((2, 5, 1, 3)), jnp.zeros((5, 3, 4, 2))
+GRID = jnp.zeros((4, 4, 3, 2, 2))
 
 
-def test_em():
-    with pytest.raises(ValueError, match=r"activations must lie in \[0, 1\]"):
-        em_routing(VOTES, 2 * ONES, ZEROS, ZEROS)
-    with pytest.raises(ValueError, match="activations must broadcast"):
-        em_routing(VOTES, jnp.ones(5), ZEROS, ZEROS)
-    with pytest.raises(ValueError, match="beta_use must broadcast"):
-        em_routing(VOTES, ONES, jnp.zeros(3), ZEROS)
-    with pytest.raises(TypeError, match="beta_activate must have a floating dtype"):
-        em_routing(VOTES, ONES, ZEROS, jnp.zeros(4, int))
-    with pytest.raises(ValueError, match="coupling must broadcast"):
-        em_routing(VOTES, ONES, ZEROS, ZEROS, coupling=jnp.ones((4, 6)))
-    with pytest.raises(ValueError, match="variance_floor must be positive"):
-        em_routing(VOTES, ONES, ZEROS, ZEROS, variance_floor=0.0)
-    with pytest.raises(TypeError, match="num_iterations must be a Python int"):
-        em_routing(VOTES, ONES, ZEROS, ZEROS, num_iterations=2.0)
-    # Values are not known inside jit, and so not checked.
+def em(*arguments, **options):
+    given = (VOTES, ONES, ZEROS, ZEROS)
+    return lambda: em_routing(*arguments, *given[len(arguments) :], **options)
+
+
+def dynamic(**options):
+    return lambda: dynamic_routing(VOTES, **options)
+
+
+def inverted(votes, *poses):
+    return lambda: inverted_attention_routing(votes, *poses, normalize=lambda s: s)
+
+
+def slots(**changed):
+    given = {"inputs": (5, 3), "queries": (2, 4), "key_kernel": (3, 4), "value_kernel": (3, 7)}
+    return lambda: slot_attention(**{name: jnp.ones(x) for name, x in given.items()} | changed)
+
+
+def limit(procedure, *arguments, **options):
+    return lambda: fixed_point(procedure, VOTES, *arguments, **options)
+
+
+WRONG = [
+    (em(VOTES, 2 * ONES), r"activations must lie in \[0, 1\]"),
+    (em(VOTES, jnp.ones(5)), "activations must broadcast"),
+    (em(VOTES, ONES, jnp.zeros(3)), "beta_use must broadcast"),
+    (em(VOTES, ONES, ZEROS, jnp.zeros(4, int)), "beta_activate must have a floating dtype"),
+    (em(coupling=jnp.ones((4, 6))), "coupling must broadcast"),
+    (em(variance_floor=0.0), "variance_floor must be positive"),
+    (em(num_iterations=2.0), "num_iterations must be a Python int"),
+    (dynamic(num_iterations=0), "num_iterations must be at least 1, got 0"),
+    (dynamic(update_rate=0), r"update_rate .* \(0, 1\], got 0"),
+    (dynamic(update_rate=jnp.ones(3)), r"update_rate must be one number .* got shape \(3,\)"),
+    (dynamic(update_rate="0.5"), "update_rate must be a number, got"),
+    (dynamic(update_rate=None), "update_rate must be a number, got"),
+    (dynamic(bias=jnp.zeros((3, 3))), "bias must broadcast"),
+    (dynamic(logits=jnp.zeros((4, 5))), "logits must broadcast"),
+    (lambda: dynamic_routing("votes"), "votes must be an array"),
+    (
+        inverted(VOTES, jnp.ones((2, 3, 4))),
+        r"poses must broadcast to \[\.\.\., J, D\] = \(2, 4, 3\)",
+    ),
+    (inverted(jnp.ones((6, 4, 3), jnp.int32)), "votes must have a floating dtype, got int"),
+    (
+        lambda: self_attention_routing(VOTES, jnp.ones((4, 6))),
+        r"prior must broadcast to \[\.\.\., I, J\] = \(2, 6, 4\)",
+    ),
+    (slots(inputs=jnp.ones((5, 2))), r"must share D and K, got .*\(5, 2\)"),
+    (slots(inputs=jnp.ones(3)), "must share D and K"),
+    (slots(key_kernel=jnp.ones((3, 5))), "must share D and K"),
+    (slots(value_kernel=jnp.ones((4, 7))), "must share D and K"),
+    (slots(value_kernel=jnp.ones((1, 3, 7))), "must share D and K"),
+    (slots(queries=jnp.ones((2, 4), int)), "queries must have a floating dtype, got int"),
+    (slots(mask=jnp.ones(4)), r"mask must broadcast to \[\.\.\., N\] = \(5,\)"),
+    (slots(mask=jnp.full(5, 2.0)), r"mask must lie in \[0, 1\]"),
+    (slots(scale=jnp.ones(4)), "scale must be one number"),
+    (
+        lambda: attention_routing(jnp.ones((4, 3)), jnp.ones((4, 4, 3))),
+        r"kernel \[D, N, N\], got \(4, 3\) and \(4, 4, 3\)",
+    ),
+    (lambda: attention_routing(jnp.ones(3), jnp.ones((3, 1, 1))), "transformed must be"),
+    (lambda: coupling_entropy([0.5, 0.5]), "coupling must be an array, got list"),
+    (lambda: LinearVotes(POSES, KERNEL[:3]), r"kernel \[I or 1, X, J, Y\] .* \(3, 3, 4, 2\)\.$"),
+    (lambda: LinearVotes(POSES, KERNEL[:, :2]), r"got \(2, 5, 1, 3\) and \(5, 2, 4, 2\)"),
+    (lambda: LinearVotes(POSES, KERNEL[0]), r"got \(2, 5, 1, 3\) and \(3, 4, 2\)"),
+    (lambda: LinearVotes(POSES[0, :, 0], KERNEL), r"poses\[\.\.\., None, :\]"),
+    (lambda: LinearVotes(POSES[:, :, 0], KERNEL), r"got \(2, 5, 3\) .*poses\[\.\.\., None, :\]"),
+    (lambda: LinearVotes(POSES, KERNEL.astype(int)), "kernel must have a floating dtype, got int"),
+    (lambda: LinearVotes([1.0], KERNEL), "poses must be an array, got list"),
+    (lambda: DenseVotes(jnp.zeros((3, 4))), r"\[\.\.\., I, J, D\]"),
+    (lambda: WindowVotes(GRID, jnp.ones((1, 2, 4, 3)), 3), "each of the 27 children of a window"),
+    (lambda: WindowVotes(GRID, jnp.ones((26, 2, 4, 3)), 3), r"\(26, 2, 4, 3\)"),
+    (lambda: pose_patches(GRID, 5), "window must not exceed the grid's extent 4, got 5"),
+    (lambda: pose_patches(GRID, 3, padding="FULL"), '"SAME" or "VALID", got \'FULL\''),
+    (lambda: pose_patches(GRID, 3, stride=0), "stride must be at least 1"),
+    (lambda: pose_patches(GRID[0], 3), "poses must have axes"),
+    (lambda: softmax_over_windows(jnp.zeros((2, 3, 27, 4)), (4, 4), 3), "logits must be"),
+    (lambda: blocked_vmap(jnp.sin, 0), "block_size must be at least 1, got 0"),
+    (lambda: blocked_vmap(jnp.sin, 2.0), "block_size must be a Python int, got float"),
+    (lambda: blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.ones(4)), "one leading axis"),
+    (lambda: blocked_vmap(jnp.add, 2)(jnp.ones(3), jnp.float32(1)), "one leading axis"),
+    (lambda: in_blocks(jnp.sum, jnp.ones((5, 3)), 2), r"must return arrays \[n, …\] for a batch"),
+    (lambda: in_blocks(jnp.sin, jnp.ones(3), 0), "block_size must be at least 1, got 0"),
+    (lambda: choose_block_size(1, budget=0), "budget must be at least 1"),
+    (lambda: choose_block_size(1, shared_bytes=-1), "shared_bytes must be at least 0, got -1"),
+    (lambda: sequential([], VOTES, num_iterations=1), "at least one layer"),
+    (lambda: concurrent([max], VOTES, num_iterations=0), "num_iterations must be at least 1"),
+    (limit(dynamic_routing), "procedure must be"),
+    (limit(uniform_routing), "procedure must be"),
+    (limit(em_routing, ONES, ZEROS, ZEROS), "inverse_temperature"),
+    (limit(inverted_attention_routing, tolerance=0), "tolerance must be positive"),
+    (limit(inverted_attention_routing, max_iterations=0), "max_iterations must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_values_are_not_known_inside_jit():
     jax.eval_shape(em_routing, VOTES, 2 * ONES, ZEROS, ZEROS)
-
-
-def test_inverted_attention():
-    with pytest.raises(ValueError, match=r"poses must broadcast to \[\.\.\., J, D\] = \(2, 4, 3\)"):
-        inverted_attention_routing(VOTES, jnp.ones((2, 3, 4)), normalize=lambda s: s)
-    with pytest.raises(TypeError, match="votes must have a floating dtype, got int"):
-        inverted_attention_routing(jnp.ones((6, 4, 3), jnp.int32), normalize=lambda s: s)
-
-
-def test_self_attention():
-    with pytest.raises(ValueError, match=r"prior must broadcast to \[\.\.\., I, J\] = \(2, 6, 4\)"):
-        self_attention_routing(VOTES, jnp.ones((4, 6)))
-    with pytest.raises(TypeError, match="prior must have a floating dtype, got int"):
-        self_attention_routing(VOTES, jnp.ones((6, 4), jnp.int32))
-
-
-@pytest.mark.parametrize(
-    ("argument", "array", "message"),
-    [
-        ("inputs", jnp.ones((5, 2)), r"axis D .* of key_kernel .* has in inputs, 2, got"),
-        ("inputs", jnp.ones((0, 3)), r"inputs .* the axis N \(inputs\) has length zero"),
-        ("inputs", jnp.ones(3), r"inputs must have the axes N"),
-        ("queries", jnp.ones((0, 4)), r"queries .* the axis J \(slots\) has length zero"),
-        ("key_kernel", jnp.ones((3, 5)), r"axis K .* of key_kernel .* has in queries, 4"),
-        ("value_kernel", jnp.ones((4, 7)), r"axis D .* of value_kernel .* has in inputs, 3"),
-        ("value_kernel", jnp.ones((1, 3, 7)), "value_kernel must have the axes D"),
-        ("mask", jnp.ones(4), r"mask must broadcast to \[\.\.\., N\] = \(5,\)"),
-        ("mask", jnp.full(5, 2.0), r"mask must lie in \[0, 1\]"),
-        ("scale", jnp.ones(4), "scale must be one number"),
-    ],
-)
-def test_slot_attention(argument, array, message):
-    arguments = {
-        "inputs": jnp.ones((5, 3)),
-        "queries": jnp.ones((2, 4)),
-        "key_kernel": jnp.ones((3, 4)),
-        "value_kernel": jnp.ones((3, 7)),
-    }
-    with pytest.raises(ValueError, match=message):
-        slot_attention(**arguments | {argument: array})
-    with pytest.raises(TypeError, match=r"queries must have a floating dtype, got int"):
-        slot_attention(**arguments | {"queries": jnp.ones((2, 4), jnp.int32)})
-
-
-@pytest.mark.parametrize("jitted", [False, True])
-def test_rates_are_one_number(jitted):
-    def route(rate):
-        return dynamic_routing(VOTES, update_rate=rate).poses
-
-    with pytest.raises(ValueError, match=r"update_rate must be one number .* got shape \(3,\)"):
-        (jax.jit(route) if jitted else route)(jnp.ones(3))
-    for wrong in ("0.5", None):
-        with pytest.raises(TypeError, match="update_rate must be a number, got"):
-            route(wrong)
-
-
-def test_attention():
-    with pytest.raises(ValueError, match=r"kernel must be \[D, N, N\] = \(3, 4, 4\)"):
-        attention_routing(jnp.ones((4, 3)), jnp.ones((4, 4, 3)))
-    with pytest.raises(ValueError, match="transformed must have axes"):
-        attention_routing(jnp.ones(3), jnp.ones((3, 1, 1)))
-    with pytest.raises(TypeError, match="kernel must have a floating dtype"):
-        attention_routing(jnp.ones((4, 3)), jnp.ones((3, 4, 4), bool))
+    with pytest.raises(ValueError, match="update_rate must be one number"):
+        jax.eval_shape(lambda rate: dynamic_routing(VOTES, update_rate=rate), jnp.ones(3))
 
 
 def test_entropy():
@@ -109,10 +148,6 @@ def test_entropy():
     gradient = jax.grad(lambda b: coupling_entropy(jax.nn.softmax(b)[None]).sum())
     np.testing.assert_array_equal(gradient(jnp.array([0.0, 200.0, 0.0], jnp.float32)), 0)
     assert jnp.isnan(coupling_entropy(jnp.array([[jnp.nan, 0.0]]))).all()
-    with pytest.raises(ValueError, match="coupling must have axes"):
-        coupling_entropy(ONES)
-    with pytest.raises(TypeError, match="coupling must be an array, got list"):
-        coupling_entropy([0.5, 0.5])
 
 
 def test_lengths_may_be_symbolic():

@@ -163,38 +163,6 @@ def test_attention(dtype, seed, channels, size):
     assert_routed(dtype, routed, expected)
 
 
-VOTES = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]]])
-
-
-def test_dynamic_by_hand(dtype):
-    # s_1 = (1, 0), s_2 = 0; p_1 = (1/2, 0); b_i1 = 1/2, c_i1 = 1/(1 + e^−½) = 0.6224593;
-    # s_1 = 1.2449187, p_1 = 1.5498225 / 2.5498225 = 0.6078158.
-    routed = dynamic_routing(jnp.asarray(VOTES, dtype), num_iterations=2)
-    np.testing.assert_allclose(routed.poses, [[0.6078158, 0], [0, 0]], atol=1e-6)
-    np.testing.assert_allclose(routed.coupling, [[0.6224593, 0.3775407]] * 2, atol=1e-6)
-
-
-def test_inverted_attention_by_hand(dtype):
-    # Without normalisation: p_1 = (1, 0), p_2 = 0; a_i1 = 1/√2, r_i1 = 1/(1 + e^−0.7071068).
-    votes = jnp.asarray(VOTES, dtype)
-    first = inverted_attention_routing(votes, normalize=lambda s: s)
-    np.testing.assert_allclose(first.poses, [[1, 0], [0, 0]], atol=1e-6)
-    second = inverted_attention_routing(votes, first.poses, normalize=lambda s: s)
-    np.testing.assert_allclose(second.coupling, [[0.6697615, 0.3302385]] * 2, atol=1e-6)
-    np.testing.assert_allclose(second.poses, [[1.3395231, 0], [0, 0]], atol=1e-6)
-
-
-def test_self_attention_by_hand(dtype):
-    # Parent 1: total (2, 0), a_i1 = 2/√2; parent 2: total 0, a_i2 = 0; c_i1 = 1/(1 + e^−1.4142136).
-    # c_i1 = 0.8044297, s_1 = (1.6088594, 0), and by b_12 = 1 s_2 = (0, 1).
-    prior = jnp.asarray([[0, 1], [0, 0]], dtype)
-    routed = self_attention_routing(jnp.asarray(VOTES, dtype), prior)
-    np.testing.assert_allclose(
-        routed.coupling, [[0.8044297, 1.1955703], [0.8044297, 0.1955703]], atol=1e-6
-    )
-    np.testing.assert_allclose(routed.poses, [[0.7998843, 0], [0, 0.6321206]], atol=1e-6)
-
-
 def test_em_by_hand(dtype):
     # Parent 1: votes ±(1, 0), μ = 0, σ² = (1, 0) + 1; cost = ½ log 2, a_1 = 1/(1 + √2).
     # Parent 2: both votes (2, 2), σ² = (0, 0) + 1; cost = 0, a_2 = ½.
@@ -215,15 +183,6 @@ def test_em_by_hand(dtype):
         np.testing.assert_allclose(routed.poses, [[0, 0], [2, 2]], atol=1e-6)
         np.testing.assert_allclose(routed.coupling[:, 0], [coupling] * 2, atol=1e-6)
         np.testing.assert_allclose(routed.activations, [active, 0.5], atol=1e-6)
-
-
-def test_attention_by_hand(dtype):
-    # K picks b_1 = s̃_11 + s̃_21 = 1, b_2 = s̃_12 = 0: c = (0.7310586, 0.2689414).
-    transformed = jnp.asarray([[1, 0], [0, 2]], dtype)
-    kernel = jnp.zeros((2, 2, 2), dtype).at[0, :, 0].set(1).at[1, 0, 1].set(1)
-    routed = attention_routing(transformed, kernel)
-    np.testing.assert_allclose(routed.coupling, [0.7310586, 0.2689414], atol=1e-6)
-    np.testing.assert_allclose(routed.poses, [0.7310586, 0.5378828], atol=1e-6)
 
 
 def check_gradients(f, *arguments, order=1, modes=("fwd", "rev")):

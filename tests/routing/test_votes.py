@@ -51,26 +51,6 @@ def test_numpy_arrays_become_jax_arrays():
     assert all(isinstance(x, jax.Array) for x in (votes.poses, votes.kernel, dense.votes))
 
 
-def test_bad_votes_are_refused():
-    poses, kernel = jnp.zeros((2, 5, 1, 3)), jnp.zeros((5, 3, 4, 2))
-    with pytest.raises(ValueError, match=r"kernel axis 0 .* I = 5.*\)\.$"):
-        LinearVotes(poses, kernel[:3])
-    with pytest.raises(ValueError, match=r"kernel axis 1 .* X = 3"):
-        LinearVotes(poses, kernel[:, :2])
-    with pytest.raises(ValueError, match="four axes"):
-        LinearVotes(poses, kernel[0])
-    with pytest.raises(ValueError, match=r"poses\[\.\.\., None, :\]"):
-        LinearVotes(poses[0, :, 0], kernel)
-    with pytest.raises(ValueError, match=r"I = 2 .*poses\[\.\.\., None, :\]"):
-        LinearVotes(poses[:, :, 0], kernel)
-    with pytest.raises(TypeError, match=r"kernel must have a floating dtype, got int"):
-        LinearVotes(poses, kernel.astype(int))
-    with pytest.raises(TypeError, match="poses must be an array, got list"):
-        LinearVotes([1.0], kernel)
-    with pytest.raises(ValueError, match=r"\[\.\.\., I, J, D\]"):
-        DenseVotes(jnp.zeros((3, 4)))
-
-
 @pytest.mark.parametrize("a", [1, 2])
 def test_an_empty_batch_gives_empty_sums(a):
     votes = LinearVotes(jnp.ones((0, 3, a, 2)), jnp.ones((3, 2, 4, 2)))

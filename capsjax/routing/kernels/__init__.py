@@ -1,9 +1,8 @@
 """What routing asks of votes v_ij = P_i W_ij, with no vote ever stored, on every platform."""
 
-from capsjax.routing.kernels.attention import attend
-from capsjax.routing.kernels.clusters import LEAST_TOTAL, distance, moments
 from capsjax.routing.kernels.derivatives import agreement, combine, scatter
 from capsjax.routing.kernels.forms import interpreted, without_kernels
+from capsjax.routing.kernels.operations import LEAST_TOTAL, attend, distance, moments
 from capsjax.routing.kernels.softmax import softmax
 
 __all__ = [

@@ -28,20 +28,12 @@ Choice = tuple[Callable[..., Any], bool]
 
 
 class Target(NamedTuple):
-    """What a program is being lowered for.
+    """What a program is being lowered for."""
 
-    Attributes:
-      platform: one of PLATFORMS, or "default" for all others.
-      divided: whether XLA divides the program over devices by itself. It cannot divide a kernel.
-      exported: whether the program is made by `jax.export`, which keeps it in a portable form.
-      capability: the least compute capability of its GPUs, such as (7, 5); None where it has none,
-        or where they are not known.
-    """
-
-    platform: str
-    divided: bool = False
-    exported: bool = False
-    capability: tuple[int, ...] | None = None
+    platform: str  # one of PLATFORMS, or "default" for all others
+    divided: bool = False  # XLA divides it over devices by itself, and cannot divide a kernel
+    exported: bool = False  # by `jax.export`, which keeps it in a portable form
+    capability: tuple[int, ...] | None = None  # the least of its GPUs, as (7, 5), if known
 
 
 def define(
@@ -95,7 +87,7 @@ def define(
             with jax.enable_x64(False):
                 kernel = jaxpr_as_fun(jax.make_jaxpr(function)(*plain))
             with warnings.catch_warnings():
-                # Users can do nothing about it, and `why_no_kernel` is ready for its removal.
+                # Users can do nothing about it, and forms.py is ready for its removal.
                 warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated")
                 return mlir.lower_fun(kernel)(ctx.replace(avals_in=plain), *args)
 

@@ -12,16 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from capsjax.routing.kernels import blocks, einsum
-from capsjax.routing.kernels.terms import (
-    TERMS,
-    WEIGHTS,
-    Grid,
-    Operands,
-    flat,
-    operands_of,
-    sizes_of,
-)
+from capsjax.routing.kernels import blocks
+from capsjax.routing.kernels.terms import POSES, TERMS, WEIGHTS, Matrix, Operands, matrix, sizes_of
 
 # What one array [b, I, J] of a block may take: about the L2 cache of a core.
 _BLOCK_BYTES = 2 * 2**20
@@ -29,29 +21,27 @@ _BLOCK_BYTES = 2 * 2**20
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """Returns the derivative of `scalar` by `wrt`, in blocks of positions."""
-    if (scalar, wrt) not in TERMS:
-        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
-    sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
+    sizes = sizes_of(operands)
     laid_out = {
         letter: _lay_out(letter, x) for letter, x in blocks.flatten_batch(operands, sizes).items()
     }
     weights = {letter: laid_out.pop(letter) for letter in WEIGHTS if letter in laid_out}
 
     def one_block(block: Operands) -> Array:
-        grids = {letter: _grid(letter, x) for letter, x in (block | weights).items()}
-        return _sum_terms(TERMS[scalar, wrt](**grids), wrt)
+        matrices = {letter: _matrix(letter, x) for letter, x in (block | weights).items()}
+        return _sum_terms(TERMS[scalar, wrt](**matrices), wrt)
 
     most = _BLOCK_BYTES // max(1, sizes.children * sizes.parents * 4)
     out = blocks.sum_or_map(one_block, laid_out, wrt, most)
     return _restore(out, wrt, sizes.batch)
 
 
-def _sum_terms(terms: Grid, wrt: str) -> Array:
+def _sum_terms(terms: Matrix, wrt: str) -> Array:
     """Sums all terms in one pass over the axis that the result lacks."""
     if wrt == "c":
-        return terms[0][0]
-    axis = 0 if wrt in WEIGHTS else 2 if wrt in "pP" else 1
-    entries = flat(terms)
+        return terms[0, 0]
+    axis = 0 if wrt in WEIGHTS else 2 if wrt in POSES else 1
+    entries = list(terms.flat)
     shape = jnp.broadcast_shapes(*(term.shape for term in entries))
     sums = lax.reduce(
         tuple(jnp.broadcast_to(term, shape) for term in entries),
@@ -61,7 +51,7 @@ def _sum_terms(terms: Grid, wrt: str) -> Array:
     )
     stacked = jnp.stack(sums, axis=0 if wrt in WEIGHTS else 1)
     first = stacked.shape[: 0 if wrt in WEIGHTS else 1]
-    return stacked.reshape(*first, len(terms), len(terms[0]), *stacked.shape[len(first) + 1 :])
+    return stacked.reshape(*first, *terms.shape, *stacked.shape[len(first) + 1 :])
 
 
 # Layout: within this file matrix entries come before I and J, so that the last axis is long.
@@ -82,11 +72,11 @@ def _restore(x: Array, wrt: str, batch: tuple[int, ...]) -> Array:
     return x.reshape(*batch, *x.shape[1:])
 
 
-def _grid(letter: str, x: Array) -> Grid:
-    """Returns the entries of `x`, laid out, as arrays that fit [b, I, J]."""
+def _matrix(letter: str, x: Array) -> Matrix:
+    """Returns `x`, laid out, as a matrix of arrays that fit [b, I, J]."""
     if letter == "c":
-        return [[x]]
-    if letter in WEIGHTS:
-        return [[x[None, row, column] for column in range(x.shape[1])] for row in range(x.shape[0])]
-    x = jnp.expand_dims(x, -1 if letter in "pP" else -2)
-    return [[x[:, row, column] for column in range(x.shape[2])] for row in range(x.shape[1])]
+        return matrix([x])
+    # Weights [1, X, Y, I, J], poses [b, A, X, I, 1] or those of parents [b, A, Y, 1, J].
+    x = x[None] if letter in WEIGHTS else jnp.expand_dims(x, -1 if letter in POSES else -2)
+    rows, columns = x.shape[1:3]
+    return matrix([x[:, row, column] for row in range(rows) for column in range(columns)], columns)

@@ -22,8 +22,16 @@ from jax import lax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
-from capsjax.routing.kernels import adapter, forms
-from capsjax.routing.kernels.terms import AXES, LINEAR, WEIGHTS, Operands, operands_of, sizes_of
+from capsjax.routing.kernels import adapter, einsum, forms
+from capsjax.routing.kernels.terms import (
+    AXES,
+    LINEAR,
+    TERMS,
+    WEIGHTS,
+    Operands,
+    operands_of,
+    sizes_of,
+)
 
 
 def combine(coupling: Array, poses: Array, weights: Array) -> Array:
@@ -55,7 +63,7 @@ def differentiate(scalar: str, wrt: str, operands: Operands) -> Array:
 
 def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
     """Returns the type of an array with the axes of the operand `result`, given those of others."""
-    sizes = sizes_of(letters, avals)
+    sizes = sizes_of(dict(zip(letters, avals, strict=True)))
     extents = dict(zip("ijaxy", sizes[1:], strict=True))
     shape = tuple(extents[axis] for axis in AXES[result])
     if result in WEIGHTS:
@@ -77,10 +85,13 @@ def _choose(
     target: adapter.Target, avals: Sequence[Any], *, scalar: str, wrt: str
 ) -> tuple[Callable[..., Array], bool]:
     letters = operands_of(scalar, wrt)
-    chosen = forms.choose(target, sizes_of(letters, avals), avals[0].dtype)
+    sizes = sizes_of(dict(zip(letters, avals, strict=True)))
+    chosen = forms.choose(target, sizes, avals[0].dtype)
+    # The others are needed in forward mode only.
+    compute = chosen.differentiate if (scalar, wrt) in TERMS else einsum.differentiate
 
     def evaluate(*args: Array) -> Array:
-        return chosen.differentiate(dict(zip(letters, args, strict=True)), scalar=scalar, wrt=wrt)
+        return compute(dict(zip(letters, args, strict=True)), scalar=scalar, wrt=wrt)
 
     return evaluate, chosen.is_kernel
 
@@ -97,8 +108,13 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, scalar: str, wrt:
     others = {letter: rate for letter, rate in rates.items() if letter not in LINEAR[scalar]}
     if scalar == "Q":
         terms += [_rate_of_square(wrt, operands, letter, rate) for letter, rate in others.items()]
-    elif others:  # second derivatives of EM: rare, and left to autodiff of the plain formula
-        terms.append(_rate_of_residual(wrt, operands, others))
+    elif others:  # second derivatives of EM: rare, and left to autodiff of the products
+
+        def products(varied: Operands) -> Array:
+            return einsum.differentiate(operands | varied, scalar=scalar, wrt=wrt)
+
+        at = {letter: operands[letter] for letter in others}
+        terms.append(jax.jvp(products, (at,), (others,))[1])
     return out, functools.reduce(operator.add, terms)
 
 
@@ -115,24 +131,6 @@ def _rate_of_square(wrt: str, operands: Operands, letter: str, rate: Array) -> A
         return -2 * (agreement(poses, weights, weighted) - constant[..., None, :])
     mass = jnp.sum(operands["c"], axis=-2)[..., None, None]
     return -2 * rate * (combine(operands["c"], poses, weights) - mass * means)
-
-
-def _rate_of_residual(wrt: str, operands: Operands, rates: Operands) -> Array:
-    """Returns the tangent of a derivative of G for those of P, W and μ, the votes written out."""
-
-    def plain(varied: Operands) -> Array:
-        xs = operands | varied
-        residual = jnp.einsum("...iax,ixjy->...ijay", xs["p"], xs["k"])
-        residual -= xs["m"][..., None, :, :, :]
-        letters = [letter for letter in "cwPK" if letter != wrt]
-        subscripts = ",".join(AXES[a] if a in WEIGHTS else "..." + AXES[a] for a in letters)
-        result = AXES[wrt] if wrt in WEIGHTS else "..." + AXES[wrt]
-        return jnp.einsum(
-            f"...ijay,{subscripts}->{result}", residual, *(xs[letter] for letter in letters)
-        )
-
-    values = {letter: operands[letter] for letter in rates}
-    return jax.jvp(plain, (values,), (rates,))[1]
 
 
 def _transpose(cotangent: Any, *primals: Any, scalar: str, wrt: str) -> list[Any]:

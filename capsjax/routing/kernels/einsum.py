@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks
-from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, operands_of, sizes_of
+from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, sizes_of
 
 # The bytes of a block's largest array, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
@@ -14,7 +14,7 @@ _BLOCK_BYTES = 64 * 2**20
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """Differentiates `scalar` by `wrt`, in blocks of positions that hold 64 MiB at most."""
-    sizes = sizes_of(operands_of(scalar, wrt), list(operands.values()))
+    sizes = sizes_of(operands)
     flat = blocks.flatten_batch(operands, sizes)
     weights = {letter: flat.pop(letter) for letter in WEIGHTS if letter in flat}
 

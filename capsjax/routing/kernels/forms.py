@@ -22,17 +22,17 @@ import contextlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import cpu, einsum
 from capsjax.routing.kernels.adapter import Target, eager_program
-from capsjax.routing.kernels.terms import Sizes
+from capsjax.routing.kernels.terms import Operands, Sizes
 
-LARGEST_LOOP = 256  # multiplications in a pose product, unrolled, that suit XLA on a CPU
-LARGEST_KERNEL = {"tpu": 512, "cuda": 256}  # the same in a kernel, to compile in seconds
+_LARGEST_LOOP = 256  # multiplications in a pose product, unrolled, that suit XLA on a CPU
+_LARGEST_KERNEL = {"tpu": 512, "cuda": 256}  # the same in a kernel, to compile in seconds
 _LARGEST_VECTOR_KERNEL = 24 * 1024  # numbers for one child: a TPU's chip holds 128
 _MOST_PARENTS = 512  # in one tile of a Triton kernel
 _LEAST_CAPABILITY = (8, 0)  # Ampere
@@ -40,25 +40,15 @@ _MOST_ELEMENTS = 2**31 - 1  # that a Triton kernel can count
 
 
 class Form(NamedTuple):
-    """One way to do the arithmetic.
-
-    Attributes:
-      name: of the form.
-      differentiate: a derivative of E, Q or G.
-      is_kernel: whether it runs on one device only.
-      attend: a whole iteration of routing by agreement; None for two derivatives of E.
-      attend_backward: the gradients of that.
-      sums: Σ_i c_ij v_ij and Σ_i c_ij in one pass; None for one at a time.
-      gradients: several derivatives of E + Q in one pass; None for one at a time.
-    """
+    """One way to do the arithmetic. What it has not in one pass is made of derivatives."""
 
     name: str
-    differentiate: Callable[..., Array]
-    is_kernel: bool = False
-    attend: Callable[..., Array] | None = None
-    attend_backward: Callable[..., dict[str, Array]] | None = None
-    sums: Callable[..., tuple[Array, Array]] | None = None
-    gradients: Callable[..., dict[str, Array]] | None = None
+    differentiate: Callable[..., Array]  # a derivative of E, Q or G that TERMS has
+    is_kernel: bool = False  # it runs on one device only
+    attend: Callable[..., Array] | None = None  # a whole iteration of routing by agreement
+    attend_backward: Callable[..., Operands] | None = None  # its gradients
+    sums: Callable[..., tuple[Array, Array]] | None = None  # Σ_i c_ij v_ij and Σ_i c_ij
+    gradients: Callable[..., Operands] | None = None  # several derivatives of E + Q
 
 
 LOOPS = Form("loops", cpu.differentiate)
@@ -69,60 +59,36 @@ def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
     """Returns the form that votes of these sizes get in a program for `target`."""
     platform = _settings.interpreted or target.platform
     if platform == "cpu" and isinstance(sizes.positions, int):
-        small = sizes.rows > 1 and sizes.products <= LARGEST_LOOP
+        small = sizes.rows > 1 and sizes.products <= _LARGEST_LOOP
         return LOOPS if small else PRODUCTS
-    if why_no_kernel(target, sizes, dtype) is not None:
-        return PRODUCTS
-    return _kernels(platform, sizes)
+    return _kernels(platform, sizes) if _has_kernel(platform, target, sizes, dtype) else PRODUCTS
 
 
-def why_no_kernel(target: Target, sizes: Sizes, dtype: Any) -> str | None:
-    """Returns the reason why votes of these sizes get no kernel, or None if they do."""
-    platform = _settings.interpreted or target.platform
-    if platform not in ("tpu", "cuda"):
-        return f"there is no kernel for {platform}"
-    if not _settings.enabled:
-        return "kernels are turned off"
-    if (
-        platform == "cuda"
-        and not _settings.interpreted
-        and (reason := _why_no_triton(target.capability))
-    ):
-        return reason
-    if target.divided:
-        return "XLA divides the program over devices"
-    if target.exported and platform == "cuda":
-        return "the program is exported"
-    if not isinstance(sizes.positions, int):
-        return "the program is exported for batches of any size"
-    if dtype != jnp.float32:
-        return f"{jnp.dtype(dtype).name} is computed by XLA"
-    if not all((sizes.positions, *sizes[1:])):
-        return "there is nothing to compute"
+def _has_kernel(platform: str, target: Target, sizes: Sizes, dtype: Any) -> bool:
+    """Tells whether there is a kernel: the table above."""
+    if platform not in _LARGEST_KERNEL or not _settings.enabled or target.divided:
+        return False
+    if dtype != jnp.float32 or not isinstance(sizes.positions, int):
+        return False
+    if not all((sizes.positions, *sizes[1:])):  # there is nothing to compute
+        return False
     if platform == "tpu" and sizes.rows == 1:
-        numbers = sizes.parents * sizes.products
-        fits = numbers <= _LARGEST_VECTOR_KERNEL
-        return None if fits else f"J·X·Y = {numbers} is more than {_LARGEST_VECTOR_KERNEL}"
-    if sizes.products > LARGEST_KERNEL[platform]:
-        return f"A·X·Y = {sizes.products} is more than {LARGEST_KERNEL[platform]}"
-    if platform == "cuda" and sizes.parents > _MOST_PARENTS:
-        return f"J = {sizes.parents} is more than {_MOST_PARENTS}"
+        return sizes.parents * sizes.products <= _LARGEST_VECTOR_KERNEL
+    if sizes.products > _LARGEST_KERNEL[platform]:
+        return False
+    if platform == "tpu":
+        return True
     largest = sizes.positions * sizes.children * max(sizes.parents, sizes.rows * sizes.columns)
-    if platform == "cuda" and largest > _MOST_ELEMENTS:
-        return "an array has more than 2³¹ elements"
-    return None
+    fits = sizes.parents <= _MOST_PARENTS and largest <= _MOST_ELEMENTS
+    return fits and not target.exported and _has_triton(target)
 
 
-def _why_no_triton(capability: tuple[int, ...] | None) -> str | None:
-    """Returns the reason why a GPU of this compute capability has no Triton kernels, or None."""
-    if capability is None:
-        return "the compute capability of the GPU is not known"
-    if capability < _LEAST_CAPABILITY:
-        least, own = (".".join(map(str, each)) for each in (_LEAST_CAPABILITY, capability))
-        return f"the GPU's compute capability {own} is below Triton's least, {least}"
-    if importlib.util.find_spec("jax.experimental.pallas.triton") is None:
-        return "this JAX has no Pallas through Triton"
-    return None
+def _has_triton(target: Target) -> bool:
+    """Tells whether the GPUs are known to be of Ampere or later, and JAX has Pallas for Triton."""
+    if _settings.interpreted:
+        return True
+    recent = target.capability is not None and target.capability >= _LEAST_CAPABILITY
+    return recent and importlib.util.find_spec("jax.experimental.pallas.triton") is not None
 
 
 def _kernels(platform: str, sizes: Sizes) -> Form:
@@ -171,20 +137,14 @@ def without_kernels() -> contextlib.AbstractContextManager[None]:
     return _under(_settings._replace(enabled=False))
 
 
-def interpreted(platform: str, mode: Any = True) -> contextlib.AbstractContextManager[None]:
+def interpreted(
+    platform: Literal["tpu", "cuda"], mode: Any = True
+) -> contextlib.AbstractContextManager[None]:
     """Programs lowered inside the block have the kernels of `platform`, interpreted, anywhere.
 
-    This is slow: it serves to find errors.
-
-    Args:
-      platform: "tpu" or "cuda".
-      mode: what `pallas_call` takes as `interpret`, such as `pltpu.InterpretParams(…)`.
-
-    Raises:
-      ValueError: an unknown platform.
+    This is slow: it serves to find errors. `mode` is what `pallas_call` takes as `interpret`, such
+    as `pltpu.InterpretParams(…)`.
     """
-    if platform not in ("tpu", "cuda"):
-        raise ValueError(f'platform must be "tpu" or "cuda", got {platform!r}')
     return _under(_settings._replace(interpreted=platform, mode=mode))
 
 

@@ -32,14 +32,13 @@ class Fused:
       operands: their letters.
       results: letters of operands that have the shapes of the results.
       compose: from operands to the list of results, by derivatives of E and Q.
-      about: the same, given the results in `kept` after the operands. Tangents are those of this
-        function, with these results held fixed. None: `compose`.
-      kept: results that tangent and cotangent are given instead of computing them again.
+      kept: results that tangent and cotangent are given instead of computing them again. They are
+        those of `compose` given them after the operands, and held fixed.
       forward: from a form to its kernel for the operation, or None. Arguments as for `compose`.
-      backward: from a form and the letters of the results that have cotangents to its kernel for
-        the cotangent, or None. The kernel takes operands and kept results, and cotangents, each in
-        a dict by letter, and the letters `wrt` of the cotangents asked for; it returns these in a
-        dict.
+      backward: from a form to its kernel for the cotangent, or None. The kernel takes operands and
+        kept results, and cotangents, each in a dict by letter, and the letters `wrt` of the
+        cotangents asked for; it returns these in a dict.
+      cotangents: the results that must have cotangents, and no others, for that kernel.
     """
 
     def __init__(
@@ -49,15 +48,15 @@ class Fused:
         operands: str,
         results: str,
         compose: Callable[..., Results],
-        about: Callable[..., Results] | None = None,
         kept: str = "",
         forward: Callable[[forms.Form], Callable[..., Results] | None] = lambda form: None,
-        backward: Callable[[forms.Form, str], Callable[..., Operands] | None],
+        backward: Callable[[forms.Form], Callable[..., Operands] | None],
+        cotangents: str,
     ):
         self.operands, self.results, self.kept = operands, results, kept
         self.known = operands + kept
-        self.compose, self.about = compose, about or compose
-        self.forward, self.backward = forward, backward
+        self.compose, self.forward, self.backward = compose, forward, backward
+        self.cotangents = cotangents
 
         def define(part: str, choose: Callable[..., Any]) -> Any:
             return adapter.define(
@@ -97,7 +96,7 @@ class Fused:
         """Returns the `outputs` as a function of some operands, and where to linearise it."""
 
         def f(varied: Operands) -> Results:
-            results = dict(zip(self.results, self.about(*(known | varied).values()), strict=True))
+            results = dict(zip(self.results, self.compose(*(known | varied).values()), strict=True))
             return [results[letter] for letter in outputs]
 
         return f, {letter: known[letter] for letter in letters}
@@ -122,7 +121,7 @@ class Fused:
     # What a program is lowered to.
 
     def _form(self, target: adapter.Target, avals: Sequence[Any]) -> forms.Form:
-        sizes = sizes_of(self.operands, avals[: len(self.operands)])
+        sizes = sizes_of(dict(zip(self.operands, avals, strict=False)))
         return forms.choose(target, sizes, avals[0].dtype)
 
     def _choose(self, target: adapter.Target, avals: Sequence[Any]) -> adapter.Choice:
@@ -139,7 +138,7 @@ class Fused:
         self, target: adapter.Target, avals: Sequence[Any], *, inputs: str, outputs: str
     ) -> adapter.Choice:
         form = self._form(target, avals)
-        kernel = self.backward(form, inputs)
+        kernel = self.backward(form) if inputs == self.cotangents else None
         if kernel is None:
             composed = partial(self._compose_cotangent, inputs=inputs, outputs=outputs)
             return composed, form.is_kernel

@@ -11,7 +11,7 @@ sums XLA adds up: without atomic additions the bits are the same every time.
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array
 
-from capsjax.routing.kernels import blocks, einsum, forms
+from capsjax.routing.kernels import blocks, forms
 from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.softmax import exponentials
 from capsjax.routing.kernels.terms import (
@@ -28,49 +28,41 @@ from capsjax.routing.kernels.terms import (
     POSES,
     TERMS,
     WEIGHTS,
-    Grid,
+    Matrix,
     Operands,
     Sizes,
+    Terms,
     dot,
-    flat,
+    matrix,
     matrix_shape,
-    plus,
-    product,
-    scale,
     shape_of,
     sizes_of,
-    transposed,
 )
 
 _THREADS = 128
 _PROGRAMS = 264  # two for each of the 132 multiprocessors of an H100
 _LARGEST_TILE = 32  # entries of a gradient of weights that a program holds
 
-# From a tile, terms of the results by letter.
-_Terms = Callable[["_Tile"], Iterable[tuple[str, Grid]]]
-
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """Returns the derivative of `scalar` by `wrt`."""
-    if (scalar, wrt) not in TERMS:
-        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
     name = f"votes_{scalar}_{wrt}"
-    sizes = sizes_of(list(operands), list(operands.values()))
+    sizes = sizes_of(operands)
     if wrt not in WEIGHTS:
         held = [letter for letter in [*operands, wrt] if _is_parent(letter)]
         numbers = sum(_numbers(letter, sizes) for letter in held)
 
-        def terms(tile: _Tile) -> Iterable[tuple[str, Grid]]:
-            yield wrt, TERMS[scalar, wrt](**{letter: tile.grid(letter) for letter in operands})
+        def terms(tile: _Tile) -> Terms:
+            yield wrt, TERMS[scalar, wrt](**{letter: tile.matrix(letter) for letter in operands})
 
         return _Plan.of(sizes, numbers).by_position(name, operands, wrt, terms)[wrt]
 
     # The rows of a gradient of weights are those of the poses that it is a product with.
     turned = "p" if scalar == "E" else "P"
 
-    def rows_of_terms(tile: _Tile) -> Grid:
-        grids = {a: tile.columns(a) if a == turned else tile.grid(a) for a in operands}
-        return TERMS[scalar, wrt](**grids)
+    def rows_of_terms(tile: _Tile) -> Matrix:
+        matrices = {a: tile.columns(a) if a == turned else tile.matrix(a) for a in operands}
+        return TERMS[scalar, wrt](**matrices)
 
     plan = _Plan.of(sizes, min(_LARGEST_TILE, _numbers(wrt, sizes)))
     return plan.by_child(name, operands, wrt, rows_of_terms)
@@ -79,12 +71,12 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
 def attend(poses: Array, weights: Array, parents: Array) -> Array:
     """Returns the sums of one iteration of routing by agreement."""
     operands = {"p": poses, "k": weights, "q": parents}
-    sizes = sizes_of(list(operands), list(operands.values()))
+    sizes = sizes_of(operands)
 
-    def terms(tile: _Tile) -> Iterable[tuple[str, Grid]]:
+    def terms(tile: _Tile) -> Terms:
         votes = tile.votes()  # A×Y of [positions, parents]
-        coupling = tile.softmax(dot(votes, tile.grid("q")))  # [positions, parents]
-        yield "q", scale([[coupling]], votes)
+        coupling = tile.softmax(dot(votes, tile.matrix("q")))  # [positions, parents]
+        yield "q", matrix([coupling]) * votes
 
     plan = _Plan.of(sizes, 2 * _numbers("q", sizes))
     return plan.by_position("attend", operands, "q", terms)["q"]
@@ -99,25 +91,26 @@ def attend_backward(
     number once.
     """
     operands = {"p": poses, "k": weights, "q": parents, "w": cotangent}
-    sizes = sizes_of(list(operands), list(operands.values()))
+    sizes = sizes_of(operands)
 
-    def to_votes(tile: _Tile) -> tuple[Grid, Grid, Grid]:
-        """Returns t [positions, parents], the votes, and their cotangents r g + t q."""
-        q, g = tile.grid("q"), tile.grid("w")
+    def to_votes(tile: _Tile) -> tuple[Matrix, Matrix, Matrix]:
+        """Returns t, 1×1 of [positions, parents], the votes, and their cotangents r g + t q."""
+        q, g = tile.matrix("q"), tile.matrix("w")
         votes = tile.votes()  # A×Y of [positions, parents]
         coupling = tile.softmax(dot(votes, q))
         rate = dot(votes, g)
         rate = coupling * (rate - jnp.sum(coupling * rate, axis=1, keepdims=True))
-        return [[rate]], votes, plus(scale([[coupling]], g), scale([[rate]], q))
+        r, t = matrix([coupling]), matrix([rate])
+        return t, votes, r * g + t * q
 
-    def terms(tile: _Tile) -> Iterable[tuple[str, Grid]]:
+    def terms(tile: _Tile) -> Terms:
         rate, votes, cotangents = to_votes(tile)
-        yield "p", product(cotangents, transposed(tile.grid("k")))
-        yield "q", scale(rate, votes)
+        yield "p", cotangents @ tile.matrix("k").T
+        yield "q", rate * votes
 
-    def rows_of_terms(tile: _Tile) -> Grid:
+    def rows_of_terms(tile: _Tile) -> Matrix:
         _, _, cotangents = to_votes(tile)
-        return product(transposed(tile.columns("p")), cotangents)
+        return tile.columns("p").T @ cotangents
 
     plan = _Plan.of(sizes, 3 * _numbers("q", sizes) + _numbers("k", sizes) // 2)
     gradients = plan.by_position("attend_backward", operands, "pq", terms)
@@ -157,7 +150,9 @@ class _Plan(NamedTuple):
         """Blocks of positions."""
         return pl.cdiv(self.sizes.positions, self.positions)
 
-    def by_position(self, name: str, operands: Operands, results: str, terms: _Terms) -> Operands:
+    def by_position(
+        self, name: str, operands: Operands, results: str, terms: Callable[["_Tile"], Terms]
+    ) -> Operands:
         """Goes through the children of each block of positions.
 
         Terms of parents, of one result at most, are summed over the children; others are stored.
@@ -170,7 +165,7 @@ class _Plan(NamedTuple):
 
         def body(tile: _Tile) -> None:
             tile = tile._replace(block=pl.program_id(0))
-            held = {letter: tile.grid(letter) for letter in operands if _is_parent(letter)}
+            held = {letter: tile.matrix(letter) for letter in operands if _is_parent(letter)}
             tile = tile._replace(held=held)
             part = pl.program_id(1)
 
@@ -178,9 +173,9 @@ class _Plan(NamedTuple):
                 at_child = tile._replace(child=child)
                 for letter, term in terms(at_child):
                     if letter == summed:
-                        totals = [a + b for a, b in zip(totals, flat(term), strict=True)]
+                        totals = [a + b for a, b in zip(totals, term.flat, strict=True)]
                     else:
-                        at_child.store(letter, flat(term))
+                        at_child.store(letter, term.flat)
                 return totals
 
             totals = lax.fori_loop(
@@ -195,7 +190,7 @@ class _Plan(NamedTuple):
         return self._call(name, body, (self.tiles, parts), operands, results, {summed: parts})
 
     def by_child(
-        self, name: str, operands: Operands, wrt: str, rows_of_terms: Callable[["_Tile"], Grid]
+        self, name: str, operands: Operands, wrt: str, rows_of_terms: Callable[["_Tile"], Matrix]
     ) -> Array:
         """Goes through blocks of positions for each child: the derivative by the weights `wrt`.
 
@@ -211,7 +206,7 @@ class _Plan(NamedTuple):
             tile = tile._replace(child=pl.program_id(0), first_row=pl.program_id(2) * rows)
 
             def step(block: Array, totals: list[Array]) -> list[Array]:
-                added = flat(rows_of_terms(tile._replace(block=block)))
+                added = rows_of_terms(tile._replace(block=block)).flat
                 return [a + b for a, b in zip(totals, added, strict=True)]
 
             totals = lax.fori_loop(
@@ -291,33 +286,32 @@ class _Tile(NamedTuple):
     first_row: Any = 0  # of the weights whose gradient a program holds
     held: Operands | None = None  # what all children need, already read
 
-    def grid(self, letter: str) -> Grid:
+    def matrix(self, letter: str) -> Matrix:
         """Returns an operand's entries: [positions, parents], 1 where they do not depend on it."""
         if self.held and letter in self.held:
             return self.held[letter]
         rows, columns = matrix_shape(letter, self.plan.sizes)
         return self._load(letter, rows, range(columns))
 
-    def columns(self, letter: str) -> Grid:
+    def columns(self, letter: str) -> Matrix:
         """Returns the columns of poses that belong to the rows of weights from `first_row` on."""
         numbers = range(self.plan.rows_at_once)
         columns = [self.first_row + number for number in numbers]
         return self._load(letter, self.plan.sizes.rows, columns)
 
-    def _load(self, letter: str, rows: int, columns: Iterable[Any]) -> Grid:
+    def _load(self, letter: str, rows: int, columns: Sequence[Any]) -> Matrix:
         offsets, mask, row_step = self._layout(letter)
         ref = self.arrays[letter]
-        return [
-            [
-                plgpu.load(ref.at[offsets + (row * row_step + column)], mask=mask, other=0.0)
-                for column in columns
-            ]
+        entries = [
+            plgpu.load(ref.at[offsets + (row * row_step + column)], mask=mask, other=0.0)
             for row in range(rows)
+            for column in columns
         ]
+        return matrix(entries, len(columns))
 
-    def votes(self) -> Grid:
+    def votes(self) -> Matrix:
         """Returns P_i W_ij."""
-        return product(self.grid("p"), self.grid("k"))
+        return self.matrix("p") @ self.matrix("k")
 
     def softmax(self, logits: Array) -> Array:
         """Normalises over the parents [positions, parents]; padding of the tile gets nothing."""
@@ -328,7 +322,7 @@ class _Tile(NamedTuple):
         values = exponentials(logits, largest, computed_once=not forms.interpret_mode())
         return values / jnp.sum(values, axis=1, keepdims=True)
 
-    def store(self, letter: str, entries: list[Array], part: Any = None) -> None:
+    def store(self, letter: str, entries: Iterable[Array], part: Any = None) -> None:
         """Writes entries, summed over the parents for poses and over the positions for weights.
 
         A result that is summed further has several parts, one after the other.

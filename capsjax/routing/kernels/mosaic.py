@@ -25,21 +25,13 @@ _SPARE_BYTES = 8 * 2**20  # for the compiler
 
 
 class Layout(NamedTuple):
-    """How an operand or a result lies in memory.
+    """How an operand or a result lies in memory."""
 
-    Attributes:
-      shape: of all of it, with padding at the ends.
-      block: what one step of the grid sees; None drops an axis.
-      place: of that block, from the numbers of the block of positions and of the child.
-      arrange: from [N, …], for weights from [I, X, J, Y], to that order, without padding.
-      restore: the inverse, from a padded array.
-    """
-
-    shape: tuple[int, ...]
-    block: tuple[int | None, ...]
-    place: Callable[[Any, Any], tuple[Any, ...]]
-    arrange: Callable[[Array], Array]
-    restore: Callable[[Array], Array]
+    shape: tuple[int, ...]  # with padding at the ends
+    block: tuple[int | None, ...]  # what one step of the grid sees
+    place: Callable[[Any, Any], tuple[Any, ...]]  # from the numbers of block and child
+    arrange: Callable[[Array], Array]  # from [N, …] or weights [I, X, J, Y], without padding
+    restore: Callable[[Array], Array]  # the inverse, from a padded array
 
     def put(self, x: Array) -> Array:
         """Returns `x` in this order, padded with zeros."""
@@ -59,17 +51,11 @@ class Layout(NamedTuple):
 
 
 class Plan(abc.ABC):
-    """How a problem is laid out and divided.
-
-    Attributes:
-      sizes: its extents.
-      length: positions in a block, M, a multiple of 128.
-      num_blocks: blocks of positions.
-    """
+    """How a problem is laid out and divided: blocks of `length` positions, a multiple of 128."""
 
     def __init__(self, operands: Operands, results: str):
         self.operands, self.results = operands, results
-        self.sizes = sizes_of(list(operands), list(operands.values()))
+        self.sizes = sizes_of(operands)
         self.length = self.num_blocks = 1
         by_position = [letter for letter in [*operands, *results] if letter not in WEIGHTS]
         numbers = sum(math.prod(filter(None, self.layout(letter).block)) for letter in by_position)

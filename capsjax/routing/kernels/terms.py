@@ -8,21 +8,21 @@ and every gradient of routing is a derivative of E, Q, or
 
   G = Σ_ij c_ij <w_j, e_ij ∘ P'_i W'_ij>
 
-Each derivative is a sum, over all but a few axes, of terms that are cheap to write out: the small
-matrix products are unrolled to multiplications and additions of whole arrays. What those arrays
-are is each platform's own choice; the formulas are the same for all of them.
+Each derivative is a sum, over all but a few axes, of terms that are cheap to write out: products of
+small matrices whose entries are whole arrays. What those arrays are is each platform's own choice;
+the formulas are the same for all of them.
 
 Operands, by their letters: c [*batch, I, J]; p and P (P') [*batch, I, A, X]; k and K, the weights
 W and W' [I, X, J, Y]; q, w and m (μ) [*batch, J, A, Y]; t [*batch, J].
 """
 
 import functools
-import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from jaxtyping import Array
 
 AXES = {"c": "ij", "p": "iax", "P": "iax", "k": "ixjy", "K": "ixjy"}
@@ -33,9 +33,10 @@ OPERANDS = {"E": "cpkq", "Q": "cwpkm", "G": "cwpkmPK"}
 LINEAR = {"E": "cpkq", "Q": "cw", "G": "cwPK"}
 
 Operands = dict[str, Any]
-Grid = list[
-    list[Array]
-]  # the entries of small matrices, each an array over (…, I, J) or some of it
+# A small matrix as a NumPy array of objects: its entries are arrays over (…, I, J), or some of it.
+# NumPy multiplies and adds such matrices by multiplying and adding their entries.
+Matrix = np.ndarray
+Terms = Iterable[tuple[str, Matrix]]  # what is to be summed, by letter of the result
 
 
 def operands_of(scalar: str, wrt: str) -> list[str]:
@@ -64,11 +65,11 @@ class Sizes(NamedTuple):
         return self.rows * self.columns * self.width
 
 
-def sizes_of(letters: Sequence[str], arrays: Sequence[Any]) -> Sizes:
+def sizes_of(operands: Operands) -> Sizes:
     """Returns the extents, from the shapes of operands."""
     extents: dict[str, int] = {}
     batch: tuple[int, ...] = ()
-    for letter, x in zip(letters, arrays, strict=True):
+    for letter, x in operands.items():
         axes = AXES[letter]
         extents |= zip(axes, x.shape[len(x.shape) - len(axes) :], strict=True)
         if letter not in WEIGHTS:
@@ -94,74 +95,28 @@ def matrix_shape(letter: str, sizes: Sizes) -> tuple[int, int]:
     }[AXES[letter]]
 
 
-# The terms of each derivative as a grid of arrays, before the sum over the axes that the result
-# lacks. An operand is a grid too: of pose entries, of weights, of vote entries for q, w, m.
-TERMS: Mapping[tuple[str, str], Callable[..., Grid]] = {
-    ("E", "c"): lambda p, k, q: [[dot(product(p, k), q)]],
-    ("E", "q"): lambda c, p, k: scale(c, product(p, k)),
-    ("E", "p"): lambda c, k, q: scale(c, product(q, transposed(k))),
-    ("E", "k"): lambda c, p, q: scale(c, product(transposed(p), q)),
-    ("Q", "c"): lambda w, p, k, m: [[dot(w, squared(residual(p, k, m)))]],
-    ("Q", "w"): lambda c, p, k, m: scale(c, squared(residual(p, k, m))),
-    ("G", "P"): lambda c, w, p, k, m, K: scale(
-        c, product(times(w, residual(p, k, m)), transposed(K))
-    ),
-    ("G", "K"): lambda c, w, p, k, m, P: scale(
-        c, product(transposed(P), times(w, residual(p, k, m)))
-    ),
-}
+def matrix(entries: Sequence[Array], columns: int = 1) -> Matrix:
+    """Returns the small matrix with these entries, row by row."""
+    flat = np.empty(len(entries), object)
+    for number, entry in enumerate(entries):
+        flat[number] = entry
+    return flat.reshape(-1, columns)
 
 
-def dot(left: Grid, right: Grid) -> Array:
+def dot(left: Matrix, right: Matrix) -> Array:
     """Returns the scalar product of two matrices."""
-    return functools.reduce(operator.add, itertools.chain(*times(left, right)))
+    return functools.reduce(operator.add, (left * right).flat)
 
 
-def product(left: Grid, right: Grid) -> Grid:
-    """Returns the matrix product."""
-    return [[dot([row], [list(column)]) for column in zip(*right, strict=True)] for row in left]
-
-
-def transposed(grid: Grid) -> Grid:
-    """Returns the transpose."""
-    return [list(column) for column in zip(*grid, strict=True)]
-
-
-def times(left: Grid, right: Grid) -> Grid:
-    """Returns the product entry by entry."""
-    return [[x * y for x, y in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
-
-
-def plus(left: Grid, right: Grid) -> Grid:
-    """Returns the sum."""
-    return [[x + y for x, y in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
-
-
-def minus(left: Grid, right: Grid) -> Grid:
-    """Returns the difference."""
-    return [[x - y for x, y in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
-
-
-def scale(coupling: Grid, grid: Grid) -> Grid:
-    """Returns every entry times the one entry of `coupling`."""
-    return [[coupling[0][0] * x for x in row] for row in grid]
-
-
-def squared(grid: Grid) -> Grid:
-    """Returns every entry squared."""
-    return times(grid, grid)
-
-
-def residual(poses: Grid, weights: Grid, means: Grid) -> Grid:
-    """Returns e = PW − μ."""
-    return minus(product(poses, weights), means)
-
-
-def flat(grid: Grid) -> list[Array]:
-    """Returns the entries, row by row."""
-    return list(itertools.chain(*grid))
-
-
-def grid(entries: Sequence[Array], columns: int) -> Grid:
-    """Inverts `flat`."""
-    return [list(entries[at : at + columns]) for at in range(0, len(entries), columns)]
+# The terms of each derivative as a matrix, before the sum over the axes that the result lacks.
+# An operand is a matrix too: a pose, weights, or a vote for q, w and m; c is 1×1.
+TERMS: Mapping[tuple[str, str], Callable[..., Matrix]] = {
+    ("E", "c"): lambda p, k, q: matrix([dot(p @ k, q)]),
+    ("E", "q"): lambda c, p, k: c * (p @ k),
+    ("E", "p"): lambda c, k, q: c * (q @ k.T),
+    ("E", "k"): lambda c, p, q: c * (p.T @ q),
+    ("Q", "c"): lambda w, p, k, m: matrix([dot(w, np.square(p @ k - m))]),
+    ("Q", "w"): lambda c, p, k, m: c * np.square(p @ k - m),
+    ("G", "P"): lambda c, w, p, k, m, K: c * ((w * (p @ k - m)) @ K.T),
+    ("G", "K"): lambda c, w, p, k, m, P: c * (P.T @ (w * (p @ k - m))),
+}

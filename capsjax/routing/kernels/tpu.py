@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from capsjax.routing.kernels import einsum, forms, mosaic
+from capsjax.routing.kernels import forms, mosaic
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.mosaic import LANES, Layout
 from capsjax.routing.kernels.softmax import exponentials
@@ -24,18 +24,12 @@ from capsjax.routing.kernels.terms import (
     POSES,
     TERMS,
     WEIGHTS,
-    Grid,
+    Matrix,
     Operands,
+    Terms,
     dot,
-    flat,
-    grid,
+    matrix,
     matrix_shape,
-    minus,
-    plus,
-    product,
-    scale,
-    times,
-    transposed,
 )
 
 _SUBLANES = 8
@@ -44,11 +38,9 @@ _UNROLLED = 4  # groups of 8 parents whose code is written out one after another
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """Returns the derivative of `scalar` by `wrt`."""
-    if (scalar, wrt) not in TERMS:
-        return einsum.differentiate(operands, scalar=scalar, wrt=wrt)  # needed in forward mode only
 
-    def terms(**grids: Grid) -> Iterable[tuple[str, Grid]]:
-        yield wrt, TERMS[scalar, wrt](**grids)
+    def terms(**matrices: Matrix) -> Terms:
+        yield wrt, TERMS[scalar, wrt](**matrices)
 
     return _one_pass(f"votes_{scalar}_{wrt}", operands, wrt, terms)[wrt]
 
@@ -56,8 +48,8 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
 def sums(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array]:
     """Returns Σ_i c_ij v_ij and Σ_i c_ij."""
 
-    def terms(c: Grid, p: Grid, k: Grid) -> Iterable[tuple[str, Grid]]:
-        yield "q", scale(c, product(p, k))
+    def terms(c: Matrix, p: Matrix, k: Matrix) -> Terms:
+        yield "q", c * (p @ k)
         yield "t", c
 
     results = _one_pass("sums", {"c": coupling, "p": poses, "k": weights}, "qt", terms)
@@ -72,26 +64,23 @@ def gradients(operands: Operands, *, wrt: str) -> Operands:
     """
 
     def terms(
-        c: Grid, p: Grid, k: Grid, m: Grid, w: Grid, q: Grid | None = None
-    ) -> Iterable[tuple[str, Grid]]:
-        error = minus(product(p, k), m)
-        weighted = times(w, error)
-        slope = weighted if q is None else plus(weighted, q)
+        c: Matrix, p: Matrix, k: Matrix, m: Matrix, w: Matrix, q: Matrix | None = None
+    ) -> Terms:
+        error = p @ k - m
+        weighted = w * error
+        slope = weighted if q is None else weighted + q
         if "c" in wrt:
-            yield "c", [[dot(slope, error)]]  # with <e, q> in place of <v, q>
-        if q is None:
-            to_votes = scale([[2 * c[0][0]]], weighted)
-        else:
-            to_votes = scale(c, plus(slope, weighted))
-        coupled = scale(c, error)
+            yield "c", matrix([dot(slope, error)])  # with <e, q> in place of <v, q>
+        to_votes = 2 * c * weighted if q is None else c * (slope + weighted)
+        coupled = c * error
         if "m" in wrt:
             yield "m", coupled  # times −2 w
         if "w" in wrt:
-            yield "w", times(coupled, error)
+            yield "w", coupled * error
         if "p" in wrt:
-            yield "p", product(to_votes, transposed(k))
+            yield "p", to_votes @ k.T
         if "k" in wrt:
-            yield "k", product(transposed(p), to_votes)
+            yield "k", p.T @ to_votes
 
     derivatives = _one_pass("gradients", operands, wrt, terms)
     if "m" in derivatives:
@@ -106,7 +95,7 @@ def _one_pass(
     name: str,
     operands: Operands,
     results: str,
-    terms: Callable[..., Iterable[tuple[str, Grid]]],
+    terms: Callable[..., Terms],
 ) -> Operands:
     """Sums `terms`, which are made of the operands' entries, over all children."""
     plan = _Plan(operands, results)
@@ -114,8 +103,8 @@ def _one_pass(
     def body(child: _Child) -> None:
         def tile(at: Any) -> None:
             def group(rows: Any) -> None:
-                grids = {letter: child.grid(letter, rows, at) for letter in operands}
-                for letter, entries in terms(**grids):
+                matrices = {letter: child.matrix(letter, rows, at) for letter in operands}
+                for letter, entries in terms(**matrices):
                     child.add(letter, entries, rows, at)
 
             plan.each_group(group)
@@ -128,8 +117,8 @@ def _one_pass(
 def attend(poses: Array, weights: Array, parents: Array) -> Array:
     """Returns the sums of one iteration of routing by agreement."""
 
-    def terms(coupling: Grid, votes: Grid, _: Callable[[str], Grid]) -> Iterable[tuple[str, Grid]]:
-        yield "q", scale(coupling, votes)
+    def terms(coupling: Matrix, votes: Matrix, _: Callable[[str], Matrix]) -> Terms:
+        yield "q", coupling * votes
 
     operands = {"p": poses, "k": weights, "q": parents}
     return _two_passes("attend", operands, "q", terms)["q"]
@@ -146,12 +135,12 @@ def attend_backward(
     """
 
     def terms(
-        coupling: Grid, rate: Grid, votes: Grid, read: Callable[[str], Grid]
-    ) -> Iterable[tuple[str, Grid]]:
-        yield "q", scale(rate, votes)
-        to_votes = plus(scale(coupling, read("w")), scale(rate, read("q")))
-        yield "p", product(to_votes, transposed(read("k")))
-        yield "k", product(transposed(read("p")), to_votes)
+        coupling: Matrix, rate: Matrix, votes: Matrix, read: Callable[[str], Matrix]
+    ) -> Terms:
+        yield "q", rate * votes
+        to_votes = coupling * read("w") + rate * read("q")
+        yield "p", to_votes @ read("k").T
+        yield "k", read("p").T @ to_votes
 
     operands = {"p": poses, "k": weights, "q": parents, "w": cotangent}
     return _two_passes("attend_backward", operands, "pkq", terms)
@@ -161,7 +150,7 @@ def _two_passes(
     name: str,
     operands: Operands,
     results: str,
-    terms: Callable[..., Iterable[tuple[str, Grid]]],
+    terms: Callable[..., Terms],
 ) -> Operands:
     """Sums `terms` over all children, after the softmax over all parents.
 
@@ -173,16 +162,17 @@ def _two_passes(
     def body(child: _Child, votes: Any, logits: Any, *rates: Any) -> None:
         def tile(at: Any) -> None:
             def agree(rows: Any) -> None:
-                voted = child.votes(rows, at)  # A×Y of [8, 128]
-                for number, entry in enumerate(flat(voted)):
+                p, k = (child.matrix(letter, rows, at) for letter in "pk")
+                voted = p @ k  # A×Y of [8, 128]
+                for number, entry in enumerate(voted.flat):
                     votes[number, rows, :] = entry
                 for letter, ref in zip("qw", (logits, *rates), strict=False):
-                    ref[rows, :] = dot(voted, child.grid(letter, rows, at))
+                    ref[rows, :] = dot(voted, child.matrix(letter, rows, at))
 
             def add(rows: Any) -> None:
-                shares = [[[ref[rows, :]]] for ref in (logits, *rates)]  # 1×1 of [8, 128]
-                voted = [[votes[number, rows, :] for number in range(votes.shape[0])]]
-                read = partial(child.grid, rows=rows, at=at)
+                shares = [matrix([ref[rows, :]]) for ref in (logits, *rates)]  # 1×1 of [8, 128]
+                voted = matrix([votes[number, rows, :] for number in range(votes.shape[0])])
+                read = partial(child.matrix, rows=rows, at=at)
                 for letter, entries in terms(*shares, voted, read):
                     child.add(letter, entries, rows, at)
 
@@ -375,7 +365,7 @@ class _Child(NamedTuple):
                 total = jnp.sum(sums[number], axis=1, keepdims=True)  # [J', 1]
                 out[0, 0, :, number : number + 1] = total
 
-    def grid(self, letter: str, rows: Any, at: Any) -> Grid:
+    def matrix(self, letter: str, rows: Any, at: Any) -> Matrix:
         """Returns the entries of an operand for 8 parents at 128 positions, each [8, 128]."""
         height, columns = matrix_shape(letter, self.plan.sizes)
         numbers = range(height * columns)
@@ -391,12 +381,12 @@ class _Child(NamedTuple):
                 entries = [self.spread[letter][n, rows, :] for n in numbers]
             case _:
                 entries = [ref[n, rows, at] for n in numbers]
-        return grid(entries, columns)
+        return matrix(entries, columns)
 
-    def add(self, letter: str, terms: Grid, rows: Any, at: Any) -> None:
+    def add(self, letter: str, terms: Matrix, rows: Any, at: Any) -> None:
         """Adds the terms of a result for 8 parents at 128 positions, each [8, 128]."""
         out = self.results[letter]
-        for number, term in enumerate(flat(terms)):
+        for number, term in enumerate(terms.flat):
             match AXES[letter]:
                 case "ij":
                     out[0, rows, at] = term
@@ -418,7 +408,3 @@ class _Child(NamedTuple):
             return entry
         position = self.first + at.start + lax.broadcasted_iota(jnp.int32, entry.shape, 1)
         return jnp.where(position < plan.sizes.positions, entry, 0)
-
-    def votes(self, rows: Any, at: Any) -> Grid:
-        """Returns P_i W_ij."""
-        return product(self.grid("p", rows, at), self.grid("k", rows, at))

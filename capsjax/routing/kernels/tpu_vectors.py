@@ -64,7 +64,7 @@ def attend_backward(
 
             plan.each_parent(agree)
             plan.softmax(coupling)
-            mean = plan.sum_over_parents(lambda j: coupling[j] * rate[j])
+            mean = plan.fold(jnp.add, lambda j: coupling[j] * rate[j])
             for x in range(p.shape[0]):
                 to_p[x, :, at] = jnp.zeros((_TILE, _TILE), jnp.float32)
 
@@ -156,26 +156,22 @@ class _Plan(mosaic.Plan):
         """Calls `body` with the number of each parent."""
         lax.fori_loop(0, self.sizes.parents, lambda j, _: body(j), None)
 
-    def sum_over_parents(self, value: Callable[[Any], Array]) -> Array:
-        """Returns the sum of the values of all parents."""
-        return self._fold(jnp.add, value)
-
     def softmax(self, logits: Any) -> None:
         """Normalises over the parents of [J, 128, 128], in place."""
         once = not forms.interpret_mode()
-        largest = self._fold(jnp.maximum, lambda j: logits[j])
+        largest = self.fold(jnp.maximum, lambda j: logits[j])
 
         def exponentiate(j: Any) -> None:
             logits[j] = exponentials(logits[j], largest, computed_once=once)
 
         self.each_parent(exponentiate)
-        inverse = 1 / self.sum_over_parents(lambda j: logits[j])
+        inverse = 1 / self.fold(jnp.add, lambda j: logits[j])
 
         def divide(j: Any) -> None:
             logits[j] *= inverse
 
         self.each_parent(divide)
 
-    def _fold(self, f: Callable[[Array, Array], Array], value: Callable[[Any], Array]) -> Array:
+    def fold(self, f: Callable[[Array, Array], Array], value: Callable[[Any], Array]) -> Array:
         """Applies `f` between the values of all parents."""
         return lax.fori_loop(1, self.sizes.parents, lambda j, x: f(x, value(j)), value(0))

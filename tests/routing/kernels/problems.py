@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from capsjax.routing.kernels.terms import AXES, WEIGHTS, Sizes, operands_of, shape_of
+from capsjax.routing.kernels.terms import AXES, LINEAR, WEIGHTS, Sizes, shape_of
 
 
 def problem(sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
@@ -20,23 +20,14 @@ def problem(sizes: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
 
 def derivative(scalar: str, wrt: str, operands: dict[str, np.ndarray]) -> np.ndarray:
     """The derivative with all votes written out."""
-    xs = {letter: operands[letter] for letter in operands_of(scalar, wrt)}
     subscripts = {a: axes if a in WEIGHTS else "..." + axes for a, axes in AXES.items()}
-
-    def votes(p: str, k: str) -> np.ndarray:
-        return np.einsum("...iax,ixjy->...ijay", xs[p], xs[k])
-
-    if scalar == "E":
-        names = [letter for letter in "cpkq" if letter != wrt]
-        spec = ",".join(subscripts[a] for a in names) + "->" + subscripts[wrt]
-        return np.einsum(spec, *(xs[a] for a in names), optimize=True)
-    error = votes("p", "k") - xs["m"][..., None, :, :, :]
-    other = error if scalar == "Q" else None
-    names = [letter for letter in ("cw" if scalar == "Q" else "cwPK") if letter != wrt]
-    spec = ",".join(["...ijay", *(["...ijay"] if scalar == "Q" else [])])
-    spec += "," + ",".join(subscripts[a] for a in names) + "->" + subscripts[wrt]
-    arrays = [error] if other is None else [error, other]
-    return np.einsum(spec, *arrays, *(xs[a] for a in names), optimize=True)
+    factors = [(subscripts[a], operands[a]) for a in LINEAR[scalar] if a != wrt]
+    if scalar != "E":
+        error = np.einsum("...iax,ixjy->...ijay", operands["p"], operands["k"])
+        error -= operands["m"][..., None, :, :, :]
+        factors += [("...ijay", error)] * (2 if scalar == "Q" else 1)
+    spec = ",".join(axes for axes, _ in factors) + "->" + subscripts[wrt]
+    return np.einsum(spec, *(x for _, x in factors), optimize=True)
 
 
 def attention(p, k, q):

@@ -1,12 +1,14 @@
-"""What EM routing asks of votes, as two operations whose cotangents are one pass each.
+"""What routing by agreement and EM routing ask of votes, each as one operation.
 
+  attend     r_i· = softmax_j(<v_ij, q_j>),  s_j = Σ_i r_ij v_ij
   moments    t_j = Σ_i c_ij,  Σ_i c_ij v_ij,  Σ_i c_ij (v_ij − μ_j)²  with μ the mean     (M-step)
   distance   <w_j, (v_ij − μ_j)²>                                                        (E-step)
 
-Both cotangents are derivatives of one scalar E + Q = Σ_ij c_ij (<v_ij, q_j> + <w_j, e_ij²>), where
-e = v − μ: for the moments by c, P and W, with their cotangents for q and w; for the distance by
-w, μ, P and W, with its cotangent for c. A sum of squares is least about the mean, so its derivative
-by μ is zero and the first needs no term for μ.
+Their cotangents are one pass each. That of `attend` recomputes the couplings, so that none are kept
+for the backward pass. Those of EM are derivatives of one scalar E + Q = Σ_ij c_ij (<v_ij, q_j> +
+<w_j, e_ij²>), where e = v − μ: for the moments by c, P and W, with their cotangents for q and w;
+for the distance by w, μ, P and W, with its cotangent for c. A sum of squares is least about the
+mean, so its derivative by μ is zero and the moments need no term for μ.
 """
 
 from collections.abc import Callable
@@ -16,12 +18,19 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import derivatives
-from capsjax.routing.kernels.derivatives import combine, scatter
+from capsjax.routing.kernels.derivatives import agreement, combine, scatter
 from capsjax.routing.kernels.forms import Form
 from capsjax.routing.kernels.fused import Fused, Results
+from capsjax.routing.kernels.softmax import softmax
 from capsjax.routing.kernels.terms import Operands
 
 LEAST_TOTAL = 1e-15  # below, the squares in the gradient of the quotient overflow
+
+
+def attend(poses: Array, weights: Array, parents: Array) -> tuple[Array, Array]:
+    """Returns the sums s [*batch, J, A, Y] and the couplings r [*batch, I, J]."""
+    sums, coupling = _attention(poses, weights, parents)
+    return sums, coupling
 
 
 def moments(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array, Array]:
@@ -37,6 +46,26 @@ def distance(poses: Array, weights: Array, means: Array, precision: Array) -> Ar
     """Returns <w_j, (P_i W_ij − μ_j)²> [*batch, I, J]."""
     (distances,) = _distance(poses, weights, means, precision)
     return distances
+
+
+def _coupling(poses: Array, weights: Array, parents: Array) -> Array:
+    return softmax(agreement(poses, weights, parents))
+
+
+def _compose_attention(poses: Array, weights: Array, parents: Array) -> Results:
+    coupling = _coupling(poses, weights, parents)
+    return [combine(coupling, poses, weights), coupling]
+
+
+def _attention_forward(form: Form) -> Callable[..., Results] | None:
+    # XLA removes whichever of the two nothing asks for, which is nearly always the coupling.
+    kernel = form.attend
+    return kernel and (lambda *operands: [kernel(*operands), _coupling(*operands)])
+
+
+def _attention_backward(form: Form) -> Callable[..., Operands] | None:
+    kernel = form.attend_backward
+    return kernel and (lambda known, cotangents, wrt: kernel(*known.values(), cotangents["q"]))
 
 
 def _sums(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array]:
@@ -58,13 +87,9 @@ def _compose_moments(
     return [sums, squares, total, means]
 
 
-def _moments_forward(form: Form) -> Callable[..., Results] | None:
-    return form.sums and partial(_compose_moments, sums_and_total=form.sums)
-
-
-def _moments_backward(form: Form, inputs: str) -> Callable[..., Operands] | None:
+def _moments_backward(form: Form) -> Callable[..., Operands] | None:
     kernel = form.gradients
-    if kernel is None or inputs != "qwt":
+    if kernel is None:
         return None
 
     def evaluate(known: Operands, cotangents: Operands, *, wrt: str) -> Operands:
@@ -76,28 +101,35 @@ def _moments_backward(form: Form, inputs: str) -> Callable[..., Operands] | None
     return evaluate
 
 
-def _compose_distance(*operands: Array) -> Results:
-    return [derivatives.distance(*operands)]
-
-
-def _distance_backward(form: Form, inputs: str) -> Callable[..., Operands] | None:
+def _distance_backward(form: Form) -> Callable[..., Operands] | None:
     kernel = form.gradients
     return kernel and (lambda known, cotangents, wrt: kernel(known | cotangents, wrt=wrt))
 
 
+_attention = Fused(
+    "capsjax_attention",
+    operands="pkq",
+    results="qc",
+    compose=_compose_attention,
+    forward=_attention_forward,
+    backward=_attention_backward,
+    cotangents="q",
+)
 _moments = Fused(
     "capsjax_moments",
     operands="cpk",
     results="qwtm",
     compose=_compose_moments,
     kept="m",
-    forward=_moments_forward,
+    forward=lambda form: form.sums and partial(_compose_moments, sums_and_total=form.sums),
     backward=_moments_backward,
+    cotangents="qwt",
 )
 _distance = Fused(
     "capsjax_distance",
     operands="pkmw",
     results="c",
-    compose=_compose_distance,
+    compose=lambda *operands: [derivatives.distance(*operands)],
     backward=_distance_backward,
+    cotangents="c",
 )
