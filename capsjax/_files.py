@@ -90,19 +90,20 @@ def sync(path: epath.Path | Path) -> None:
         os.close(descriptor)
 
 
-def upload(source: Path, target: epath.Path) -> None:
-    """Copies all files of a local directory and its subdirectories into `target`."""
-    for file in (path for path in source.rglob("*") if path.is_file()):
-        copy = target / file.relative_to(source).as_posix()
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(file.read_bytes())
+@contextmanager
+def lock(file: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Holds the lock `file` while in the block; the system releases it if the process ends.
 
+    The file is created, and stays. If another process holds the lock, this waits; without `wait`,
+    the block gets False.
+    """
+    import fcntl  # not on every system
 
-def files(directory: epath.Path) -> Iterator[str]:
-    """Yields the paths of all files in `directory` and its subdirectories, relative to it."""
-    # Not with `walk` or `glob`, which epath does not offer alike for all file systems.
-    for path in directory.iterdir():
-        if path.is_dir():
-            yield from (f"{path.name}/{name}" for name in files(path))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
         else:
-            yield path.name
+            yield True

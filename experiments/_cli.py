@@ -100,7 +100,7 @@ def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
 
 def config_of(args: argparse.Namespace) -> ml_collections.ConfigDict:
     """Returns the config that --config and --config.KEY=VALUE describe."""
-    return capsjax.training.overrides.override(_configs.read(args.config), args.overrides)
+    return capsjax.training.config.override(_configs.read(args.config), args.overrides)
 
 
 class _Help(argparse.Action):

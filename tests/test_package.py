@@ -23,7 +23,6 @@ MAY_IMPORT = {
     "_extras": "",
     "_files": "_extras",
     "_lazy": "",
-    "_ledger": "_files",
     "_names": "",
     "_options": "_names",
     "_version": "",
@@ -33,9 +32,9 @@ MAY_IMPORT = {
     "layers": "functional routing",
     "models": "_names _options functional routing layers",
     "data": "_cache _extras _files _lazy _names _options functional",
-    "training": "_cache _extras _files _lazy _ledger _names _options functional losses models data",
+    "training": "_cache _extras _files _lazy _names _options functional losses models data",
     "evaluation": "_extras _lazy _names functional routing layers models data training",
-    "runs": "_cache _extras _files _lazy _ledger _names _options _version functional "
+    "runs": "_cache _extras _files _lazy _names _options _version functional "
     "routing models data training evaluation",
 }
 

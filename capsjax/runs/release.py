@@ -21,7 +21,8 @@ import safetensors.numpy
 from etils import epath
 from flax import nnx
 
-from capsjax import _files, _ledger
+from capsjax import _files
+from capsjax._names import differences
 from capsjax.models import paths
 from capsjax.models.model import Model
 from capsjax.runs import about
@@ -103,7 +104,7 @@ def _model(
         {path: f"{x.dtype}{list(x.shape)}" for path, x in variables.items()}
         for variables in (tensors, paths.by_path(state))
     )
-    if wrong := _ledger.differences(there, expected):
+    if wrong := differences(there, expected):
         raise ValueError(
             f"{name} does not hold the variables of {config.model.name} (there → expected): "
             f"{wrong[0]}. It was probably made with another version of capsjax; its card names "

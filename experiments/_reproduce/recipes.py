@@ -11,12 +11,12 @@ import _configs
 import ml_collections
 
 from _reproduce.experiment import Experiment, Overrides, Row
-from capsjax import _ledger
+from capsjax import _names
 from capsjax.data import tasks
 from capsjax.training import config as configs
 
 LATER_SEEDS = 1000  # added for a run that begins with another's layers: its fresh ones differ
-Changes = dict[str, tuple[Any, Any]]  # see `capsjax._ledger.changes`
+Changes = dict[str, tuple[Any, Any]]  # see `capsjax._names.changes`
 
 
 def trainings(
@@ -83,7 +83,7 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> Changes:
     """Returns the options in which a recorded recipe and today's differ."""
-    return _ledger.changes(recipe(recorded), recipe(configs.to_json(config)))
+    return _names.changes(recipe(recorded), recipe(configs.to_json(config)))
 
 
 def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from _reproduce.compare import Comparison, compare
 from _reproduce.experiment import SCALES, Experiment
 from _reproduce.runs import Store, outcome, read_json, recorded
 from capsjax._files import write_atomically
-from capsjax._ledger import ABSENT
+from capsjax._names import ABSENT
 
 
 def gather(store: Store, name: str, experiment: Experiment) -> Comparison:

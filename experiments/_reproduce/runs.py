@@ -19,8 +19,7 @@ from _reproduce import measures
 from _reproduce.experiment import Experiment, Measured, Row
 from _reproduce.measures import FinishedRun
 from _reproduce.recipes import Changes, changes_since, key_of, slug, trainings
-from capsjax._files import write_atomically
-from capsjax._ledger import lock
+from capsjax._files import lock, write_atomically
 from capsjax.data import tasks
 from capsjax.evaluation import ensemble
 from capsjax.runs import checkpoints

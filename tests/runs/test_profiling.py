@@ -1,7 +1,7 @@
 import jax
 
 from capsjax.runs import loop
-from capsjax.runs.profiling import Profiler
+from capsjax.runs.display import Profiler
 from tests.tiny import tiny_config
 
 ONE = jax.devices()[:1]
@@ -17,7 +17,7 @@ def test_a_trace_changes_nothing(npz, tmp_path, tiny_run):
 
 
 def test_dispatches_end_where_a_profile_begins_or_ends(tmp_path):
-    profiler = Profiler(tmp_path, (3, 5), 14)
+    profiler = Profiler(tmp_path, (3, 5))
     ends, step = [], 0
     while step < 14:
         step += profiler.cut(step, 256 if step < 5 else 2)
