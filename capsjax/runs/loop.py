@@ -166,16 +166,10 @@ def load(
 
 
 class Run:
-    """The dispatches of one run, and what the host keeps of them.
+    """The dispatches of one run: its `state` after `step` updates, and its `history`.
 
     What it opens is closed with the `stack` that it is given: no other process trains in the
     directory until then, and saves under way are waited for.
-
-    Attributes:
-      config: with the `key_version` that the run began with.
-      state: after the last dispatch; on the devices after `start`.
-      step: number of updates done.
-      history: of its metrics.
     """
 
     def __init__(
@@ -207,8 +201,7 @@ class Run:
         """Puts the state on the devices, and opens what feeds, shows and records the steps."""
         training, task, options = self._training, self._training.task, self._monitoring
         first, last, directory = self.step, training.num_steps, self._directory
-        precision = self.config.training.matmul_precision
-        stack.enter_context(jax.default_matmul_precision(precision))
+        stack.enter_context(jax.default_matmul_precision(self.config.training.matmul_precision))
         key = run_key(self.config.seed, self.config.key_version)
         self._labels = task.validation.labels() if len(task.validation) else None
         self._dispatch = training.dispatch()
@@ -229,7 +222,6 @@ class Run:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether `training.stop_at_accuracy` was reached at the end of an epoch."""
         target = self.config.training.stop_at_accuracy
         accuracies = self.history.validation_accuracy().values()
         return target > 0 and any(accuracy >= target for accuracy in accuracies)
@@ -262,7 +254,6 @@ class Run:
                 self._end_epoch(self.step // self._training.batches.per_epoch)
             count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
         self._profiler.at(self.step)
-        self._deadline.restart()
         self._save()
         self._saver.wait()
         return signum or self._agree(0)[0]
@@ -311,9 +302,7 @@ class Run:
         )
 
     def _end_epoch(self, epoch: int) -> None:
-        if self._warm:
-            self._deadline.restart()
-        else:
+        if not self._warm:
             self._deadline.suspend()  # it compiles
         self._warm = True
         accuracy, snapshot = self._validation_accuracy(), None

@@ -66,11 +66,7 @@ def write(
 
 
 def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoint:
-    """Reads the network of a file that `write` made.
-
-    `file` is a local path, an http(s) address or any of etils.epath; `which` any word, or the step
-    of the network in it.
-    """
+    """Reads the network of a file that `write` made; `which` is any word, or the step of it."""
     name = os.fspath(file)
     contents = _contents(name)
     try:
@@ -107,8 +103,7 @@ def _model(
     if wrong := differences(there, expected):
         raise ValueError(
             f"{name} does not hold the variables of {config.model.name} (there → expected): "
-            f"{wrong[0]}. It was probably made with another version of capsjax; its card names "
-            "the commit"
+            f"{wrong[0]}. Its card names the commit of capsjax that made it"
         )
     state = paths.replaced(state, {path: jax.numpy.asarray(x) for path, x in tensors.items()})
     return cast(Model, nnx.merge(graphdef, state))

@@ -87,8 +87,7 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
     Args:
       config: of `capsjax.training.config.complete`.
       task: what to train on.
-      devices: of all hosts; nothing runs on them before a program is called, so they may be those
-        of a topology that is only compiled for.
+      devices: of all hosts, or of a topology that is only compiled for.
 
     Raises:
       TypeError: the network does not return an `Output`.

@@ -129,9 +129,8 @@ NAMED = {
 def default(model: str, data: str) -> ml_collections.ConfigDict:
     """Returns the recipe of Sabour et al. 2017 for the network `model` on the task `data`.
 
-    Files in `configs/` start from here and change what differs (it is locked: a key that is not
-    there is an error). Apart from `init_from`, nothing in it refers to a path on a
-    machine, so the same config is the same run anywhere.
+    Files in `configs/` start from here and change what differs. It is locked: a key that is not
+    there is an error.
     """
     names = {"model": model, "data": data, "optimizer": "adam", "schedule": "exponential"}
     sections = {section: defaults(section, names.get(section, "")) for section in SECTIONS}
@@ -190,16 +189,11 @@ def override(
     """Returns a complete copy of `config` with other values.
 
     With another name of a network, data set, optimizer or schedule its section gets the options of
-    that name. They have their defaults there, except what `config` had changed from the defaults
-    of the old name, where the new one has such an option too.
+    that name, and keeps what `config` had changed from the defaults of the old name, where the new
+    one has such an option too. Raises as `complete`.
 
-    Args:
-      config: see `default`.
-      texts: values by dotted key, such as {"optimizer.name": "sgd", "optimizer.momentum": "0.8"}.
-        They take the types of the values that they replace.
-
-    Raises:
-      ValueError: what `complete` raises, before or after the change.
+    `texts` are values by dotted key, such as {"optimizer.momentum": "0.8"}, and take the types of
+    those that they replace.
     """
     values = complete(config).to_dict()
     for section in NAMED:

@@ -125,5 +125,5 @@ def _reader(
 
 
 def _slots(batches: Batches, devices: Devices) -> Int[np.ndarray, "local"]:
-    """Lists the places in the global batch of this process's devices, in their order."""
+    """Lists the places of this process's devices in the global batch."""
     return np.concatenate([batches.slots_of(number) for number in of_this_process(devices)])

@@ -181,8 +181,3 @@ def test_the_config_of_host_0_counts(run, npz, tmp_path):
 def test_an_address_without_a_port():
     with pytest.raises(ValueError, match=r"must be HOST:PORT, got '10\.0\.0\.1'"):
         hosts.connect("10.0.0.1", 2, 0)
-
-
-def test_one_process_agrees_with_itself():
-    assert hosts.agree(15, 7) == (15, 7)
-    assert hosts.from_first_host(lambda: 3) == 3
