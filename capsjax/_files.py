@@ -5,13 +5,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from etils import epath
 
 from capsjax._extras import install
-
-P = TypeVar("P", Path, epath.Path)
 
 
 def cache_dir() -> Path:
@@ -42,29 +40,25 @@ def is_local(path: str | os.PathLike[str]) -> bool:
     return "://" not in os.fspath(path)
 
 
-def write_atomically(path: P, contents: str | bytes, *, follow: bool = False) -> None:
-    """Writes a file that, wherever this is interrupted, is there either whole or not at all.
-
-    Text is UTF-8; for `follow` see `replacing`.
-    """
-    data = contents.encode() if isinstance(contents, str) else contents
-    with replacing(path, follow=follow) as file:
-        file.write(data)
+def write_atomically(path: Path | epath.Path, contents: str | bytes) -> None:
+    """Writes a file, text as UTF-8, that is there whole or not at all if this is interrupted."""
+    with replacing(path) as file:
+        file.write(contents.encode() if isinstance(contents, str) else contents)
 
 
 @contextmanager
-def replacing(path: P, *, follow: bool = False) -> Iterator[IO[bytes]]:
+def replacing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
     """Opens a file to write, which takes the place of `path` at the end of the block.
 
-    Until then readers see the old file. An error leaves it as it was, and names `path`. A link is
-    replaced, or if `follow` its target; a device or a pipe is written to.
+    Until then readers see the old file. An error leaves it as it was, and names `path`. Of a link
+    the target is replaced; a device or a pipe is written to.
     """
     # Not asked with etils, to which everything that is not a directory is a file.
     if not is_local(path) or (os.path.exists(path) and not os.path.isfile(path)):
         with path.open("wb") as file:  # an object appears when it is closed
             yield file
         return
-    target = Path(os.path.realpath(path) if follow else path)
+    target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         with temporary.open("xb") as file:

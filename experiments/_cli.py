@@ -190,7 +190,7 @@ def save(file: str | os.PathLike[str], contents: str | bytes) -> None:
     data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
     target = _files.absolute(file)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _files.write_atomically(target, data, follow=True)
+    _files.write_atomically(target, data)
 
 
 def table_console() -> Console:

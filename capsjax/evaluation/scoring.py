@@ -149,11 +149,7 @@ def gives_logits(model: nnx.Module, image_shape: Sequence[int]) -> bool:
 
 
 def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
-    """Raises ValueError unless the network of `config` is for these images and classes.
-
-    Classes are compared by name: scores for other classes, even if there are as many, would mean
-    nothing.
-    """
+    """Raises ValueError unless the network of `config` is for these images and classes by name."""
     for what, there, here in (
         ("images of", data.image_shape, tuple(config.task.input_shape)),
         ("the classes", data.class_names, tuple(config.task.class_names)),
