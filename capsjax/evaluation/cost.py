@@ -17,9 +17,9 @@ class Cost(NamedTuple):
 
     Attributes:
       parameters: trainable numbers.
-      argument_bytes: size of the program's arguments: parameters, statistics and images.
+      argument_bytes: of parameters, statistics and images.
       temporary_bytes: further memory that the compiler plans for while the program runs.
-      seconds: of each call, in order, without the first one after compiling.
+      seconds: of each call, without the first one after compiling.
     """
 
     parameters: int

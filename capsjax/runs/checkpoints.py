@@ -102,7 +102,6 @@ def _choose(workdir: epath.Path, which: Which) -> int:
 
 
 def _about(directory: epath.Path) -> About:
-    """Reads what the checkpoint in `directory` says about itself."""
     return about.parse(json.loads((directory / "about" / "metadata").read_text()), directory)
 
 
@@ -131,10 +130,9 @@ def _best(steps: Sequence[int], accuracy: Mapping[int, float]) -> int | None:
 
 
 class Checkpoints:
-    """The checkpoints of one work directory, written during training.
+    """The checkpoints of a run; leaving the block waits for saves under way.
 
-    A context manager; leaving it waits for saves under way. With several hosts all of them make
-    every call; host 0 writes, as the state is whole on each.
+    With several hosts all of them make every call; host 0 writes, as the state is whole on each.
     """
 
     def __init__(self, workdir: epath.Path, *, keep: int):
@@ -156,7 +154,6 @@ class Checkpoints:
         self._manager.close()
 
     def latest_step(self) -> int | None:
-        """Returns the step of the newest checkpoint, None if there is none."""
         return self._manager.latest_step()
 
     def save(self, state: TrainState, about: About) -> None:
@@ -223,7 +220,6 @@ class Checkpoints:
 
 
 def _items(state: TrainState) -> dict[str, dict[str, Any]]:
-    """Returns what a checkpoint holds of `state`, by item."""
     return {
         "model": {"params": state.params, "rest": state.rest},
         "optimizer": {"step": state.step, "state": state.opt_state},

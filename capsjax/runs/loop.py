@@ -120,11 +120,9 @@ def train(
     if signum:
         raise Interrupted(signum, run.step)
     if run.stopped_early:
-        say(
-            f"{workdir}: stopped early, at step {run.step} of {training.num_steps}: the validation "
-            "accuracy reached training.stop_at_accuracy, "
-            f"{config.training.stop_at_accuracy:.2%}."
-        )
+        target = f"training.stop_at_accuracy, {config.training.stop_at_accuracy:.2%}"
+        place = f"stopped early, at step {run.step} of {training.num_steps}"
+        say(f"{workdir}: {place}: the validation accuracy reached {target}.")
     return Result(jax.tree.map(np.asarray, run.state), run.history)
 
 
@@ -142,13 +140,10 @@ def load(
     device_budget_mb: float | None,
     devices: Sequence[jax.Device] | None,
 ) -> Training:
-    """Loads the data of `config` and builds what is trained; arguments as for `train`."""
+    """Loads the data of `config` and builds what is trained."""
     config = agreed(config)
     if config.seeds != 1:
-        raise ValueError(
-            f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
-            "several"
-        )
+        raise ValueError(f"seeds must be 1 here, got {config.seeds}: see runs.seeds.train_seeds")
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -158,10 +153,8 @@ def load(
         f"{len(devices)} × {devices[0].device_kind}."
     )
     if feed.is_streamed(task):
-        say(
-            f"The images take {task.train.images.nbytes / 2**20:,.1f} MB, more than "
-            "device_budget_mb: they are fed from the host."
-        )
+        size = f"{task.train.images.nbytes / 2**20:,.1f} MB"
+        say(f"The images take {size}, more than device_budget_mb: they are fed from the host.")
     return training
 
 
@@ -293,9 +286,8 @@ class Run:
         examined = self._training.examination()(self.state, source, self._key)
         self._saver.wait()
         good = self._saver.latest_step()
-        stays = (
-            "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
-        )
+        none = "there is no checkpoint yet"
+        stays = none if good is None else f"the checkpoint of step {good} stays"
         return Diverged(
             f"{error}: {divergence.describe(examined)}. Training stopped; {stays} in "
             f"{self._directory}. A lower optimizer.learning_rate often helps"

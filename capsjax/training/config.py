@@ -57,10 +57,7 @@ class RunOptions(Options):
             to = f" to {last}" if last > self.seed else ""
             raise ValueError(f"seeds must lie in [0, {MAX_SEED}], got {self.seed}{to}")
         if self.init_layers and not self.init_from:
-            raise ValueError(
-                f"init_layers is {self.init_layers}, but init_from is empty: name the run to take "
-                "them from"
-            )
+            raise ValueError(f"init_layers is {self.init_layers}, but init_from is empty")
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,6 @@ class CheckpointOptions(Options):
 
 
 def _first_lines(table: Mapping[str, type]) -> str:
-    """Joins the first lines of the classes' docstrings."""
     return " ".join(f"{name}: {str(cls.__doc__).splitlines()[0]}" for name, cls in table.items())
 
 

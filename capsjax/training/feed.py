@@ -21,8 +21,8 @@ from capsjax.data.tasks import Task
 from capsjax.training.parallel import Devices, divide, of_this_process, replicate
 from capsjax.training.step import Batches, DeviceSource, example_keys
 
-# A chunk is put on the devices at once. It holds up to CHUNK_STEPS steps, fewer if their images
-# exceed CHUNK_BYTES, but at least one. One chunk is used, one waits, one is being made.
+# A chunk is put on the devices at once: up to CHUNK_STEPS steps, fewer if their images exceed
+# CHUNK_BYTES, but at least one. One chunk is used, one waits, one is being made.
 CHUNK_STEPS = 32
 CHUNK_BYTES = 64 * 2**20
 READERS = 8  # threads
