@@ -5,13 +5,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from etils import epath
 
 from capsjax._extras import install
-
-P = TypeVar("P", Path, epath.Path)
 
 
 def cache_dir() -> Path:
@@ -42,29 +40,25 @@ def is_local(path: str | os.PathLike[str]) -> bool:
     return "://" not in os.fspath(path)
 
 
-def write_atomically(path: P, contents: str | bytes, *, follow: bool = False) -> None:
-    """Writes a file that, wherever this is interrupted, is there either whole or not at all.
-
-    Text is UTF-8; for `follow` see `replacing`.
-    """
-    data = contents.encode() if isinstance(contents, str) else contents
-    with replacing(path, follow=follow) as file:
-        file.write(data)
+def write_atomically(path: Path | epath.Path, contents: str | bytes) -> None:
+    """Writes a file, text as UTF-8, that is there whole or not at all if this is interrupted."""
+    with replacing(path) as file:
+        file.write(contents.encode() if isinstance(contents, str) else contents)
 
 
 @contextmanager
-def replacing(path: P, *, follow: bool = False) -> Iterator[IO[bytes]]:
+def replacing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
     """Opens a file to write, which takes the place of `path` at the end of the block.
 
-    Until then readers see the old file. An error leaves it as it was, and names `path`. A link is
-    replaced, or if `follow` its target; a device or a pipe is written to.
+    Until then readers see the old file. An error leaves it as it was, and names `path`. Of a link
+    the target is replaced; a device or a pipe is written to.
     """
     # Not asked with etils, to which everything that is not a directory is a file.
     if not is_local(path) or (os.path.exists(path) and not os.path.isfile(path)):
         with path.open("wb") as file:  # an object appears when it is closed
             yield file
         return
-    target = Path(os.path.realpath(path) if follow else path)
+    target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -90,19 +84,20 @@ def sync(path: epath.Path | Path) -> None:
         os.close(descriptor)
 
 
-def upload(source: Path, target: epath.Path) -> None:
-    """Copies all files of a local directory and its subdirectories into `target`."""
-    for file in (path for path in source.rglob("*") if path.is_file()):
-        copy = target / file.relative_to(source).as_posix()
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(file.read_bytes())
+@contextmanager
+def lock(file: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Holds the lock `file` while in the block; the system releases it if the process ends.
 
+    The file is created, and stays. If another process holds the lock, this waits; without `wait`,
+    the block gets False.
+    """
+    import fcntl  # not on every system
 
-def files(directory: epath.Path) -> Iterator[str]:
-    """Yields the paths of all files in `directory` and its subdirectories, relative to it."""
-    # Not with `walk` or `glob`, which epath does not offer alike for all file systems.
-    for path in directory.iterdir():
-        if path.is_dir():
-            yield from (f"{path.name}/{name}" for name in files(path))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
         else:
-            yield path.name
+            yield True

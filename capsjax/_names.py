@@ -1,4 +1,4 @@
-"""Things looked up by name, and what to say about an unknown name or option."""
+"""Things looked up by name: what to say about an unknown one, and where two tables differ."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 MOST_LISTED = 20  # names in an error message; of more, the five nearest
 LARGEST = 3.4028234663852886e38  # in float32
+ABSENT = object()  # the value of a key that is not there
 _KINDS: dict[type, tuple[type, str]] = {
     bool: (bool, "True or False"),
     int: (Integral, "an integer"),
@@ -67,3 +68,20 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if len(known) > MOST_LISTED:
         return f"{suggestion}Or one of {', '.join(close[1:])}"
     return f"{suggestion}Known: {', '.join(known) or 'none'}"
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Returns both values of each key in which two tables differ; `ABSENT` for none."""
+    keys = sorted(old.keys() | new.keys())
+    pairs = {key: (old.get(key, ABSENT), new.get(key, ABSENT)) for key in keys}
+    return {key: (before, now) for key, (before, now) in pairs.items() if before != now}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Writes one line for each of `changes`."""
+
+    def words(value: Any) -> str:
+        return "not set" if value is ABSENT else repr(value)
+
+    pairs = changes(old, new).items()
+    return [f"{key}: {words(before)} → {words(now)}" for key, (before, now) in pairs]

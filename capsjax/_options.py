@@ -36,10 +36,7 @@ def checked(
 
 
 def positive(default: Any) -> Any:
-    """Returns a field for a number, or a tuple of integers, greater than 0.
-
-    If the default is None, the value may be None or an integer.
-    """
+    """Returns a field for a number, or a tuple of integers, greater than 0; see `checked`."""
     return checked(default, lambda value: value > 0, "must be positive")
 
 

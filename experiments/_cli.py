@@ -100,7 +100,7 @@ def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
 
 def config_of(args: argparse.Namespace) -> ml_collections.ConfigDict:
     """Returns the config that --config and --config.KEY=VALUE describe."""
-    return capsjax.training.overrides.override(_configs.read(args.config), args.overrides)
+    return capsjax.training.config.override(_configs.read(args.config), args.overrides)
 
 
 class _Help(argparse.Action):
@@ -189,7 +189,7 @@ def save(file: str | os.PathLike[str], contents: str | bytes) -> None:
     data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
     target = _files.absolute(file)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _files.write_atomically(target, data, follow=True)
+    _files.write_atomically(target, data)
 
 
 def table_console() -> Console:

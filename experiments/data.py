@@ -119,7 +119,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 def options(name: str, texts: list[str]) -> dict[str, Any]:
     """Returns the KEY=VALUE pairs of the command line, read and checked as values of a config."""
-    tasks, parse = capsjax.data.tasks, capsjax.training.overrides.parse
+    tasks, parse = capsjax.data.tasks, capsjax.training.config.parse_value
     pairs = {key: value for key, _, value in (text.partition("=") for text in texts)}
     defaults = tasks.options(name)
     chosen = {key: parse(value, defaults.get(key)) for key, value in pairs.items()}

@@ -141,7 +141,7 @@ def train_command(
     for file in _configs.files():
         base = _configs.read(file)
         changes = {k: wanted[k] for k in names if given(base)[k] != wanted[k]}
-        values = given(training.overrides.override(base, changes))
+        values = given(training.config.override(base, changes))
         if values.keys() == wanted.keys():
             changes |= {k: v for k, v in wanted.items() if values[k] != v}
             changed = [f"--config.{key}={value}" for key, value in changes.items()]

@@ -7,6 +7,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from tests.test_package import imports, parsed
+
 ROOT = Path(__file__).parents[1]
 NOT_PUBLIC = (
     "jax._src",
@@ -39,14 +41,9 @@ def used() -> set[str]:
     """The non-public names that are imported or written out."""
     found = set()
     for folder in ("capsjax", "experiments"):
-        for file in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.Import):
-                    found |= {alias.name for alias in node.names}
-                elif isinstance(node, ast.ImportFrom):
-                    found |= {f"{node.module}.{alias.name}" for alias in node.names}
-                elif isinstance(node, ast.Attribute):
-                    found.add(ast.unparse(node))
+        for tree in parsed(folder).values():
+            found |= {name for name, _ in imports(tree)}
+            found |= {ast.unparse(n) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
     inside = tuple(f"{package}." for package in NOT_PUBLIC)
     return {name for name in found if name.startswith(inside)}
 

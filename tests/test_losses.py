@@ -16,19 +16,18 @@ from capsjax.losses import (
 TWO_OF_FOUR = jnp.array([1.0, 0.0, 1.0, 0.0])
 
 
-def test_margin_loss_by_hand():
-    # present: (0.9 − 0.7)² = 0.04; absent: 0.5·(0.3 − 0.1)² = 0.02, and 0.05 is below 0.1
-    loss = margin_loss(jnp.array([0.7, 0.3, 0.05]), jnp.array([1.0, 0.0, 0.0]))
-    assert loss == pytest.approx(0.06, rel=1e-6)
-
-
-def test_margin_loss_is_zero_when_all_margins_are_kept():
-    assert margin_loss(jnp.array([0.95, 0.1]), jnp.array([1.0, 0.0])) == 0
-
-
-def test_margin_loss_takes_several_present_classes():
-    loss = margin_loss(jnp.array([0.5, 0.5, 0.0]), jnp.array([1.0, 1.0, 0.0]))
-    assert loss == pytest.approx(2 * 0.16, rel=1e-6)
+@pytest.mark.parametrize(
+    ("lengths", "label", "expected"),
+    [
+        # present: (0.9 − 0.7)² = 0.04; absent: 0.5·(0.3 − 0.1)² = 0.02, and 0.05 is below 0.1
+        ([0.7, 0.3, 0.05], [1.0, 0.0, 0.0], 0.06),
+        ([0.95, 0.1], [1.0, 0.0], 0),
+        ([0.5, 0.5, 0.0], [1.0, 1.0, 0.0], 2 * 0.16),
+    ],
+)
+def test_margin_loss_by_hand(lengths, label, expected):
+    loss = margin_loss(jnp.array(lengths), jnp.array(label))
+    assert loss == pytest.approx(expected, rel=1e-6)
 
 
 def test_spread_loss_by_hand():

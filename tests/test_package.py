@@ -1,7 +1,9 @@
 """The package as a whole: what it imports, and what its wheel holds."""
 
 import ast
+import configparser
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -23,7 +25,6 @@ MAY_IMPORT = {
     "_extras": "",
     "_files": "_extras",
     "_lazy": "",
-    "_ledger": "_files",
     "_names": "",
     "_options": "_names",
     "_version": "",
@@ -33,40 +34,111 @@ MAY_IMPORT = {
     "layers": "functional routing",
     "models": "_names _options functional routing layers",
     "data": "_cache _extras _files _lazy _names _options functional",
-    "training": "_cache _extras _files _lazy _ledger _names _options functional losses models data",
+    "training": "_cache _extras _files _lazy _names _options functional losses models data",
     "evaluation": "_extras _lazy _names functional routing layers models data training",
-    "runs": "_cache _extras _files _lazy _ledger _names _options _version functional "
+    "runs": "_cache _extras _files _lazy _names _options _version functional "
     "routing models data training evaluation",
 }
 
 
-def imports(file: Path) -> set[str]:
+# What is imported under another name than that of the distribution, or comes with one of them.
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "absl": "absl-py",
+    "orbax": "orbax-checkpoint",
+    "sklearn": "scikit-learn",
+    "tensorflow_datasets": "tensorflow-datasets",
+}
+OPTIONAL = {"wandb", "trackio", "torch"}  # a user installs them, and is told so
+
+
+def imports(node: ast.AST, within: str = "") -> set[tuple[str, str]]:
+    """(dotted name, extra) of all imports of a tree; the extra is "" outside `with extra(…)`."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    if isinstance(node, ast.With):
+        call = node.items[0].context_expr
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "extra":
+            within = ast.literal_eval(call.args[0])
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return found
+    if isinstance(node, ast.Import):
+        found = {(alias.name, within) for alias in node.names}
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"relative import of {node.module}"
+        found = {(f"{node.module}.{alias.name}", within) for alias in node.names}
+    return found.union(*(imports(child, within) for child in ast.iter_child_nodes(node)))
 
 
-@pytest.mark.parametrize(
-    "file", sorted(PACKAGE.rglob("*.py")), ids=lambda f: str(f.relative_to(ROOT))
-)
-def test_imports_run_one_way(file):
-    room = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    if room == "__init__":
-        return
-    used = {name.split(".")[1] for name in imports(file) if name.startswith("capsjax.")}
-    assert used <= {room, *MAY_IMPORT[room].split()}
+def parsed(folder: str) -> dict[Path, ast.AST]:
+    return {f: ast.parse(f.read_text()) for f in sorted((ROOT / folder).rglob("*.py"))}
+
+
+def distributions(tree: ast.AST) -> set[tuple[str, str]]:
+    """What has to be installed for a file, and the extra that has it."""
+    tops = {(name.partition(".")[0], within) for name, within in imports(tree)}
+    ours = {"capsjax", *sys.stdlib_module_names, *OPTIONAL}
+    return {(DISTRIBUTIONS.get(top, top), within) for top, within in tops if top not in ours}
+
+
+def test_imports_run_one_way():
+    for file, tree in parsed("capsjax").items():
+        room = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        names = [name.split(".") for name, _ in imports(tree)]
+        used = {name[1] for name in names if name[0] == "capsjax" and len(name) > 1}
+        assert room == "__init__" or used <= {room, *MAY_IMPORT[room].split()}, file
 
 
 def test_routing_can_be_lifted_into_other_code():
-    allowed = {"jax", "chex", "jaxtyping", "numpy", "capsjax"}
-    for file in (PACKAGE / "routing").rglob("*.py"):
-        outside = {name.split(".")[0] for name in imports(file)} - set(sys.stdlib_module_names)
-        assert outside <= allowed, file
+    allowed = {"jax", "chex", "jaxtyping", "numpy"}
+    for file, tree in parsed("capsjax/routing").items():
+        assert {name for name, _ in distributions(tree)} <= allowed, file
+
+
+def required() -> dict[str, set[str]]:
+    """The distributions of the core, as "", and of each extra with those in it."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lines = {"": config["options"]["install_requires"], **config["options.extras_require"]}
+    found = {}
+    for name, text in lines.items():
+        words = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        found[name] = {re.split(r"[\[<>=~ ]", word)[0] for word in words}
+        for word in words:
+            for inner in re.findall(r"capsjax\[(.*)\]", word):
+                found[name] |= set().union(*(found[part] for part in inner.split(",")))
+    return found
+
+
+def test_what_is_imported_is_installed():
+    installed = required()
+    for file, tree in parsed("capsjax").items():
+        for name, within in distributions(tree):
+            here = installed[""] | (installed[within] if within else set())
+            assert name in here, f"{file}: {name} is neither in the core nor in [{within}]"
+
+
+def test_what_the_scripts_import_is_installed():
+    installed = required()
+    assert installed["experiments"] <= installed["test"], "`make` installs the extra `test`"
+    local = {path.stem for path in (ROOT / "experiments").iterdir()} | {"tests"}
+    for file, tree in (parsed("experiments") | parsed("configs")).items():
+        here = installed[""] | installed["experiments"] | {"packaging"}
+        assert {name for name, _ in distributions(tree)} - local <= here, file
+
+
+def test_the_core_is_small():
+    """What routing, layers, models and `restore` need, and nothing of data or experiments."""
+    assert not required()[""] & (
+        required()["experiments"] - required()["train"] | {"chex", "tensorboardX"}
+    )
+
+
+def test_an_import_says_which_extra_it_lacks(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(
+        ModuleNotFoundError, match=r"PIL is not .*: pip install --editable '/.*\[data\]'$"
+    ):
+        capsjax.data.read_image(tmp_path / "x.png")
 
 
 def test_import_is_light():

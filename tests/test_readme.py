@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from capsjax.data import load
 from capsjax.runs import loop
 from capsjax.training import config as configs
 from tests import pages
@@ -121,14 +120,3 @@ def test_the_picture_is_what_the_command_draws(tmp_path):
     there = np.asarray(Image.open(ROOT / "docs/poses.png"), np.float32)
     assert ours.shape == there.shape
     assert abs(ours - there).mean() < 2
-    # The images at the left are test images; where the row is of the same class they are equal.
-    assert there.shape == (5 * 50 + 2, 12 * 50 + 8, 3)
-    digits = load("digits", "test").images
-    shown = there[2:50, 2:50].mean(-1)
-    enlarged = [np.asarray(Image.fromarray(d[..., 0]).resize((48, 48), 3)) for d in digits]
-    assert min(np.abs(shown - image).mean() for image in enlarged) < 2
-
-
-def test_scripts_and_configs_that_are_named_are_there():
-    named = re.findall(r"(?:experiments|configs)/\w+\.py", README)
-    assert not [path for path in named if not (ROOT / path).exists()]

@@ -35,12 +35,10 @@ def in_batches(
       function: from a batch of `arrays` to arrays with the batch's leading axis; hashable, and
         equal to any other that does the same (a module's function is, a lambda is not).
       model: a network; with several hosts, the same on each.
-      arrays: one or more with the same leading axis, or anything else that has a length and can
-        be indexed by NumPy integers.
+      arrays: with the same leading axis, or what else NumPy integers index.
       *shared: further arguments, the same for all batches: arrays.
       batch_size: examples at a time, on all devices together.
-      devices: each batch is divided over them; they may belong to several hosts, which must then
-        all make this call. Default: the first of this process.
+      devices: of all hosts that make this call. Default: the first of this process.
       progress: called with the number of examples done.
 
     Raises:

@@ -17,9 +17,9 @@ class Cost(NamedTuple):
 
     Attributes:
       parameters: trainable numbers.
-      argument_bytes: size of the program's arguments: parameters, statistics and images.
+      argument_bytes: of parameters, statistics and images.
       temporary_bytes: further memory that the compiler plans for while the program runs.
-      seconds: of each call, in order, without the first one after compiling.
+      seconds: of each call, without the first one after compiling.
     """
 
     parameters: int
@@ -36,11 +36,7 @@ class Cost(NamedTuple):
 def inference_cost(
     model: nnx.Module, images: Num[Array | np.ndarray, "n h w c"], *, repeats: int = 10
 ) -> Cost:
-    """Compiles and measures `model(images).scores`, nothing else of the output.
-
-    Memory is what the compiler planned and always the same. Time is measured `repeats` times, and
-    varies on a machine that does other things at once. The paper's `images` are 128.
-    """
+    """Compiles `model(images).scores` and measures `repeats` calls; the paper's images are 128."""
     graphdef, state = nnx.split(model)
 
     def scores(state: nnx.State, images: Array) -> Float[Array, "n classes"]:

@@ -11,12 +11,10 @@ from capsjax.models.model import Images, Keys, Mask, Output
 
 
 class Ensemble(nnx.Module):
-    """The mean of several networks' scores, for evaluation.
+    """The mean of the scores of networks for the same images, classes and kind of scores.
 
     Choi et al. 2019 report ensembles of 7 networks, trained separately from different seeds; they
     do not say how they join them.
-
-    The `members` are networks for the same images and classes, with the same kind of scores.
     """
 
     def __init__(self, members: Sequence[nnx.Module]):
@@ -32,8 +30,7 @@ class Ensemble(nnx.Module):
     ) -> Output:
         """Returns mean scores, but no poses: those of different networks cannot be compared.
 
-        The arguments are those of `capsjax.models.Model`; dropout has the same keys in all members,
-        and what `capture` adds is called "member0/classes" and so on.
+        As `capsjax.models.Model`; what `capture` adds is called "member0/classes" and so on.
         """
         outputs = [member(images, mask=mask, keys=keys, capture=capture) for member in self.members]
         routed, features = {}, {}

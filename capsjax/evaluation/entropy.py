@@ -26,8 +26,6 @@ def routing_entropies(
 
     and its figure 3 the trace of that number over training.
 
-    The images are of the network's size, floats in [0, 1], or uint8.
-
     Raises:
       ValueError: the network routes nothing, or a coupling does not divide each child over its
         parents (that of attention routing, Choi et al. 2019, divides each parent over its children:

@@ -80,8 +80,7 @@ def grid_distance(
 ) -> float:
     """Returns the Chamfer distance, in pixels of shift, of the grid to the embedding fitted to it.
 
-    0 if the embedding is the grid, turned, mirrored, moved and scaled in any way. The paper does
-    not say how it aligns the two, nor which variant of the distance it means: this is ours.
+    The paper does not say how it aligns the two, nor which variant of the distance it means.
     """
     grid = shift_grid() if grid is None else grid
     return chamfer_distance(fit_to(embedding, grid), grid)

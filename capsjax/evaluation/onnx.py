@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax import export as jax_export
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
-from jaxtyping import Array, Float, UInt8
+from jaxtyping import Array
 
 from capsjax._extras import extra
+from capsjax.evaluation.export import scores_of
 from capsjax.routing.kernels import adapter
 
 TOLERANCE = 1e-5  # of the scores of random images
@@ -33,13 +33,7 @@ def export_onnx(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes:
     with extra("onnx"):
         import jax2onnx
         import onnxruntime
-    graphdef, state = nnx.split(model)
-
-    def scores(images: UInt8[Array, "b h w c"]) -> Float[Array, "b classes"]:
-        return nnx.merge(graphdef, state)(images).scores
-
-    (batch,) = jax_export.symbolic_shape("b")
-    images = jax.ShapeDtypeStruct((batch, *input_shape), jnp.uint8)
+    scores, images = scores_of(model, input_shape)
     program = jax.make_jaxpr(scores)(images)
     # Traced here, because jax2onnx replaces functions of jax.numpy while it traces.
     rewritten = jax.make_jaxpr(lambda x: _evaluate(program, [x]))(images)

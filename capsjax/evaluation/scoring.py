@@ -62,8 +62,7 @@ def evaluation_data(
       name: of the set or task; None for the one that the network was trained on.
       split: of the set, or the name of an evaluation set of the task. None for "test", or for the
         validation split of a set that has no test split.
-      data_dir: as for `capsjax.data.load`.
-      device_budget_mb: as for `capsjax.runs.loop.train`.
+      data_dir, device_budget_mb: as for `capsjax.runs.loop.train`.
     """
     name = name or config.data.name
     if name not in tasks.generated():
@@ -99,10 +98,7 @@ def score(
     devices: Sequence[jax.Device],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Float[np.ndarray, "n classes"]:
-    """Returns the class scores of every example, in order; each batch is divided over `devices`.
-
-    `batch_size`, `devices` and `progress` are as for `capsjax.evaluation.batches.in_batches`.
-    """
+    """Returns the class scores of every example, in order; options as for `in_batches`."""
     function, arrays = on_examples(_scores, examples)
     return in_batches(
         function, model, arrays, batch_size=batch_size, devices=devices, progress=progress
@@ -153,29 +149,21 @@ def gives_logits(model: nnx.Module, image_shape: Sequence[int]) -> bool:
 
 
 def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
-    """Raises ValueError unless the network of `config` is for these images and classes.
-
-    Classes are compared by name: scores for other classes, even if there are as many, would mean
-    nothing.
-    """
-    shape, names = tuple(config.task.input_shape), tuple(config.task.class_names)
-    differing = ""
-    if data.image_shape != shape:
-        differing = f"images of {_size(data.image_shape)}, this network takes {_size(shape)}"
-    elif data.class_names != names:
-        differing = f"the classes {_listed(data.class_names)}, this network knows {_listed(names)}"
-    if differing:
-        raise ValueError(
-            f"{data.name} has {differing}: choose a data set like --dataset={config.data.name}, "
-            "which it was trained on, or train a network with "
-            f"--config.data.name={data.name}"
-        )
+    """Raises ValueError unless the network of `config` is for these images and classes by name."""
+    for what, there, here in (
+        ("images of", data.image_shape, tuple(config.task.input_shape)),
+        ("the classes", data.class_names, tuple(config.task.class_names)),
+    ):
+        if there != here:
+            raise ValueError(
+                f"{data.name} has {what} {_in_words(there)}, this network takes {_in_words(here)}: "
+                f"choose a data set like --dataset={config.data.name}, which it was trained on, or "
+                f"train a network with --config.data.name={data.name}"
+            )
 
 
-def _size(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape))
-
-
-def _listed(names: tuple[str, ...], show: int = 5) -> str:
-    first = ", ".join(names[:show])
-    return f"{first}, … ({len(names)})" if len(names) > show else f"{first} ({len(names)})"
+def _in_words(shape_or_names: tuple[Any, ...], show: int = 5) -> str:
+    if isinstance(shape_or_names[0], int):
+        return "×".join(map(str, shape_or_names))
+    more = ", …" if len(shape_or_names) > show else ""
+    return f"{', '.join(shape_or_names[:show])}{more} ({len(shape_or_names)})"

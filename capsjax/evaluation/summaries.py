@@ -58,14 +58,9 @@ def summarize(
 ) -> Summary:
     """Compares the class with the highest score with the label.
 
-    Args:
-      scores: of all examples.
-      labels: their classes.
-      versions: how many consecutive examples are made of one source image; the interval counts them
-        for what they tell together.
-
-    Raises:
-      ValueError: scores are not finite, or labels are not integers in [0, classes).
+    `versions` is how many consecutive examples are made of one source image; the interval counts
+    them for what they tell together. Raises ValueError for scores that are not finite, or labels
+    that are not integers in [0, classes).
     """
     num_classes, predicted = scores.shape[-1], scores.argmax(-1)
     _check_finite(scores)

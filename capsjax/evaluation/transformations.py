@@ -81,10 +81,7 @@ def moved_poses(
     """Returns the pose of each image's true class, for the image moved by each of `amounts`.
 
     If a network's units belong to no class (ConvNet-R), the pose is the group of units in the
-    class's place.
-
-    `images` are of the network's size, floats in [0, 1], or uint8; `factor` and `amounts` those of
-    `motions`. Of each of `batch_size` images one motion is made at a time.
+    class's place. `factor` and `amounts` are those of `motions`.
     """
     every = motions(factor, amounts)
     poses = outline(model, images).poses

@@ -1,13 +1,29 @@
 """What a checkpoint or a released file says about itself, as JSON beside its variables."""
 
+import os
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
+import jax
 import ml_collections
 
 from capsjax.models.model import Model
-from capsjax.runs.circumstances import Circumstances
 from capsjax.runs.history import History
 from capsjax.training import config as configs
+
+# What the bits of a run depend on beside its config: values by name, of types that JSON holds.
+Circumstances = dict[str, str | int | bool | None]
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
+SETTINGS = (
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_enable_x64",
+    "jax_random_seed_offset",
+    "jax_disable_most_optimizations",
+)
+VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "CAPSJAX_KERNELS")
 
 
 class About(NamedTuple):
@@ -51,3 +67,40 @@ def parse(tree: Any, source: object) -> About:
         raise ValueError(
             f"{source} does not hold what capsjax writes ({type(error).__name__}: {error})"
         ) from error
+
+
+def current_circumstances(devices: Sequence[jax.Device]) -> Circumstances:
+    """Returns the circumstances of a run on these devices, of all hosts, in this process.
+
+    The cores count on CPU alone, where XLA divides sums by its threads.
+    """
+    circumstances: Circumstances = {
+        "device kind": devices[0].device_kind,
+        "devices": len(devices),
+        "processes": len({device.process_index for device in devices}),
+        "platform version": devices[0].client.platform_version,
+    }
+    for name in VARIABLES:
+        circumstances[name] = " ".join(sorted(os.environ.get(name, "").split()))
+    if devices[0].platform == "cpu":
+        affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+        circumstances["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()
+    circumstances |= {package: version(package) for package in PACKAGES}
+    # A later JAX may drop a setting.
+    return circumstances | {name: jax.config.values.get(name) for name in SETTINGS}
+
+
+def warn_of_changes(before: Circumstances, now: Circumstances) -> None:
+    """Warns of what a resumed run finds changed; of what was recorded, which was less once."""
+    changes = [
+        f"{name}: {before[name]!r} → {now[name]!r}"
+        for name in sorted(before.keys() & now.keys())
+        if before[name] != now[name]
+    ]
+    if changes:
+        warnings.warn(
+            f"resumed in other circumstances ({', '.join(changes)}): the run goes on, but will not "
+            "end in the same bits as one that was not interrupted",
+            RuntimeWarning,
+            stacklevel=2,
+        )

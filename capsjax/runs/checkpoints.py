@@ -5,11 +5,12 @@ A work directory holds `config.json` and `checkpoints/STEP/`, each with three it
 the metrics history and the circumstances, JSON). Nothing else is needed to resume or to evaluate.
 """
 
+import hashlib
 import json
 import os
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Literal, cast
 
@@ -20,7 +21,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax import nnx
 
-from capsjax import _files, _ledger
+from capsjax import _files
 from capsjax.models.model import Model
 from capsjax.runs import about, release
 from capsjax.runs.about import About, Checkpoint
@@ -30,6 +31,7 @@ from capsjax.training.state import TrainState, split
 
 Which = Literal["best", "latest"] | int
 FOLDER = "checkpoints"
+SUMS = "sha256.json"  # in each checkpoint, beside its items
 
 
 def restore(
@@ -100,7 +102,6 @@ def _choose(workdir: epath.Path, which: Which) -> int:
 
 
 def _about(directory: epath.Path) -> About:
-    """Reads what the checkpoint in `directory` says about itself."""
     return about.parse(json.loads((directory / "about" / "metadata").read_text()), directory)
 
 
@@ -112,7 +113,7 @@ def _newest_intact(workdir: epath.Path, steps: Sequence[int]) -> int:
     problems: list[str] = []
     for step in steps:
         directory = workdir / FOLDER / str(step)
-        wrong = _ledger.damage(directory)
+        wrong = _damage(directory)
         if wrong is None:
             if problems:
                 said = f"{'; '.join(problems)}; going back to step {step}"
@@ -129,10 +130,9 @@ def _best(steps: Sequence[int], accuracy: Mapping[int, float]) -> int | None:
 
 
 class Checkpoints:
-    """The checkpoints of one work directory, written during training.
+    """The checkpoints of a run; leaving the block waits for saves under way.
 
-    A context manager; leaving it waits for saves under way. With several hosts all of them make
-    every call; host 0 writes, as the state is whole on each.
+    With several hosts all of them make every call; host 0 writes, as the state is whole on each.
     """
 
     def __init__(self, workdir: epath.Path, *, keep: int):
@@ -154,7 +154,6 @@ class Checkpoints:
         self._manager.close()
 
     def latest_step(self) -> int | None:
-        """Returns the step of the newest checkpoint, None if there is none."""
         return self._manager.latest_step()
 
     def save(self, state: TrainState, about: About) -> None:
@@ -206,9 +205,9 @@ class Checkpoints:
         """
         if _files.is_local(self._directory):
             for directory in self._directory.glob(f"{self._saving}.*"):
-                _ledger.seal(directory)
+                _seal(directory)
         else:
-            _ledger.seal(self._directory / str(self._saving))
+            _seal(self._directory / str(self._saving))
 
     def _set_damaged_aside(self) -> int:
         """Returns the newest intact step; moves damaged ones out of the way of new saves."""
@@ -221,8 +220,51 @@ class Checkpoints:
 
 
 def _items(state: TrainState) -> dict[str, dict[str, Any]]:
-    """Returns what a checkpoint holds of `state`, by item."""
     return {
         "model": {"params": state.params, "rest": state.rest},
         "optimizer": {"step": state.step, "state": state.opt_state},
     }
+
+
+def _seal(directory: epath.Path) -> None:
+    """Writes the checksums of all files in `directory` into it, and syncs all of it to disk."""
+    sums = _checksums(directory)
+    (directory / SUMS).write_text(json.dumps(sums, indent=1))
+    if _files.is_local(directory):
+        names = [*sums, SUMS]
+        folders = {parent for name in names for parent in epath.Path(name).parents}
+        for name in [*names, *folders]:
+            _files.sync(directory / name)
+
+
+def _damage(directory: epath.Path) -> str | None:
+    """Says what is wrong with a sealed directory; None if nothing changed since it was sealed."""
+    try:
+        sums = json.loads((directory / SUMS).read_text())
+    except (FileNotFoundError, ValueError):
+        return "it has no checksums: its save was interrupted, or it was not made by capsjax"
+    found = _checksums(directory)
+    if differing := sorted(sums.keys() ^ found.keys()):
+        what = "is missing" if differing[0] in sums else "does not belong to this checkpoint"
+        return f"{differing[0]} {what}"
+    damaged = [name for name in found if found[name] != sums[name]]
+    return f"{damaged[0]} is damaged: its contents are not what was saved" if damaged else None
+
+
+def _checksums(directory: epath.Path) -> dict[str, str]:
+    """Returns the SHA-256 of the items' files, which are in folders; those beside are Orbax's."""
+    sums = {}
+    for name in sorted(name for name in _relative_paths(directory) if "/" in name):
+        with (directory / name).open("rb") as file:
+            sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return sums
+
+
+def _relative_paths(directory: epath.Path) -> Iterator[str]:
+    """Yields the paths of all files in `directory` and its subdirectories, relative to it."""
+    # Not with `walk` or `glob`, which epath does not offer alike for all file systems.
+    for path in directory.iterdir():
+        if path.is_dir():
+            yield from (f"{path.name}/{name}" for name in _relative_paths(path))
+        else:
+            yield path.name

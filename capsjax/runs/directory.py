@@ -4,14 +4,13 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 import ml_collections
 from etils import epath
 
-from capsjax import _files, _ledger
+from capsjax import _files
 from capsjax.runs.hosts import from_first_host
 from capsjax.training import config as configs
 
@@ -19,36 +18,25 @@ LOCK, CONFIG = ".lock", "config.json"
 
 
 @contextlib.contextmanager
-def claimed(
-    workdir: epath.Path, config: ml_collections.ConfigDict
-) -> Iterator[tuple[int, Callable[[], None]]]:
+def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[int]:
     """Makes `workdir` the directory of this run, and keeps other processes out while in the block.
 
     In an object store, or on a file system without locks, nothing is locked. The block gets the
-    `key_version` that the run began with, and a function that raises OSError if other processes are
-    no longer kept out; with several hosts, all must call it.
+    `key_version` that the run began with.
 
     Raises:
       ValueError: another process trains there; or it belongs to another config (the differences
         are listed), or holds something that is not a run. Nothing was changed.
     """
     with contextlib.ExitStack() as held:
-        locks: list[Callable[[], bool]] = []
 
         def claim() -> int:
             _check_place(workdir)
             if _files.is_local(workdir):
-                locks.extend(_take_lock(workdir, held))
+                _take_lock(workdir, held)
             return _compare_or_write(workdir, config)
 
-        def check() -> None:
-            if not all(holds() for holds in locks):
-                raise OSError(
-                    f"{workdir} or the {LOCK} in it was removed or replaced during training, so "
-                    "another process may be training there: stopped without saving"
-                )
-
-        yield from_first_host(claim), partial(from_first_host, check)
+        yield from_first_host(claim)
 
 
 def _check_place(workdir: epath.Path) -> None:
@@ -67,22 +55,19 @@ def _check_place(workdir: epath.Path) -> None:
         )
 
 
-def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> list[Callable[[], bool]]:
-    """Takes the lock until `held` is closed; returns none on a file system without locks."""
+def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> None:
+    """Takes the lock until `held` is closed."""
     try:
-        lock = held.enter_context(_ledger.lock(Path(workdir) / LOCK, wait=False))
+        free = held.enter_context(_files.lock(Path(workdir) / LOCK, wait=False))
     except OSError as error:
-        warnings.warn(
-            f"{workdir} cannot be locked ({error}); a second process could train there too",
-            stacklevel=2,
-        )
-        return []
-    if lock is None:
+        said = f"{workdir} cannot be locked ({error}); a second process could train there too"
+        warnings.warn(said, stacklevel=2)
+        return
+    if not free:
         raise ValueError(
             f"another process is training in {workdir}: wait for it, or choose another "
             "directory. Nothing was changed"
         )
-    return [lock]
 
 
 def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) -> int:

@@ -1,4 +1,4 @@
-"""What a person sees of a run: the terminal, metrics.jsonl, TensorBoard."""
+"""What a person sees of a run: the terminal, metrics.jsonl, TensorBoard, a profile."""
 
 import contextlib
 import json
@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import jax
 from etils import epath
 
 from capsjax import _files
@@ -19,10 +20,9 @@ from capsjax.runs.snapshots import Snapshot
 with extra("train"):
     import rich.progress
     from rich.console import Console
+    from tensorboardX import SummaryWriter
 
 SECONDS_BETWEEN_LINES = 60
-# An object of a store cannot be appended to, so files are uploaded whole and not at each dispatch.
-SECONDS_BETWEEN_UPLOADS = 60.0
 # The time left is estimated from the steps of this time, with what happens between them.
 SPEED_SECONDS = 3600.0
 
@@ -38,15 +38,35 @@ def say(text: str) -> None:
 
 
 class Display:
-    """A line per epoch; below it a progress bar, or where there is no terminal a line a minute.
+    """Shows a growing history, from step `first` to `total`.
 
-    Args:
-      first, total: the step that the run is at, and its last.
-      label: what each line begins with, such as the seed where there are several.
+    On the terminal: a line per epoch; below it a progress bar, or where there is no terminal a line
+    a minute. In files of a local `workdir`: metrics.jsonl and TensorBoard's events. For an object
+    store, where nothing can be appended to, they grow in a temporary directory and are uploaded
+    after each epoch; hosts but the first write into one that nobody reads. What a crash loses is
+    rewritten from the checkpoint's history. `tracker` is what `tracking.start` returns.
     """
 
-    def __init__(self, *, first: int, total: int, label: str = ""):
-        self._console, self._label = console(), label
+    def __init__(
+        self, workdir: epath.Path, history: History, *, first: int, total: int, tracker: Any = None
+    ):
+        self._workdir, self._history, self._tracker = workdir, history, tracker
+        self._uploads = not _files.is_local(workdir) and is_first_host()
+        self._closing = contextlib.ExitStack()
+        self._local = Path(workdir)
+        if self._uploads or not is_first_host():
+            self._local = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
+        # Rewritten: it may hold records that are newer than the checkpoint we start from.
+        metrics, self._written = self._local / "metrics.jsonl", len(history.records)
+        lines = (json.dumps(record) + "\n" for record in history.records)
+        _files.write_atomically(metrics, "".join(lines))
+        self._file = metrics.open("a")
+        last = history.records[-1]["step"] if history.records else 0
+        self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
+        self._console = console()
+        # One of several seeds is in a directory of that name.
+        of_several = workdir.name.startswith("seed_")
+        self._label = f"{workdir.name.replace('_', ' ')}  " if of_several else ""
         self._bar = rich.progress.Progress(
             # All of it fits 80 columns.
             rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
@@ -61,28 +81,48 @@ class Display:
         self._bar.add_task("compiling", total=total, completed=first)
 
     def __enter__(self) -> "Display":
-        self._bar.start()
+        self._closing.callback(self._upload)
+        self._closing.enter_context(self._file)
+        self._closing.enter_context(self._events)
+        if self._tracker is not None:
+            self._closing.callback(self._tracker.finish)
+        self._closing.enter_context(self._bar)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._bar.stop()
+        self._closing.close()
 
     def update(self, step: int, images_per_second: float, loss: float, accuracy: float) -> None:
-        """Shows the numbers of the last step of a dispatch."""
+        """Shows the numbers of the last step of a dispatch, and writes new records."""
         self._speed = f"  {images_per_second:,.0f} images/s"
         text = f"loss {loss:.4f}  accuracy {accuracy:.1%}{self._speed}"
         self._bar.update(self._bar.task_ids[0], completed=step, description=text)
         # A log should show that the run is alive in the middle of a long epoch too.
         if self._bar.disable and time.monotonic() - self._printed > SECONDS_BETWEEN_LINES:
             self._print(text)
+        # For TensorBoard alone: a history holds no times.
+        self._events.add_scalar("train/images_per_second", images_per_second, step)
+        self._write_new_records()
 
-    def epoch(self, epoch: int, train: dict[str, float], validation: float | None) -> None:
-        """Shows the end of an epoch."""
+    def epoch(
+        self,
+        step: int,
+        epoch: int,
+        train: dict[str, float],
+        validation: float | None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        """Shows the end of an epoch; a snapshot is for TensorBoard alone."""
         held_out = "" if validation is None else f"  validation {validation:.2%}"
-        self._print(
-            f"loss {train['loss']:.4f}  accuracy {train['accuracy']:.2%}{held_out}{self._speed}",
-            beginning=f"epoch {epoch:3d}  ",
-        )
+        text = f"loss {train['loss']:.4f}  accuracy {train['accuracy']:.2%}{held_out}{self._speed}"
+        self._print(text, beginning=f"epoch {epoch:3d}  ")
+        if snapshot is not None:
+            self._add_scalars(step, snapshot.scalars)
+            for tag, picture in snapshot.pictures.items():
+                self._events.add_image(tag, picture, step, dataformats="HWC")
+        self._write_new_records()
+        self._events.flush()
+        self._upload()
 
     def _print(self, numbers: str, beginning: str = "") -> None:
         task = self._bar.tasks[0]
@@ -92,73 +132,68 @@ class Display:
         self._console.print(f"{self._label}{beginning}{place}  {numbers}{rest}", markup=False)
         self._printed = time.monotonic()
 
-
-class Writer:
-    """Keeps metrics.jsonl, TensorBoard's events and a tracker equal to a growing history.
-
-    A local `workdir` is written to directly. For an object store the files grow in a temporary
-    directory and are uploaded every minute and at the end: what a crash loses of them is in the
-    checkpoint's history, from which they are rewritten. Hosts but the first write into a temporary
-    directory that nobody reads. `tracker` is what `tracking.start` returns.
-    """
-
-    def __init__(self, workdir: epath.Path, history: History, tracker: Any = None):
-        self._history, self._written = history, len(history.records)
-        self._workdir, self._tracker = workdir, tracker
-        self._closing = contextlib.ExitStack()
-        if _files.is_local(workdir) and is_first_host():
-            self._local = Path(workdir)
-        else:
-            self._local = Path(self._closing.enter_context(tempfile.TemporaryDirectory()))
-            self._closing.callback(self._upload)
-        # Rewritten: it may hold records that are newer than the checkpoint we start from.
-        metrics = self._local / "metrics.jsonl"
-        lines = (json.dumps(record) + "\n" for record in history.records)
-        _files.write_atomically(metrics, "".join(lines))
-        self._file = self._closing.enter_context(metrics.open("a"))
-        with extra("train"):
-            from tensorboardX import SummaryWriter
-
-        last = history.records[-1]["step"] if history.records else 0
-        self._events = SummaryWriter(str(self._local / "events"), purge_step=last + 1)
-        self._closing.callback(self._events.close)
-        if tracker is not None:
-            self._closing.callback(tracker.finish)
-        self._uploaded = time.monotonic()
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._closing.close()
-
-    def flush(self) -> None:
-        """Writes the records that are new."""
+    def _write_new_records(self) -> None:
         for record in self._history.records[self._written :]:
             self._file.write(json.dumps(record) + "\n")
             names = record.keys() - {"step", "epoch", "split", "steps"}
             values = {f"{record['split']}/{name}": record[name] for name in sorted(names)}
-            self.add_scalars(record["step"], values)
+            self._add_scalars(record["step"], values)
             if self._tracker is not None:
                 self._tracker.log(values, step=record["step"])
         self._file.flush()
         self._written = len(self._history.records)
-        if time.monotonic() - self._uploaded > SECONDS_BETWEEN_UPLOADS:
-            self._events.flush()
-            self._upload()
 
-    def add_scalars(self, step: int, values: dict[str, float]) -> None:
-        """Adds numbers for TensorBoard alone; such as times, which are not part of the history."""
+    def _add_scalars(self, step: int, values: dict[str, float]) -> None:
         for tag, value in values.items():
             self._events.add_scalar(tag, value, step)
 
-    def add_snapshot(self, step: int, snapshot: Snapshot) -> None:
-        """Adds a snapshot for TensorBoard alone: it is not part of the history."""
-        self.add_scalars(step, snapshot.scalars)
-        for tag, picture in snapshot.pictures.items():
-            self._events.add_image(tag, picture, step, dataformats="HWC")
-
     def _upload(self) -> None:
-        self._uploaded = time.monotonic()
-        if not _files.is_local(self._workdir) and is_first_host():
-            _files.upload(self._local, self._workdir)
+        if self._uploads:
+            _upload(self._local, self._workdir)
+
+
+class Profiler:
+    """Writes a trace of the steps START up to but not STOP, counted from 0, into `workdir`/profile.
+
+    A context manager around the training; host 0 alone writes, of its own devices. Dispatches end
+    where a profile begins or ends; their length cannot change a result.
+    """
+
+    def __init__(self, workdir: epath.Path, steps: tuple[int, int] | None):
+        self._workdir = workdir
+        self._start, self._stop = steps or (0, 0)
+        self._tracing: tempfile.TemporaryDirectory | None = None
+
+    def __enter__(self) -> "Profiler":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end_trace()
+
+    def cut(self, step: int, count: int) -> int:
+        """Returns the steps after `step` until something begins or ends, at most `count`."""
+        return min([count, *(event - step for event in (self._start, self._stop) if event > step)])
+
+    def at(self, step: int) -> None:
+        """Begins and ends what is due at `step`; to be called between dispatches."""
+        if step >= self._stop:
+            self._end_trace()
+        elif step >= self._start and self._tracing is None and is_first_host():
+            # The trace is written here first: the profiler cannot write to object stores.
+            self._tracing = tempfile.TemporaryDirectory()
+            jax.profiler.start_trace(self._tracing.name)
+
+    def _end_trace(self) -> None:
+        if self._tracing is not None:
+            jax.profiler.stop_trace()
+            _upload(Path(self._tracing.name), self._workdir / "profile")
+            self._tracing.cleanup()
+            self._tracing = None
+
+
+def _upload(source: Path, target: epath.Path) -> None:
+    """Copies all files of a local directory and its subdirectories into `target`."""
+    for file in (path for path in source.rglob("*") if path.is_file()):
+        copy = target / file.relative_to(source).as_posix()
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())

@@ -14,19 +14,12 @@ from capsjax.runs import checkpoints
 def read(
     path: str, shapes: Mapping[str, jax.ShapeDtypeStruct], layers: Collection[str] = ()
 ) -> tuple[dict[str, Array], str]:
-    """Reads what of another run's variables fits a network, by path, and in words which.
+    """Reads what of the best checkpoint in `path` fits a network, by path, and in words which.
 
-    What does not fit, such as the class layer for another number of classes, stays fresh.
-
-    Args:
-      path: a work directory, whose best checkpoint is read; of any network. A variable fits where
-        name and shape are the same.
-      shapes: the variables of the network to train, by path.
-      layers: paths of attributes to take, such as "conv" or "capsules/0"; () for all that fit.
-
-    Raises:
-      FileNotFoundError: there is no checkpoint.
-      ValueError: nothing fits, or a layer that was asked for does not fit.
+    A variable fits where name and shape are those in `shapes`; the others stay fresh, such as the
+    class layer for another number of classes. `layers` are paths of attributes to take, such as
+    "conv" or "capsules/0"; () for all that fit. Raises ValueError if nothing fits, or a layer that
+    was asked for does not.
     """
     checkpoint = checkpoints.read(path)
     source = f"{path}, step {checkpoint.step}"

@@ -34,8 +34,7 @@ class History:
     ) -> None:
         """Adds the metrics of the steps after step number `first`; raises Diverged by the step.
 
-        A record is made whenever the step number is a multiple of `every` (and by
-        `close_interval`).
+        A record is made whenever the step number is a multiple of `every`.
         """
         for i in range(len(metrics["loss"])):
             step = first + i + 1

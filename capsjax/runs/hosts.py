@@ -31,9 +31,6 @@ def connect(
       num_processes, process_id: of the run, and of this process, from 0.
       heartbeat_seconds: JAX takes a host that is silent for this long for dead, and ends the
         others with a message that names it.
-
-    Raises:
-      ValueError: the arguments are incomplete or out of range, or nothing was detected.
     """
     if coordinator_address is not None and not coordinator_address.rpartition(":")[2].isdecimal():
         raise ValueError(f"coordinator_address must be HOST:PORT, got {coordinator_address!r}")

@@ -15,25 +15,24 @@ from flax import nnx
 from jaxtyping import Array
 
 from capsjax import _files
-from capsjax._options import Options, not_negative
+from capsjax._options import Options, checked, not_negative
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
 from capsjax.models import ScoreKind
-from capsjax.runs import checkpoints, circumstances, finetuning, hosts, snapshots, tracking
+from capsjax.runs import about, checkpoints, finetuning, hosts, snapshots, tracking
 from capsjax.runs.about import About
 from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.directory import claimed
-from capsjax.runs.display import Display, Writer, say
+from capsjax.runs.display import Display, Profiler, say
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.process import Deadline, Interrupted, catch_signals
-from capsjax.runs.profiling import Profiler
 from capsjax.training import config as configs
 from capsjax.training import divergence, feed
 from capsjax.training.build import MAX_STEPS_PER_DISPATCH, Training, build
 from capsjax.training.parallel import replicate
 from capsjax.training.state import TrainState
-from capsjax.training.step import DeviceSource, run_key
+from capsjax.training.step import run_key
 
 # How long a dispatch takes: long enough to make the host's work between dispatches negligible,
 # short enough for a person to see the bar move and Ctrl-C take effect.
@@ -62,7 +61,13 @@ class Monitoring(Options):
 
     stall_seconds: float = not_negative(600.0)
     snapshot_every: int = not_negative(0)
-    profile: tuple[int, int] | None = None
+    profile: tuple[int, int] | None = checked(
+        None,
+        lambda steps: len(steps) == 2 and 0 <= steps[0] < steps[1],
+        "must be START:STOP with 0 ≤ START < STOP",
+        example=(0, 1),
+        whole=True,
+    )
     tracker: str = ""
 
     def __post_init__(self) -> None:
@@ -99,30 +104,25 @@ def train(
     """
     training = load(config, data_dir=data_dir, device_budget_mb=device_budget_mb, devices=devices)
     workdir, config = _files.absolute(directory), training.config
-    profiler = Profiler(workdir, monitoring.profile, training.num_steps)
     pretrained: dict[str, Array] = {}
     if config.init_from and not hosts.from_first_host(lambda: checkpoints.finished(workdir)):
         pretrained, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
         say(words)
     with contextlib.ExitStack() as stack:
-        run = Run(training, workdir, monitoring, stack)
-        run.restore(training.init_state(pretrained))
+        run = Run(training, workdir, monitoring, training.init_state(pretrained), stack)
         if run.finished:
             say(f"{workdir}: finished before, at step {run.step}.")
             return Result(run.state, run.history)
         if run.step:
             say(f"{workdir}: resuming at step {run.step}.")
-        stack.enter_context(jax.default_matmul_precision(config.training.matmul_precision))
-        run.start(profiler, stack)
+        run.start(stack)
         signum = run.to_the_end()
     if signum:
         raise Interrupted(signum, run.step)
     if run.stopped_early:
-        say(
-            f"{workdir}: stopped early, at step {run.step} of {training.num_steps}: the validation "
-            "accuracy reached training.stop_at_accuracy, "
-            f"{config.training.stop_at_accuracy:.2%}."
-        )
+        target = f"training.stop_at_accuracy, {config.training.stop_at_accuracy:.2%}"
+        place = f"stopped early, at step {run.step} of {training.num_steps}"
+        say(f"{workdir}: {place}: the validation accuracy reached {target}.")
     return Result(jax.tree.map(np.asarray, run.state), run.history)
 
 
@@ -140,13 +140,10 @@ def load(
     device_budget_mb: float | None,
     devices: Sequence[jax.Device] | None,
 ) -> Training:
-    """Loads the data of `config` and builds what is trained; arguments as for `train`."""
+    """Loads the data of `config` and builds what is trained."""
     config = agreed(config)
     if config.seeds != 1:
-        raise ValueError(
-            f"seeds must be 1 here, got {config.seeds}: capsjax.runs.seeds.train_seeds trains "
-            "several"
-        )
+        raise ValueError(f"seeds must be 1 here, got {config.seeds}: see runs.seeds.train_seeds")
     devices = list(devices or jax.devices())
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
@@ -156,24 +153,16 @@ def load(
         f"{len(devices)} × {devices[0].device_kind}."
     )
     if feed.is_streamed(task):
-        say(
-            f"The images take {task.train.images.nbytes / 2**20:,.1f} MB, more than "
-            "device_budget_mb: they are fed from the host."
-        )
+        size = f"{task.train.images.nbytes / 2**20:,.1f} MB"
+        say(f"The images take {size}, more than device_budget_mb: they are fed from the host.")
     return training
 
 
 class Run:
-    """The dispatches of one run, and what the host keeps of them.
+    """The dispatches of one run: its `state` after `step` updates, and its `history`.
 
     What it opens is closed with the `stack` that it is given: no other process trains in the
     directory until then, and saves under way are waited for.
-
-    Attributes:
-      config: with the `key_version` that the run began with.
-      state: after the last dispatch; on the devices after `start`.
-      step: number of updates done.
-      history: of its metrics.
     """
 
     def __init__(
@@ -181,54 +170,51 @@ class Run:
         training: Training,
         directory: epath.Path,
         monitoring: Monitoring,
+        fresh: TrainState,
         stack: contextlib.ExitStack,
     ):
+        """Claims the directory, and takes the state of its newest intact checkpoint, or `fresh`."""
         self.config, self.history = training.config.copy_and_resolve_references(), History()
         self._training, self._directory, self._monitoring = training, directory, monitoring
-        self._circumstances = circumstances.current(training.devices)
         self._warm = False  # whether an epoch has ended in this process
-        claim = stack.enter_context(claimed(directory, self.config))
-        self.config.key_version, self._check_claim = claim
+        self.config.key_version = stack.enter_context(claimed(directory, self.config))
         keep = self.config.checkpoints.keep
         self._saver = stack.enter_context(Checkpoints(directory, keep=keep))
         self._deadline = stack.enter_context(Deadline(monitoring.stall_seconds))
-
-    def restore(self, fresh: TrainState) -> None:
-        """Takes the state of the newest intact checkpoint, or `fresh` if there is none."""
-        self.state = fresh
+        self.state, saved = fresh, None
         if self._saver.latest_step() is not None:
             self.state, saved = self._saver.restore(fresh)
             self.history = saved.history
-            if hosts.is_first_host():
-                circumstances.warn_of_changes(saved.circumstances, self._circumstances)
+        self._circumstances = about.current_circumstances(training.devices)
+        if saved and hosts.is_first_host():
+            about.warn_of_changes(saved.circumstances, self._circumstances)
         self.step = int(self.state.step)
 
-    def start(self, profiler: Profiler, stack: contextlib.ExitStack) -> None:
+    def start(self, stack: contextlib.ExitStack) -> None:
         """Puts the state on the devices, and opens what feeds, shows and records the steps."""
         training, task, options = self._training, self._training.task, self._monitoring
-        first, last = self.step, training.num_steps
+        first, last, directory = self.step, training.num_steps, self._directory
+        stack.enter_context(jax.default_matmul_precision(self.config.training.matmul_precision))
         key = run_key(self.config.seed, self.config.key_version)
-        self.state, self._key = replicate((self.state, key), training.devices)
-        self._dispatch = training.dispatch()
         self._labels = task.validation.labels() if len(task.validation) else None
+        self._dispatch = training.dispatch()
         tracker, self._take_snapshot = None, None
         if hosts.is_first_host() and options.snapshot_every:
             self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
         if hosts.is_first_host() and options.tracker:
-            tracker = tracking.start(options.tracker, self._directory, self.config)
-        of_several = self._directory.name.startswith("seed_")
-        label = f"seed {self.config.seed}  " if of_several else ""
-        self._display = stack.enter_context(Display(first=first, total=last, label=label))
+            tracker = tracking.start(options.tracker, directory, self.config)
         self._signals = stack.enter_context(catch_signals())
         self._source_at = stack.enter_context(
             feed.source_images(task, training.batches, key, training.devices, first, last)
         )
-        self._profiler = stack.enter_context(profiler)
-        self._writer = stack.enter_context(Writer(self._directory, self.history, tracker))
+        self.state, self._key = replicate((self.state, key), training.devices)
+        self._profiler = stack.enter_context(Profiler(directory, options.profile))
+        self._display = stack.enter_context(
+            Display(directory, self.history, first=first, total=last, tracker=tracker)
+        )
 
     @property
     def stopped_early(self) -> bool:
-        """Whether `training.stop_at_accuracy` was reached at the end of an epoch."""
         target = self.config.training.stop_at_accuracy
         accuracies = self.history.validation_accuracy().values()
         return target > 0 and any(accuracy >= target for accuracy in accuracies)
@@ -252,15 +238,16 @@ class Run:
             if signum:
                 break
             began = time.monotonic()
-            count = self._advance(count)
+            try:
+                count = self._advance(count)
+            except Diverged as error:
+                raise self._explained(error) from None
             seconds = time.monotonic() - began
             if self.step % self._training.batches.per_epoch == 0:
                 self._end_epoch(self.step // self._training.batches.per_epoch)
-            self._writer.flush()
             count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
         self._profiler.at(self.step)
-        self._deadline.restart()
-        self.save()
+        self._save()
         self._saver.wait()
         return signum or self._agree(0)[0]
 
@@ -286,46 +273,41 @@ class Run:
         metrics = {name: np.asarray(values)[:count] for name, values in record.items()}
         speed = count * batches.batch_size / (time.monotonic() - began)
         every = self.config.training.log_every_steps
-        try:
-            self.history.add_steps(self.step, metrics, every=every, epoch=epoch)
-        except Diverged as error:
-            raise self._explained(error, source) from None
+        self.history.add_steps(self.step, metrics, every=every, epoch=epoch)
         self.step += count
-        self._writer.add_scalars(self.step, {"train/images_per_second": speed})
         last = {name: float(values[-1]) for name, values in metrics.items()}
         self._display.update(self.step, speed, last["loss"], last["accuracy"])
         return count
 
-    def _explained(self, error: Diverged, source: DeviceSource) -> Diverged:
+    def _explained(self, error: Diverged) -> Diverged:
         """Adds to `error` the first number that was not finite, and what is left of the run."""
         self._deadline.suspend()  # it compiles
+        source, _ = self._source_at(self.step)
         examined = self._training.examination()(self.state, source, self._key)
         self._saver.wait()
         good = self._saver.latest_step()
-        stays = (
-            "there is no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
-        )
+        none = "there is no checkpoint yet"
+        stays = none if good is None else f"the checkpoint of step {good} stays"
         return Diverged(
             f"{error}: {divergence.describe(examined)}. Training stopped; {stays} in "
             f"{self._directory}. A lower optimizer.learning_rate often helps"
         )
 
     def _end_epoch(self, epoch: int) -> None:
-        if self._warm:
-            self._deadline.restart()
-        else:
+        if not self._warm:
             self._deadline.suspend()  # it compiles
         self._warm = True
-        accuracy = self._validation_accuracy()
+        accuracy, snapshot = self._validation_accuracy(), None
+        if self._take_snapshot and epoch % self._monitoring.snapshot_every == 0:
+            self._deadline.suspend()  # it may compile, and waits for no other host
+            snapshot = self._take_snapshot(self.state)
         self.history.close_interval(self.step, epoch)
         if accuracy is not None:
             self.history.add_validation(self.step, epoch, accuracy)
-        if self._take_snapshot and epoch % self._monitoring.snapshot_every == 0:
-            self._deadline.suspend()  # it may compile, and waits for no other host
-            self._writer.add_snapshot(self.step, self._take_snapshot(self.state))
-        self._display.epoch(epoch, self.history.epoch_means(epoch), accuracy)
+        means = self.history.epoch_means(epoch)
+        self._display.epoch(self.step, epoch, means, accuracy, snapshot)
         self._deadline.restart()
-        self.save()
+        self._save()
 
     def _validation_accuracy(self) -> float | None:
         """Returns None if no images are held out."""
@@ -342,7 +324,5 @@ class Run:
         logits = training.score_kind is ScoreKind.LOGITS
         return summaries.accuracy(task.rule, scores, self._labels, logits=logits).accuracy
 
-    def save(self) -> None:
-        """Begins to save, once a step; returns when the buffers of the state may be donated."""
-        self._check_claim()
+    def _save(self) -> None:
         self._saver.save(self.state, About(self.config, self.history, self._circumstances))

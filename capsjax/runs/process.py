@@ -25,10 +25,8 @@ def cache_programs(directory: Path | None = None) -> None:
     """Turns on JAX's persistent compilation cache, so that a second start compiles nothing.
 
     JAX's own settings take precedence: JAX_COMPILATION_CACHE_DIR is another place (which may be an
-    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off.
-
-    Args:
-      directory: of the programs; by default beside decoded data, CAPSJAX_CACHE_DIR/compiled.
+    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off. By
+    default `directory` is beside decoded data, CAPSJAX_CACHE_DIR/compiled.
     """
     if jax.config.values["jax_compilation_cache_dir"] is None:
         place = directory or cache_dir() / "compiled"
@@ -85,12 +83,10 @@ def fail(message: str, *, hosts: int = 1) -> NoReturn:
 
 
 class Deadline:
-    """Ends the process when one piece of work takes too long.
+    """Ends the process when one piece of work takes longer than `seconds`; 0 for no limit.
 
     A context manager around the work. A hung collective cannot be interrupted, so the process ends
-    on the spot, with status 1 and the tracebacks of all threads on stderr, which show where it
-    hung. What was saved stays. `seconds` is the longest that one piece of work may take; 0 for no
-    limit.
+    on the spot, with status 1 and the tracebacks of all threads on stderr.
     """
 
     def __init__(self, seconds: float):

@@ -21,7 +21,8 @@ import safetensors.numpy
 from etils import epath
 from flax import nnx
 
-from capsjax import _files, _ledger
+from capsjax import _files
+from capsjax._names import differences
 from capsjax.models import paths
 from capsjax.models.model import Model
 from capsjax.runs import about
@@ -65,11 +66,7 @@ def write(
 
 
 def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoint:
-    """Reads the network of a file that `write` made.
-
-    `file` is a local path, an http(s) address or any of etils.epath; `which` any word, or the step
-    of the network in it.
-    """
+    """Reads the network of a file that `write` made; `which` is any word, or the step of it."""
     name = os.fspath(file)
     contents = _contents(name)
     try:
@@ -103,11 +100,10 @@ def _model(
         {path: f"{x.dtype}{list(x.shape)}" for path, x in variables.items()}
         for variables in (tensors, paths.by_path(state))
     )
-    if wrong := _ledger.differences(there, expected):
+    if wrong := differences(there, expected):
         raise ValueError(
             f"{name} does not hold the variables of {config.model.name} (there → expected): "
-            f"{wrong[0]}. It was probably made with another version of capsjax; its card names "
-            "the commit"
+            f"{wrong[0]}. Its card names the commit of capsjax that made it"
         )
     state = paths.replaced(state, {path: jax.numpy.asarray(x) for path, x in tensors.items()})
     return cast(Model, nnx.merge(graphdef, state))

@@ -36,9 +36,8 @@ class Snapshot(NamedTuple):
 def taker(graphdef: nnx.GraphDef, task: Task) -> Callable[[TrainState], Snapshot]:
     """Returns a function from a state to its snapshot, always of the same images.
 
-    They are the first that are held out for validation, or, where none are, examples made of the
-    first to train on. It runs on one device of this process alone: other hosts need not call it.
-    `graphdef` is that of the network in evaluation mode.
+    They are the first that are held out for validation, or else to train on. It runs on one device
+    of this process alone. `graphdef` is that of the network in evaluation mode.
     """
     examples = task.validation if len(task.validation) else task.evaluation_set("train")
     batch = examples.examples(np.arange(min(NUM_IMAGES, len(examples))))

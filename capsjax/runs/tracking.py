@@ -18,7 +18,7 @@ SERVICES = {"wandb": "id", "trackio": "name"}  # and the argument that takes it
 
 
 def check(tracker: str) -> None:
-    """Raises ValueError unless `tracker` is NAME or NAME:PROJECT of a service that is installed."""
+    """Raises ValueError unless `tracker` is NAME or NAME:PROJECT of an installed service."""
     service = tracker.partition(":")[0]
     lookup("tracker", service, SERVICES)
     if importlib.util.find_spec(service) is None:

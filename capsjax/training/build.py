@@ -1,6 +1,6 @@
 """From a config and a task to the programs of a run, before its first step."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -60,30 +60,25 @@ class Training:
 
     def dispatch(self) -> partial:
         """Runs `step.run_steps` on the devices; the state that it is given is consumed."""
-        update = partial(step.update, optimizer=self.optimizer, **self._forward)
-        run_steps = partial(
-            step.run_steps, update=update, capacity=MAX_STEPS_PER_DISPATCH, **self._data
-        )
-        axes = (None, self._source_axes, None, None)
-        return on_devices(run_steps, self.devices, axes, donate=(0,))
+        update = partial(step.update, optimizer=self.optimizer, **self._of_forward)
+        run_steps = partial(step.run_steps, update=update, capacity=MAX_STEPS_PER_DISPATCH)
+        return self._on_devices(run_steps, None, donate=(0,))
 
     def examination(self) -> partial:
         """Runs `divergence.examine` on the devices."""
-        examine = partial(divergence.examine, **self._data, **self._forward)
-        return on_devices(examine, self.devices, (None, self._source_axes, None))
+        return self._on_devices(partial(divergence.examine, **self._of_forward))
 
     @property
-    def _data(self) -> dict[str, Any]:
-        return {"task": self.task, "batches": self.batches}
-
-    @property
-    def _forward(self) -> dict[str, Any]:
+    def _of_forward(self) -> dict[str, Any]:
         dtype = self.config.training.compute_dtype
         return {"graphdef": self.graphdef, "objective": self.objective, "compute_dtype": dtype}
 
-    @property
-    def _source_axes(self) -> Any:
-        return DeviceSource(None, 0 if is_streamed(self.task) else None, None)  # type: ignore[arg-type]
+    def _on_devices(self, function: Callable, *axes: None, donate: tuple[int, ...] = ()) -> partial:
+        """Runs a function of a state, a source, a key and what has the further `axes`."""
+        images: Any = 0 if is_streamed(self.task) else None
+        source: Any = DeviceSource(None, images, None)  # type: ignore[arg-type]
+        function = partial(function, task=self.task, batches=self.batches)
+        return on_devices(function, self.devices, (None, source, None, *axes), donate=donate)
 
 
 def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Training:
@@ -92,17 +87,16 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
     Args:
       config: of `capsjax.training.config.complete`.
       task: what to train on.
-      devices: of all hosts; nothing runs on them before a program is called, so they may be those
-        of a topology that is only compiled for.
+      devices: of all hosts, or of a topology that is only compiled for.
 
     Raises:
       TypeError: the network does not return an `Output`.
       ValueError: the config does not fit the task or the devices.
     """
     config = resolve(config, task.input_shape, task.class_names)
-    batches = _batches(config, task, len(devices))
     model = abstract_model(config)
     score_kind = _score_kind(config, model)
+    batches = _batches(config, task, len(devices))
     eval_graphdef, params, rest = split(model)
     set_training(model)
     optimizer = make_optimizer(config.optimizer, config.schedule, steps_per_epoch=batches.per_epoch)

@@ -5,6 +5,7 @@ and the schedule in their own modules, the others here. `complete` checks a conf
 comes in.
 """
 
+import ast
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -12,8 +13,8 @@ from typing import Any, ClassVar
 
 import ml_collections
 
-from capsjax import _ledger, _options, models
-from capsjax._names import check_kind, check_options, dotted, lookup
+from capsjax import _names, _options, models
+from capsjax._names import check_kind, check_options, dotted, lookup, nearest
 from capsjax._options import Described, Options, checked, names, one_of, positive
 from capsjax.data import tasks
 from capsjax.training.objective import LossOptions
@@ -56,10 +57,7 @@ class RunOptions(Options):
             to = f" to {last}" if last > self.seed else ""
             raise ValueError(f"seeds must lie in [0, {MAX_SEED}], got {self.seed}{to}")
         if self.init_layers and not self.init_from:
-            raise ValueError(
-                f"init_layers is {self.init_layers}, but init_from is empty: name the run to take "
-                "them from"
-            )
+            raise ValueError(f"init_layers is {self.init_layers}, but init_from is empty")
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,6 @@ class CheckpointOptions(Options):
 
 
 def _first_lines(table: Mapping[str, type]) -> str:
-    """Joins the first lines of the classes' docstrings."""
     return " ".join(f"{name}: {str(cls.__doc__).splitlines()[0]}" for name, cls in table.items())
 
 
@@ -128,9 +125,8 @@ NAMED = {
 def default(model: str, data: str) -> ml_collections.ConfigDict:
     """Returns the recipe of Sabour et al. 2017 for the network `model` on the task `data`.
 
-    Files in `configs/` start from here and change what differs (it is locked: a key that is not
-    there is an error). Apart from `init_from`, nothing in it refers to a path on a
-    machine, so the same config is the same run anywhere.
+    Files in `configs/` start from here and change what differs. It is locked: a key that is not
+    there is an error.
     """
     names = {"model": model, "data": data, "optimizer": "adam", "schedule": "exponential"}
     sections = {section: defaults(section, names.get(section, "")) for section in SECTIONS}
@@ -183,6 +179,49 @@ def _checked(section: str, values: Any) -> dict[str, Any]:
     return named | asdict(replace(usual, **values))
 
 
+def override(
+    config: ml_collections.ConfigDict, texts: Mapping[str, str]
+) -> ml_collections.ConfigDict:
+    """Returns a complete copy of `config` with other values.
+
+    With another name of a network, data set, optimizer or schedule its section gets the options of
+    that name, and keeps what `config` had changed from the defaults of the old name, where the new
+    one has such an option too. Raises as `complete`.
+
+    `texts` are values by dotted key, such as {"optimizer.momentum": "0.8"}, and take the types of
+    those that they replace.
+    """
+    values = complete(config).to_dict()
+    for section in NAMED:
+        if (name := texts.get(f"{section}.name")) is not None:
+            before, after = (defaults(section, n) for n in (values[section]["name"], name))
+            changed = {key for key, value in values[section].items() if value != before[key]}
+            values[section] = after | {key: values[section][key] for key in changed & after.keys()}
+    known = flatten(ml_collections.ConfigDict(values))
+    for key, text in texts.items():
+        section, _, name = key.rpartition(".")
+        if key not in known:
+            raise ValueError(f"the config has no option {key!r}: {nearest(key, known)}")
+        (values[section] if section else values)[name] = parse_value(text, known[key])
+    return complete(ml_collections.ConfigDict(values))
+
+
+def parse_value(text: str, current: Any) -> Any:
+    """Reads `text` as a value like `current`; returns it unchanged if that fails."""
+    if isinstance(current, str):
+        return text
+    try:
+        value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
+    except (ValueError, SyntaxError):
+        value = tuple(text.split(",")) if isinstance(current, tuple) and text else text
+    if isinstance(current, tuple):
+        if isinstance(value, tuple | list):
+            return tuple(value)
+        return (value,) if text else ()
+    is_small = type(value) is int and abs(value) < 2**53
+    return float(value) if isinstance(current, float) and is_small else value
+
+
 def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """Returns all values of `config` by dotted key."""
     flat: dict[str, Any] = {}
@@ -218,7 +257,7 @@ def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
 
 def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
     """Returns one line for each key in which the two differ."""
-    return _ledger.differences(flatten(old), flatten(new))
+    return _names.differences(flatten(old), flatten(new))
 
 
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
@@ -234,4 +273,4 @@ def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) ->
         usual = defaults(section, old[section].get("name"))
         was = {dotted(section, key): value for key, value in usual.items()} | was
     was["training.epochs"] = max(was["training.epochs"], new.training.epochs)
-    return _ledger.differences(was, flatten(new))
+    return _names.differences(was, flatten(new))

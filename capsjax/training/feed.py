@@ -21,8 +21,8 @@ from capsjax.data.tasks import Task
 from capsjax.training.parallel import Devices, divide, of_this_process, replicate
 from capsjax.training.step import Batches, DeviceSource, example_keys
 
-# A chunk is put on the devices at once. It holds up to CHUNK_STEPS steps, fewer if their images
-# exceed CHUNK_BYTES, but at least one. One chunk is used, one waits, one is being made.
+# A chunk is put on the devices at once: up to CHUNK_STEPS steps, fewer if their images exceed
+# CHUNK_BYTES, but at least one. One chunk is used, one waits, one is being made.
 CHUNK_STEPS = 32
 CHUNK_BYTES = 64 * 2**20
 READERS = 8  # threads
@@ -42,15 +42,26 @@ def source_images(
 ) -> Iterator[SourceAt]:
     """Yields the source images of the steps `first` … `last` − 1 (`key` as in `step.run_steps`).
 
-    The steps must be asked for in ascending order. Grain reads ahead while the devices compute. The
-    size of a chunk depends on neither `first` nor `last`: another size would be another program,
-    and a resumed or longer run would round differently.
+    The steps must be asked for in ascending order.
     """
-    if not is_streamed(task):
+    if is_streamed(task):
+        with _stream(task, batches, key, devices, first, last) as source_at:
+            yield source_at
+    else:
         flat = np.asarray(task.train.images).reshape(len(task.train.labels), -1)
         arrays = replicate((task.train.labels, flat, np.int32(0)), devices)
         yield lambda step: (DeviceSource(*arrays), last)
-        return
+
+
+@contextmanager
+def _stream(
+    task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices, first: int, last: int
+) -> Iterator[SourceAt]:
+    """Yields source images that Grain reads ahead while the devices compute.
+
+    The size of a chunk depends on neither `first` nor `last`: another size would be another
+    program, and a resumed or longer run would round differently.
+    """
     with extra("data"):
         import grain
 
@@ -114,5 +125,5 @@ def _reader(
 
 
 def _slots(batches: Batches, devices: Devices) -> Int[np.ndarray, "local"]:
-    """Lists the places in the global batch of this process's devices, in their order."""
+    """Lists the places of this process's devices in the global batch."""
     return np.concatenate([batches.slots_of(number) for number in of_this_process(devices)])

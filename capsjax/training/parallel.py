@@ -66,8 +66,7 @@ def on_devices(
     """Compiles `function`, which may use collectives over `DEVICES`, to run on all `devices`.
 
     Its outputs must be the same on all of them. For each argument `in_axes` has None if it is
-    replicated, 0 if `divide` made it (the function sees its device's part), or a tree of these;
-    the result may take the memory of the arguments in `donate`.
+    replicated, 0 if `divide` made it, or a tree of these; `donate` numbers those to overwrite.
     """
     mapped = jax.pmap(
         # pmap wants one mapped argument; the place of a device is lax.axis_index.
@@ -84,9 +83,8 @@ def on_devices(
 
 
 def lower(program: partial, devices: Devices, *args: Any) -> jax.stages.Lowered:
-    """Lowers a `program` of `on_devices` for all `devices` in one process, from shapes alone.
+    """Lowers a `program` of `on_devices` for `devices` that need not exist, from shapes alone.
 
-    The devices need not exist (`jax.experimental.topologies`), nor need `args`: they may be
-    `jax.ShapeDtypeStruct`s, of the parts of all devices where they are divided.
+    The shapes in `args` are of the parts of all devices where they are divided.
     """
     return cast(Any, program.func).lower((np.arange(len(devices)),), *args)

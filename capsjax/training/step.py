@@ -36,12 +36,13 @@ def forward(
     *,
     graphdef: nnx.GraphDef,
     objective: Objective,
-    compute_dtype: DTypeLike,
+    compute_dtype: DTypeLike = jnp.float32,
     capture: bool = False,
 ) -> tuple[Float[Array, ""], tuple[Output, Metrics, nnx.State]]:
-    """Returns the loss on this device's part of the batch; see `update`.
+    """Returns the loss on this device's part of the batch, and beside it output, metrics, `rest`.
 
-    Beside it the output, the metrics and, after the step, the variables that are not trained.
+    The network computes in `compute_dtype`; parameters, their gradients, routing's logits and the
+    loss stay in float32.
     """
     narrow = jax.tree.map(lambda x: x.astype(compute_dtype), params)
     # Without copy=True a running statistic's update would leak out of the gradient's trace.
@@ -57,17 +58,14 @@ def update(
     batch: Example,
     keys: Keys,
     *,
-    graphdef: nnx.GraphDef,
-    objective: Objective,
     optimizer: optax.GradientTransformation,
-    compute_dtype: DTypeLike = jnp.float32,
+    **of_forward: Any,
 ) -> tuple[TrainState, Metrics]:
     """Does one step on this device's part of the batch; averages gradients and metrics.
 
-    The network computes in `compute_dtype`; parameters, their gradients, routing's logits and the
-    loss stay in float32.
+    `of_forward` are the options of `forward`.
     """
-    loss = partial(forward, graphdef=graphdef, objective=objective, compute_dtype=compute_dtype)
+    loss = partial(forward, **of_forward)
     compute = jax.grad(loss, has_aux=True)
     grads, (_, metrics, rest) = compute(state.params, state.rest, batch, keys)
     grads, metrics = lax.pmean((grads, metrics), DEVICES)
@@ -81,8 +79,7 @@ class Batches(NamedTuple):
     """How a global batch is cut out of an epoch and divided over the devices.
 
     An epoch is a random order of the training examples, without the few (fewer than a batch) at
-    its end. Where a task has `versions` of each training image, epoch e shows version
-    e mod `versions` of all of them, so that as many epochs show every version once.
+    its end. Of `versions` of each training image, epoch e shows version e mod `versions`.
     """
 
     num_examples: int
@@ -123,11 +120,7 @@ class DeviceSource(NamedTuple):
 
 
 def run_key(seed: int, version: int) -> PRNGKeyArray:
-    """Makes the key from which the order and the examples of a run are drawn.
-
-    In version 1 the parameters were drawn from the same key, so their first draws were the same
-    random numbers.
-    """
+    """Makes the key of a run's order and examples; in version 1 parameters came from it too."""
     key = jax.random.key(seed)
     return key if version == 1 else jax.random.fold_in(key, _RUN)
 
@@ -185,9 +178,8 @@ def run_steps(
     The loop's length is an argument of the program and not part of it: the same executable
     runs whatever the number of steps, so where a run was interrupted cannot change its numbers.
     (A `lax.scan` would be compiled again for each length, and the compiler rounds differently
-    for each.) Of the `capacity` metrics those beyond `count` are zeros.
-
-    A step whose metrics are not all finite is not taken: the state stays that before it.
+    for each.) Of the `capacity` metrics those beyond `count` are zeros. A step whose metrics are
+    not all finite is not taken.
     """
     draw = drawing(state.step, source, key, task=task, batches=batches)
 

@@ -27,7 +27,7 @@ from _reproduce.compare import (
 from _reproduce.experiment import ENTROPY, SCALES, SHARE, Estimate, Experiment
 from _reproduce.runs import Store, key_of, outcome, read_json, recorded
 from capsjax._files import write_atomically
-from capsjax._ledger import ABSENT
+from capsjax._names import ABSENT
 
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
 NO_RECORDS = "Not run: there are no records, so nothing is decided."

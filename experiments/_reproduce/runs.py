@@ -22,8 +22,8 @@ from _provenance import commit, machine, versions
 from _reproduce import measures
 from _reproduce.experiment import Experiment, Measured, Overrides, Row
 from _reproduce.measures import FinishedRun
-from capsjax import _ledger
-from capsjax._files import write_atomically
+from capsjax._files import lock, write_atomically
+from capsjax._names import changes
 from capsjax.data import tasks
 from capsjax.evaluation import ensemble
 from capsjax.runs import checkpoints
@@ -34,7 +34,7 @@ from capsjax.training import config as configs
 from capsjax.training.build import build_model, resolve
 
 LATER_SEEDS = 1000  # added for a run that begins with another's layers: its fresh ones differ
-Changes = dict[str, tuple[Any, Any]]  # see `capsjax._ledger.changes`
+Changes = dict[str, tuple[Any, Any]]  # see `capsjax._names.changes`
 
 
 class Store(NamedTuple):
@@ -115,7 +115,7 @@ def run(
     members = [trainings(experiment, row, store.scale, seed, store.use) for seed in seeds]
     config = configs.to_json(members[0][-1])
     file = store.folder / "results" / name / f"{slug(row.name)}-{key_of(config)}-seed{number}.json"
-    with _ledger.lock(store.folder / "locks" / f"{slug(name)}-{file.stem}", wait=wait) as held:
+    with lock(store.folder / "locks" / f"{slug(name)}-{file.stem}", wait=wait) as held:
         if not held:
             return None
         say(f"\n{name}: {row.name}, run {number}")
@@ -236,7 +236,7 @@ def _train(
     about = _made(config)
     config = config.copy_and_resolve_references()
     config.init_from = str(init_from)
-    with _ledger.lock(store.folder / "locks" / directory.name):
+    with lock(store.folder / "locks" / directory.name):
         if file.exists():
             about = read_json(file)
         if about.get("finished"):
@@ -343,7 +343,7 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> Changes:
     """Returns the options in which a recorded recipe and today's differ."""
-    return _ledger.changes(recipe(recorded), recipe(configs.to_json(config)))
+    return changes(recipe(recorded), recipe(configs.to_json(config)))
 
 
 def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from capsjax.evaluation.alignment import TRANSFORMATIONS, align, cosine_histogram, direction_cosines
-from capsjax.evaluation.transformations import motions, moved_poses
+from capsjax.evaluation.transformations import moved_poses
 from tests.evaluation.centroids import Centroids, dots
 
 
@@ -15,14 +15,7 @@ def test_five_random_vectors(d, mean, std):
     # Four standard errors of a mean over 20,000 sets, one of which has 0.0018 · √1000.
     assert abs(ratios.mean() - mean) < 4 * 0.0021 / np.sqrt(20)
     assert abs(ratios.std() - std) < 0.002
-
-
-def test_a_thousand_sets_as_in_the_paper():
-    """Its formula gives .462 ± .269, as near as 1,000 sets can tell, not its .311 ± .262."""
-    ratios = np.asarray(align(jax.random.normal(jax.random.key(1), (1000, 5, 32))).ratios)
-    assert abs(ratios.mean() - 0.4623) < 3 * 0.0021
-    assert abs(ratios.std() - 0.269) < 0.01
-    assert np.mean(ratios**2) > 0.2 > 0.311**2 + 0.262**2
+    assert np.mean(ratios**2) > 0.2 > 0.311**2 + 0.262**2  # the paper's own numbers
 
 
 def test_vectors_on_a_line():
@@ -70,11 +63,3 @@ def test_histogram_keeps_every_cosine():
     counts, edges = cosine_histogram(cosines, bins=10)
     np.testing.assert_array_equal(counts, [500, *[0] * 8, 500])
     np.testing.assert_allclose(edges, np.linspace(-1, 1, 11))
-
-
-def test_transformations_of_table_3():
-    assert list(TRANSFORMATIONS) == ["rotation+", "rotation-", "x+", "x-", "y+", "y-"]
-    assert TRANSFORMATIONS["rotation-"] == ("rotation", (-5, -10, -15, -20, -25))
-    assert TRANSFORMATIONS["y+"] == ("y", (1, 2, 3, 4, 5))
-    for factor, amounts in TRANSFORMATIONS.values():
-        motions(factor, amounts)

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from capsjax.evaluation.compactness import AMOUNTS, compactness_of_mean, semantic_compactness
-from capsjax.evaluation.transformations import FACTORS, motions, moved_poses
+from capsjax.evaluation.compactness import compactness_of_mean, semantic_compactness
+from capsjax.evaluation.transformations import moved_poses
 from tests.evaluation.centroids import Centroids, dots
 
 
@@ -63,13 +63,6 @@ def test_a_network_with_one_unit_for_each_direction():
     for factor in ("x", "y"):
         poses = moved_poses(Centroids(), images, labels, factor, [-3.0, -1.0, 0.0, 2.0])
         np.testing.assert_allclose(semantic_compactness(poses), np.full(2, math.log(4)), rtol=1e-5)
-
-
-def test_amounts_of_the_table():
-    assert set(AMOUNTS) == set(FACTORS)
-    for factor, amounts in AMOUNTS.items():
-        assert motions(factor, amounts).matrix.shape == (9, 2, 2)
-        assert np.isclose(amounts[4], 1 if factor == "scale" else 0), "the middle is the image"
 
 
 @pytest.mark.parametrize("shape", [(4,), (1, 4)])

@@ -50,15 +50,19 @@ def test_a_network_that_does_not_route(cnn):
         routing_entropies(cnn, IMAGES)
 
 
-def test_coupling_that_is_not_divided_over_parents():
-    network = build("choi2019_mnist", (12, 12, 1), 3, width=1 / 8, reconstruction="none")
-    with pytest.raises(ValueError, match="classes: the coupling of a child does not add up"):
-        routing_entropies(network, IMAGES)
-
-
-def test_coupling_whose_children_are_divided_only_in_part():
-    network = build(
-        "tsai2020_em_cifar10_simple", (32, 32, 3), 3, width=1 / 32, normalize_over="receptive_field"
-    )
-    with pytest.raises(ValueError, match="conv_caps1: the coupling of a child does not add up"):
-        routing_entropies(network, np.zeros((1, 32, 32, 3), np.float32))
+@pytest.mark.parametrize(
+    ("name", "options", "layer"),
+    [
+        ("choi2019_mnist", {"width": 1 / 8, "reconstruction": "none"}, "classes"),
+        # Children are divided only in part.
+        (
+            "tsai2020_em_cifar10_simple",
+            {"width": 1 / 32, "normalize_over": "receptive_field"},
+            "conv_caps1",
+        ),
+    ],
+)
+def test_coupling_that_is_not_divided_over_parents(name, options, layer):
+    shape = (32, 32, 3) if "cifar10" in name else (12, 12, 1)
+    with pytest.raises(ValueError, match=f"{layer}: the coupling of a child does not add up"):
+        routing_entropies(build(name, shape, 3, **options), np.zeros((1, *shape), np.float32))

@@ -76,10 +76,3 @@ def test_representations_of_a_layer(capsnet):
     assert representations(capsnet, images, "capsules1").shape == (3, 2 * 8)
     with pytest.raises(ValueError, match="no layer 'capsule1': did you mean 'capsules1'"):
         representations(capsnet, images, "capsule1")
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match="Input matrices must contain >1 unique points"):
-        fit_to(np.ones((4, 2)), np.eye(4)[:, :2])
-    with pytest.raises(ValueError, match=r"perplexity \(30.0\) must be less than n_samples \(9\)"):
-        embed(np.ones((9, 4)))

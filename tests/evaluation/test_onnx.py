@@ -1,5 +1,3 @@
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,12 +54,6 @@ def test_rewritten_programs_compute_the_same():
     assert not any(name.startswith("capsjax") for name in kept)
     for got, expected in zip(jaxpr_as_fun(rewritten)(x), function(x), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jax2onnx", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[onnx\]"):
-        onnx.export_onnx(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), (1, 1, 2))
 
 
 @pytest.mark.symbolic_sizes

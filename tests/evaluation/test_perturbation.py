@@ -39,28 +39,23 @@ def test_batch_axes_and_vmap_agree():
     np.testing.assert_array_equal(together, one_by_one)
 
 
-def test_the_decoder_sees_the_moved_pose_of_one_class():
-    def decoder(poses, mask):
-        return mask_poses(poses, mask).reshape(-1, 3, 2, 1)  # what it sees, as an image
+def show(poses, mask):
+    """A decoder whose image is what it sees."""
+    return mask_poses(poses, mask).reshape(-1, 3, 2, 1)
 
+
+def test_the_decoder_sees_the_moved_pose_of_one_class():
     poses = jnp.arange(6.0).reshape(3, 2)
-    images = reconstruct_perturbed(decoder, poses, 1, np.array([-1.0, 0.0, 1.0]))
+    images = reconstruct_perturbed(show, poses, 1, np.array([-1.0, 0.0, 1.0]))
     assert images.shape == (2, 3, 3, 2, 1)
     np.testing.assert_array_equal(images[:, :, [0, 2]], 0)
     np.testing.assert_array_equal(images[0, :, 1, :, 0], [[1, 3], [2, 3], [3, 3]])
     np.testing.assert_array_equal(images[1, :, 1, :, 0], [[2, 2], [2, 3], [2, 4]])
-
-
-def test_an_unmasked_decoder_sees_the_other_poses_as_they_are():
-    def decoder(poses, mask):
-        return mask_poses(poses, mask).reshape(-1, 3, 2, 1)
-
-    poses = jnp.arange(6.0).reshape(3, 2)
-    offsets = symmetric_offsets(8.0, 8.0)
-    images = reconstruct_perturbed(decoder, poses, 1, offsets, conditional=False)
-    np.testing.assert_array_equal(images[:, :, 0, :, 0], np.broadcast_to([0, 1], (2, 3, 2)))
-    np.testing.assert_array_equal(images[:, :, 2, :, 0], np.broadcast_to([4, 5], (2, 3, 2)))
-    np.testing.assert_array_equal(images[0, :, 1, :, 0], [[-6, 3], [2, 3], [10, 3]])
+    # Unmasked, it sees the other poses as they are.
+    images = reconstruct_perturbed(show, poses, 1, np.array([-8.0, 8.0]), conditional=False)
+    np.testing.assert_array_equal(images[:, :, 0, :, 0], np.broadcast_to([0, 1], (2, 2, 2)))
+    np.testing.assert_array_equal(images[:, :, 2, :, 0], np.broadcast_to([4, 5], (2, 2, 2)))
+    np.testing.assert_array_equal(images[0, :, 1, :, 0], [[-6, 3], [10, 3]])
 
 
 @pytest.mark.parametrize("label", [-1, 3])

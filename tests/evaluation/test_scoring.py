@@ -57,6 +57,6 @@ def test_without_a_test_split_the_validation_split_is_evaluated(checkpoint, tmp_
 def test_other_classes_are_refused_even_if_as_many(checkpoint, data):
     letters = data._replace(class_names=tuple("ABCDEFGHIJ"))
     with pytest.raises(
-        ValueError, match=r"the classes A, B, C, D, E, … \(10\), this network knows"
+        ValueError, match=r"the classes A, B, C, D, E, … \(10\), this network takes"
     ):
         check_fits(checkpoint.config, letters)

@@ -6,7 +6,7 @@ from capsjax.evaluation.segmentation import foreground_ari, has_masks, segment
 from tests.models.building import build
 
 
-def test_segments_of_a_set():
+def test_segments_of_a_set(capsnet):
     sizes = {"features": 8, "num_layers": 1, "slot_size": 6, "mlp_size": 5}
     model = build("slots_tetrominoes", (35, 35, 3), 7, **sizes)
     examples = tasks.create("tetrominoes", test_images=5).evaluation_set("test")
@@ -20,9 +20,6 @@ def test_segments_of_a_set():
     np.testing.assert_allclose(segmented.masks, output.features["masks"], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(segmented.reconstruction, output.reconstruction, atol=1e-5)
     assert has_masks(model, (35, 35, 3))
-
-
-def test_other_networks_have_no_masks(capsnet):
     assert not has_masks(capsnet, (12, 12, 1))
 
 

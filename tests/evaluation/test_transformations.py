@@ -24,10 +24,6 @@ def test_a_dot_goes_where_it_should(factor, amount):
     np.testing.assert_allclose(poses[0, 0, :2], WHERE[factor, amount], atol=0.03)
 
 
-def test_all_factors_are_tested():
-    assert {factor for factor, _ in WHERE} == set(FACTORS)
-
-
 @pytest.mark.parametrize("factor", FACTORS)
 def test_the_neutral_amount_leaves_the_image_as_it_is(factor):
     images = dots((0, 0), (2, -3)).astype(np.float32) / 256
@@ -62,9 +58,7 @@ def test_bad_motions(factor, amounts, match):
     ("labels", "match"),
     [
         (np.array([0]), "one integer for each of the 2 images"),
-        (np.array([0.0, 1.0]), "got float64"),
         (np.array([0, 2]), r"0 to 1; got 0 to 2"),
-        (np.array([-1, 0]), r"got -1 to 0"),
     ],
 )
 def test_bad_labels(labels, match):

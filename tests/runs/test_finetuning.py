@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from capsjax.models import paths
-from capsjax.runs import checkpoints, loop, seeds
+from capsjax.runs import checkpoints, loop
 from capsjax.training.state import split
 from tests.tiny import assert_same, quick_config
 
@@ -45,14 +45,6 @@ def test_all_of_a_network_of_the_same_kind(quick, tmp_path, quick_run, capsys):
     assert history.records[0]["loss"] < there.records[2]["loss"]
     still = {path for path in before if np.array_equal(before[path], after[path])}
     assert still == {path for path in before if path.startswith("convs/")}
-
-
-def test_several_seeds_begin_with_it(quick, tmp_path, quick_run):
-    quick.init_from = str(quick_run[0])
-    quick.training.epochs, quick.seeds = 1, 2
-    results = seeds.train_seeds(quick, tmp_path / "runs", devices=ONE).results
-    quick.seed, quick.seeds = 1, 1
-    assert_same(results[1], loop.train(quick, tmp_path / "alone", devices=ONE))
 
 
 def test_resuming_does_not_read_it(quick, tmp_path, quick_run, monkeypatch, interrupt):

@@ -118,20 +118,15 @@ def test_two_hosts_go_on_where_one_process_stopped(run, alone, npz, tmp_path, in
 
 
 @pytest.mark.slow
-def test_two_hosts_are_the_same_run_as_one_process(run, alone, tmp_path):
-    assert end(run()) == [0, 0]
+@pytest.mark.parametrize("budget", [2048, 0], ids=["resident", "fed"])
+def test_two_hosts_are_the_same_run_as_one_process(run, alone, tmp_path, budget):
+    assert end(run(f"--device_budget_mb={budget}")) == [0, 0]
+    assert ("fed from the host" in (tmp_path / "host0").read_text()) == (budget == 0)
     assert_same_numbers(records(tmp_path / "run"), alone.history.records)
     refused = run(epochs=3)  # both are told what host 0 found
     assert end(refused) == [1, 1]
     for log in (tmp_path / "host0", tmp_path / "host1"):
         assert "holds a run of another config" in log.read_text()
-
-
-@pytest.mark.slow
-def test_each_host_feeds_its_own_devices(run, alone, tmp_path):
-    assert end(run("--device_budget_mb=0")) == [0, 0]
-    assert "fed from the host" in (tmp_path / "host0").read_text()
-    assert_same_numbers(records(tmp_path / "run"), alone.history.records)
 
 
 UNHEALTHY = r"tasks are unhealthy \(stopped sending heartbeats\):\s+1\b"
@@ -181,8 +176,3 @@ def test_the_config_of_host_0_counts(run, npz, tmp_path):
 def test_an_address_without_a_port():
     with pytest.raises(ValueError, match=r"must be HOST:PORT, got '10\.0\.0\.1'"):
         hosts.connect("10.0.0.1", 2, 0)
-
-
-def test_one_process_agrees_with_itself():
-    assert hosts.agree(15, 7) == (15, 7)
-    assert hosts.from_first_host(lambda: 3) == 3

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from capsjax.runs import checkpoints, loop, process
+from capsjax.runs import about, checkpoints, loop, process
 from capsjax.training import feed
 from tests.tiny import assert_same, tiny_config
 
@@ -180,14 +180,13 @@ def test_training_in_a_thread_listens_to_no_signals():
 
 def test_changed_circumstances_are_named(finished, config, monkeypatch):
     _, directory, result = finished
-    current = loop.circumstances.current
+    current = about.current_circumstances
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loop.train(config, directory, devices=ONE)
-    monkeypatch.setattr(
-        loop.circumstances, "current", lambda devices: current(devices) | {"devices": 2}
-    )
-    with pytest.warns(RuntimeWarning, match="resumed in other circumstances .devices 1 → 2.:"):
+    changed = lambda devices: current(devices) | {"devices": 2}  # noqa: E731
+    monkeypatch.setattr(about, "current_circumstances", changed)
+    with pytest.warns(RuntimeWarning, match="resumed in other circumstances .devices: 1 → 2.:"):
         assert_same(loop.train(config, directory, devices=ONE), result)
 
 

@@ -46,8 +46,7 @@ def test_configs(config, tmp_path, tiny_run, changes, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"profile": (5, 5)}, r"START:STOP with 0 ≤ START < STOP ≤ 14, .* got 5:5"),
-        ({"profile": (5, 15)}, "got 5:15"),
+        ({"profile": (5, 5)}, r"START:STOP with 0 ≤ START < STOP, got \(5, 5\)"),
         ({"snapshot_every": -1}, "snapshot_every must not be negative"),
         ({"stall_seconds": float("nan")}, "stall_seconds must be finite"),
     ],

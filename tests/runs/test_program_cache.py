@@ -29,37 +29,26 @@ def settings():
     use(**before)
 
 
-@pytest.mark.slow
-def test_beside_the_data_unless_told_otherwise(settings, monkeypatch, tmp_path):
+def test_a_program_from_disk_gives_the_same_bits(settings, monkeypatch, tmp_path, quick):
+    quick.training.epochs = 1
     theirs = jax.config.jax_compilation_cache_dir
     assert theirs is not None  # the tests' own, from the environment
     cache_programs()
     assert jax.config.jax_compilation_cache_dir == theirs
-
-    settings(jax_compilation_cache_dir=None)
     monkeypatch.setenv("CAPSJAX_CACHE_DIR", str(tmp_path))
+    settings(jax_compilation_cache_dir=None, jax_enable_compilation_cache=True)
     cache_programs()
-    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
-
-
-def test_a_program_from_disk_gives_the_same_bits(settings, monkeypatch, tmp_path, quick):
-    quick.training.epochs = 1
-    monkeypatch.setenv("CAPSJAX_CACHE_DIR", str(tmp_path))
-    settings(jax_compilation_cache_dir=None)
-
-    def train(name):
-        return loop.train(quick, tmp_path / name, devices=jax.devices()[:1])
-
-    settings(jax_enable_compilation_cache=True)
-    cache_programs()
-    compiled = train("first")
-    files = {path: path.read_bytes() for path in (tmp_path / "compiled").glob("*-cache")}
-    assert files
     hits = []
 
     def listen(event, **_):
         hits.append(event)
 
+    def train(name):
+        return loop.train(quick, tmp_path / name, devices=jax.devices()[:1])
+
+    compiled = train("first")
+    files = {path: path.read_bytes() for path in (tmp_path / "compiled").glob("*-cache")}
+    assert files
     jax.monitoring.register_event_listener(listen)
     settings()
     assert_same(train("second"), compiled)

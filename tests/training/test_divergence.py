@@ -5,7 +5,6 @@ import pytest
 from capsjax.runs import loop
 from capsjax.runs.history import Diverged
 from capsjax.training import build, divergence
-from capsjax.training.divergence import Part
 from tests.tiny import quick_config, tiny_config
 
 ONE = jax.devices()[:1]
@@ -62,5 +61,5 @@ def test_the_last_good_checkpoint_is_named(npz, tmp_path, monkeypatch):
 
 
 def test_the_first_is_said():
-    parts = [Part("'conv'", np.True_), Part("'primary'", np.False_), Part("'a'", np.False_)]
+    parts = {"'conv'": np.True_, "'primary'": np.False_, "'a'": np.False_}
     assert divergence.describe(parts).endswith("not finite are those of 'primary'")
