@@ -1,5 +1,6 @@
 """What all scripts have in common."""
 
+import ast
 import errno
 import os
 import subprocess
@@ -119,3 +120,11 @@ def test_a_file_of_ones_own_is_run_first(tmp_path, monkeypatch):
     argv = [f"--import={tmp_path / 'mine.py'}"]
     _cli.run(parser(), lambda args: seen.append(os.environ["MINE"]), argv)
     assert seen == ["3"]
+
+
+def test_no_file_imports_a_script():
+    scripts = {script.removesuffix(".py") for script in SCRIPTS}
+    for file in (ROOT / "experiments").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert not scripts & {*found, getattr(node, "module", None)}, file

@@ -142,3 +142,24 @@ def test_every_recipe_of_a_paper_is_some_row_s():
     used |= {row.pretrained for e in EXPERIMENTS.values() for row in e.rows}
     own = {"digits", "pictures", "efficient_capsnet", "slots"}  # not of the five papers
     assert set(FILES) - own == {u.partition(":")[0] for u in used if u}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_rows_of_full_scale_do_not_restate_their_config(name):
+    """A change is to something else than the file says, unless the rows differ in it."""
+    experiment = EXPERIMENTS[name]
+    rows = experiment.at("full").values()
+    for row in rows:
+        recipe = configs.flatten(_configs.read(row.config))
+        changes = {**experiment.scales["full"].overrides, **row.changes, **row.at.get("full", {})}
+        for key, value in changes.items():
+            varies = len({other.changes.get(key) for other in rows}) > 1
+            assert varies or recipe[key] != value, (row, key)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_full_scale_shows_every_version_of_an_image(name):
+    experiment = EXPERIMENTS[name]
+    for row in experiment.at("full").values():
+        config = trainings(experiment, row, "full", 0, {})[-1]
+        assert config.training.epochs >= config.data.get("versions", 0), row
