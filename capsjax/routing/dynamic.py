@@ -26,8 +26,8 @@ from capsjax.routing.votes import (
 
 # Sums Σ_i c_ij v_ij [..., J, D] and coupling c [..., I, J].
 _Coupled = tuple[Array, Array]
-# b or q (see _route) without the agreement with the last poses; what was coupled, if a soft update
-# mixes it with what comes; the last poses [..., J, D].
+# b before the agreement with the poses, or q with them (see _route); what was coupled, if a soft
+# update mixes it with what comes; poses [..., J, D].
 _State = tuple[Array, _Coupled | None, Array]
 
 
@@ -161,10 +161,13 @@ def _route(
         return jax.tree.map(mix, coupled, before) if before else coupled
 
     def iterate(state: _State) -> tuple[_State, Array]:
-        agreed, before, poses = jax.tree.map(hold, state)
-        agreed = hold(agreed + (votes.agreement(poses) if keep_logits else poses))
+        agreed, before, poses = state
+        if keep_logits:
+            agreed = hold(agreed + votes.agreement(poses))
         sums, coupling = couple(agreed, before)
-        return (agreed, (sums, coupling) if soft else None, activate(sums)), coupling
+        poses = activate(sums)
+        agreed = agreed if keep_logits else agreed + poses
+        return (agreed, (sums, coupling) if soft else None, poses), coupling
 
     if logits is None:
         # Uniform coupling needs no votes: their sum is one matrix product.
@@ -173,13 +176,15 @@ def _route(
     else:
         sums, coupling = couple(logits, (uniform, uniform) if soft else None)
     coupling = for_every_example(coupling, sums)
-    agreed = for_every_example(logits, sums) if keep_logits else jnp.zeros_like(sums)
-    state: _State = (agreed, (sums, coupling) if soft else None, activate(sums))
+    poses = activate(sums)
+    agreed = hold(for_every_example(logits, sums)) if keep_logits else poses
+    state: _State = (agreed, (sums, coupling) if soft else None, poses)
     if num_iterations > 1:
         # The last iteration stands outside the loop: only its coupling is ever asked for, and under
         # stop_gradient only it is differentiated.
-        state, _ = lax.scan(lambda x, _: (iterate(x)[0], None), state, length=num_iterations - 2)
-        state, coupling = iterate(state)
+        start = jax.tree.map(hold, state)
+        state, _ = lax.scan(lambda x, _: (iterate(x)[0], None), start, length=num_iterations - 2)
+        state, coupling = iterate(jax.tree.map(hold, state))
     return state[2], coupling
 
 
