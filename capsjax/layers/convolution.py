@@ -49,10 +49,6 @@ def convolve(
         return in_blocks(patches, images, choose_block_size(bytes_per_image))
 
     def elsewhere(images: Array, kernel: Array) -> Array:
-        # XLA would compute what makes the input again for the gradient of the kernel. Fused with
-        # the gradient of a batch normalisation, that exhausts the stack of its v6e compiler. With a
-        # stride it does not, and the barrier costs cycles.
-        images = images if stride > 1 else lax.optimization_barrier(images)
         return convolve_native(images, kernel, *options)
 
     return lax.platform_dependent(images, kernel, cpu=on_cpu, default=elsewhere)

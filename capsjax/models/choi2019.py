@@ -6,6 +6,7 @@ from itertools import product
 
 import jax
 from flax import nnx
+from jax import lax
 from jaxtyping import Array, Key
 
 from capsjax.functional import relu, safe_norm
@@ -86,6 +87,9 @@ class ARCapsNet(ReconstructingModel):
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv", "primary", "conv_caps1" …, "classes"."""
         x = nnx.relu(self.norm1(self.conv1(images)))
+        # XLA would make x again for the gradient of the next kernel. In one fusion with gradients
+        # of both normalisations that overflows the stack of its compiler for TPU v6e.
+        x = lax.platform_dependent(x, tpu=lax.optimization_barrier, default=lambda x: x)
         x = nnx.relu(self.norm2(self.conv2(x)))
         poses = self.primary(x)
         features, routed = {"conv": x, "primary": poses}, {}
