@@ -59,14 +59,17 @@ test-all: $(VENV)/installed ## The slow tests too, with programs compiled as use
 latest-python:
 	@test -n "$(LATEST_PYTHON)" && echo "$(LATEST_PYTHON)"
 
-test-latest: ## The default suite and the compilations, with the newest versions of everything
+$(LATEST)/installed: setup.cfg pyproject.toml
 	@test -n "$(LATEST_PYTHON)" || \
 	  { echo "no python3.12 or python3.13 here; set LATEST_PYTHON=/path/to/python3.13"; exit 1; }
 	$(LATEST_PYTHON) -m venv $(LATEST)
 	$(LATEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
 	  --upgrade-strategy eager --editable '.[test]'
-	$(LATEST)/bin/python -m pytest $(WORKERS) -m 'not slow and not accelerators' $(LATEST_TESTS)
 	$(LATEST)/bin/python experiments/compile.py --fetch
+	@touch $@
+
+test-latest: $(LATEST)/installed ## The default suite and the compilations, with the newest versions of everything
+	$(LATEST)/bin/python -m pytest $(WORKERS) -m 'not slow and not accelerators' $(LATEST_TESTS)
 	$(LATEST)/bin/python -m pytest $(WORKERS) -m accelerators $(LATEST_COMPILED)
 
 test-accelerators: $(VENV)/installed ## Compiles for TPUs and GPUs (no device needed; fetches 1.3 GB once)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax import functional, layers, losses, models, routing
+from capsjax import functional, losses, models, routing
 from capsjax.functional import safe_norm
 
 RNG = np.random.default_rng(0)
@@ -94,21 +94,6 @@ ROW = [0.5, 0.5]
 def test_lists_are_no_arrays(call):
     with pytest.raises(TypeError, match=r"must be an array|votes must be"):
         call()
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda rngs: layers.PrimaryCapsules(4, 0, 2, rngs=rngs), "channels"),
-        (lambda rngs: layers.PrimaryCapsules(4, 2, 2, strides=0, rngs=rngs), "strides"),
-        (lambda rngs: layers.AttentionFullCapsules((0, 3), 2, 2, 2, 4, rngs=rngs), "grid"),
-        (lambda rngs: layers.Decoder(3, 4, (8, 8, 1), features=(0,), rngs=rngs), "features"),
-        (lambda rngs: layers.ResNetBackbone(3, ((4, 0, 1),), rngs=rngs), "stages"),
-    ],
-)
-def test_layers_of_size_zero_are_refused(make, name):
-    with pytest.raises(ValueError, match=rf"^{name} must"):
-        make(nnx.Rngs(0))
 
 
 @pytest.mark.parametrize("name", ["sabour2017_capsnet", "tsai2020_cifar10_simple"])

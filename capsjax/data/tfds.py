@@ -123,7 +123,8 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Pa
     """
     names = list(known)
     if _installed("tensorflow_datasets"):
-        import tensorflow_datasets as tfds
+        with extra("data"):
+            import tensorflow_datasets as tfds
 
         names += tfds.list_builders(with_community_datasets=False)
     if re.split("[:/]", name)[0] not in names:
@@ -226,7 +227,8 @@ def _image_and_label_keys(info: Any, where: str) -> tuple[list[str], str]:
 
     They are what the set names as input and label, or its only image and only class label.
     """
-    import tensorflow_datasets as tfds
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
     features = info.features if isinstance(info.features, tfds.features.FeaturesDict) else {}
     images = [k for k, f in features.items() if isinstance(f, tfds.features.Image)]

@@ -68,4 +68,4 @@ class DepthwiseCapsules(nnx.Module):
         seen = features[:, :rows, :columns]
         sums = jnp.sum(seen * self.kernel[...][:, :, 0], axis=(1, 2)) + self.bias[...]
         capsules = channels // self.pose_size
-        return self.activation(sums.reshape(len(sums), capsules, self.pose_size))
+        return self.activation(sums.reshape(sums.shape[0], capsules, self.pose_size))

@@ -166,6 +166,10 @@ def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKi
         raise TypeError(
             f"the network {name!r} must return a capsjax.models.Output, got {type(out).__name__}"
         )
+    classes = len(config.task.class_names)
+    if out.scores.shape != (2, classes):
+        shape = list(out.scores.shape)
+        raise ValueError(f"{name!r} must return scores [n, {classes}], got {shape} for 2 images")
     return out.score_kind
 
 

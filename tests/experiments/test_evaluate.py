@@ -86,5 +86,5 @@ def test_networks_that_do_not_go_together(finished_run):
     with pytest.raises(ValueError, match=r"member 2 .* has class_names .*'a'.* the first has"):
         ensemble.join([first.model, first.model], [first.config, other])
     convnet = models.create("gu2021_convnet_fc", (8, 8, 1), 10, rngs=nnx.Rngs(0), kernel_size=3)
-    with pytest.raises(ValueError, match="score differently"):
+    with pytest.raises(ValueError, match="score with logits and some with lengths"):
         ensemble.join([first.model, convnet], [first.config, first.config])

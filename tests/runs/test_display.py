@@ -3,6 +3,7 @@
 import json
 
 import jax
+import numpy as np
 from etils import epath
 
 from capsjax.runs import display, loop
@@ -32,7 +33,7 @@ def test_lines_where_there_is_no_terminal(tmp_path, monkeypatch, capsys):
 
 def test_the_file_follows_the_history(tmp_path):
     history = History()
-    history.add_steps(0, {"loss": [1.0, 2.0]}, every=1, epoch=1)
+    history.add_steps(0, {"loss": np.float32([1, 2])}, every=1, epoch=1)
     with display.Display(epath.Path(tmp_path), history, first=2, total=4) as shown:
         history.add_validation(2, 1, 0.5)
         shown.epoch(2, 1, TRAIN, 0.5)
