@@ -79,7 +79,11 @@ def enable() -> None:
         raise RuntimeError("compilers.enable() must be called before JAX is imported")
     _dumps = Path(tempfile.mkdtemp(prefix="capsjax-compile-"))
     atexit.register(shutil.rmtree, _dumps, ignore_errors=True)
-    dumps = f"--xla_jf_dump_to={_dumps} --xla_jf_dump_llo_text=true"
+    # The kernels' instructions as they are at the end, and no earlier stage.
+    dumps = (
+        f"--xla_jf_dump_to={_dumps} --xla_jf_dump_llo_text=true "
+        "--xla_jf_dump_llo_pass_label_regex=final_bundles"
+    )
     os.environ |= {
         "JAX_PLATFORMS": "cpu",
         # Several processes may compile at once: without it libtpu takes a lock as for a device.
@@ -88,8 +92,7 @@ def enable() -> None:
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_ACCELERATOR_TYPE": "v5e-4",
         "TPU_WORKER_HOSTNAMES": "localhost",
-        # The kernels' instructions as they are at the end, and no earlier stage.
-        "LIBTPU_INIT_ARGS": f"{dumps} --xla_jf_dump_llo_pass_label_regex=final_bundles",
+        "LIBTPU_INIT_ARGS": os.environ.get("LIBTPU_INIT_ARGS", dumps),
         # There is no driver to ask for its version.
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),

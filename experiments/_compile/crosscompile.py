@@ -103,7 +103,8 @@ class Compiled:
         kernels = {i.name: what for i in instructions if (what := self.module.kernel(i))}
         # The compiler writes out one of several that are the same.
         texts = {kernels[name]: text for name, text in self._bundles.items() if name in kernels}
-        return {name: dumps.count_bundles(texts[what]) for name, what in kernels.items()}
+        # None are written out if the environment sets LIBTPU_INIT_ARGS.
+        return {n: dumps.count_bundles(texts[what]) for n, what in kernels.items() if what in texts}
 
     @cached_property
     def gpu_kernels(self) -> tuple[GpuKernel, ...]:
