@@ -12,7 +12,8 @@ FINDING = (
     "its main evidence for equivariance, poses that move along a line under transformations, is "
     "what raw pixels show as well, and untrained networks almost as much. After training, the "
     "cosines of opposite shifts peak at +1, as the paper says, but not at −1. Accuracies are not "
-    "settled: networks were trained for two epochs."
+    "settled: networks were trained for two epochs. After the paper's 20 epochs of MNIST, in "
+    "narrow networks, AR CapsNet has 99.20 % and CapsNet 99.19 %, with one run each."
 )
 
 SMALL = {"model.width": 1 / 4, "training.log_every_steps": 50}
@@ -131,6 +132,7 @@ TABLE_1 = Experiment(
         "32×32×3 it has the printed 11.74M parameters",
         "“comparable” on MNIST: not more than 0.2 below",
         "three runs; the paper does not say",
+        "the seconds of a training that was interrupted are those since it was last resumed",
         *CHOSEN,
     ),
     different=(
