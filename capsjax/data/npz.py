@@ -34,21 +34,22 @@ class Npz(Source):
         try:
             with np.load(self.where, allow_pickle=False) as archive:
                 own_test = "test_images" in archive
-                sizes = [
-                    archive[key].shape[1:] for key in ("images", "test_images")[: 1 + own_test]
-                ]
-                if len(set(sizes)) > 1:
-                    raise ValueError(f"images and test_images differ in size: {sizes}")
-                prefix = "test_" if own_test and split == "test" else ""
-                images, labels = (np.asarray(archive[prefix + key]) for key in ("images", "labels"))
+                prefixes = ("", "test_") if own_test else ("",)
+                images = {prefix: np.asarray(archive[f"{prefix}images"]) for prefix in prefixes}
+                labels = {prefix: np.asarray(archive[f"{prefix}labels"]) for prefix in prefixes}
+                # Images without an axis for channels have one channel.
+                sizes = {(*x.shape[1:], 1)[:3] for x in images.values()}
+                if len(sizes) > 1:
+                    raise ValueError(f"images and test_images differ in size: {sorted(sizes)}")
                 if "class_names" in archive:
                     class_names = tuple(str(name) for name in archive["class_names"])
                 else:
-                    keys = ["labels", "test_labels"] if own_test else ["labels"]
-                    class_names = _numbered([archive[key] for key in keys])
+                    class_names = _numbered([*labels.values()])
         except Exception as error:  # zipfile, zlib and NumPy raise many types for damaged archives
             raise ValueError(f"{self.where}: {error}") from error
-        examples = checked(images, labels, class_names, f"{self.where}, {prefix}images")
+        prefix = "test_" if own_test and split == "test" else ""
+        where = f"{self.where}, {prefix}images"
+        examples = checked(images[prefix], labels[prefix], class_names, where)
         if own_test:
             return examples
         chosen = with_test_split(examples.labels)[split]

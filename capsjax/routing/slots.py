@@ -55,17 +55,24 @@ def slot_attention(
     Returns:
       Poses [..., J, V] and the coupling a [..., N, J].
     """
-    arrays = {"inputs": inputs, "queries": queries}
-    arrays |= {"key_kernel": key_kernel, "value_kernel": value_kernel}
-    for name, array in arrays.items():
+    arrays = {
+        "inputs": (inputs, "ND"),
+        "queries": (queries, "JK"),
+        "key_kernel": (key_kernel, "DK"),
+        "value_kernel": (value_kernel, "DV"),
+    }
+    lengths: dict[str, int] = {}
+    for name, (array, axes) in arrays.items():
         check_floating(name, array)
-    sizes = inputs.shape[-1:], queries.shape[-1:]
-    ranks = inputs.ndim > 1 and queries.ndim > 1 and value_kernel.ndim == 2
-    if not ranks or key_kernel.shape != sum(sizes, ()) or value_kernel.shape[:1] != sizes[0]:
-        raise ValueError(
-            "inputs [..., N, D], queries [..., J, K], key_kernel [D, K] and value_kernel [D, V] "
-            f"must share D and K, got the shapes {[x.shape for x in arrays.values()]}."
-        )
+        if array.ndim < 2 or (array.ndim > 2 and name.endswith("kernel")):
+            raise ValueError(f"{name} must have the axes {', '.join(axes)}, got {array.shape}.")
+        for axis, length in zip(axes, array.shape[-2:], strict=True):
+            if not length or length != lengths.setdefault(axis, length):
+                raise ValueError(
+                    f"the axis {axis} of {name} must have length {lengths.get(axis, '1 or more')}, "
+                    f"got {array.shape}; N are inputs, J slots, and D, K and V the sizes of "
+                    "inputs, queries and values."
+                )
     if scale is None:
         scale = 1 / math.sqrt(queries.shape[-1])
     check_scalar("scale", scale, "multiply the queries by it where slots differ in it.")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import ml_collections
 
+from capsjax._names import differences
 from capsjax.models.model import Model
 from capsjax.runs.history import History
 from capsjax.training import config as configs
@@ -92,12 +93,8 @@ def current_circumstances(devices: Sequence[jax.Device]) -> Circumstances:
 
 def warn_of_changes(before: Circumstances, now: Circumstances) -> None:
     """Warns of what a resumed run finds changed; of what was recorded, which was less once."""
-    changes = [
-        f"{name}: {before[name]!r} → {now[name]!r}"
-        for name in sorted(before.keys() & now.keys())
-        if before[name] != now[name]
-    ]
-    if changes:
+    known = before.keys() & now.keys()
+    if changes := differences(*({name: x[name] for name in known} for x in (before, now))):
         warnings.warn(
             f"resumed in other circumstances ({', '.join(changes)}): the run goes on, but will not "
             "end in the same bits as one that was not interrupted",

@@ -44,7 +44,7 @@ def check(platform: str) -> None:
     if not any(need.specifier.contains(version, prereleases=True) for version in found):
         raise ValueError(
             f"the compiler for {platform}s, {need.name}{need.specifier}, is not in {place} (or "
-            f"where CAPSJAX_COMPILERS says): `{FETCH}` gets it"
+            f"where CAPSJAX_COMPILERS says), but {' and '.join(found) or 'none'}: `{FETCH}` gets it"
         )
 
 

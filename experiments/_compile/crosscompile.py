@@ -99,12 +99,22 @@ class Compiled:
     @cached_property
     def tpu_kernels(self) -> dict[str, TpuKernel]:
         """Bundles and cycles of every custom kernel, by the name of its operation; once each."""
-        instructions = [operation.instruction for operation in self.module.operations]
-        kernels = {i.name: what for i in instructions if (what := self.module.kernel(i))}
+        kernels = self._custom_calls
         # The compiler writes out one of several that are the same.
         texts = {kernels[name]: text for name, text in self._bundles.items() if name in kernels}
-        # None are written out if the environment sets LIBTPU_INIT_ARGS.
         return {n: dumps.count_bundles(texts[what]) for n, what in kernels.items() if what in texts}
+
+    @cached_property
+    def _custom_calls(self) -> dict[str, str]:
+        """What each custom kernel computes, by the name of its operation."""
+        instructions = [operation.instruction for operation in self.module.operations]
+        return {i.name: what for i in instructions if (what := self.module.kernel(i))}
+
+    @property
+    def _has_cycles(self) -> bool:
+        """No kernel is written out if LIBTPU_INIT_ARGS was set: then a sum would lack theirs."""
+        written = self.tpu_kernels.keys() == self._custom_calls.keys()
+        return self.target.platform == "tpu" and written
 
     @cached_property
     def gpu_kernels(self) -> tuple[GpuKernel, ...]:
@@ -117,13 +127,13 @@ class Compiled:
 
     def cycles_of(self, *, in_step: bool) -> int | None:
         """Cycles of a step, or of what runs once in a dispatch, such as an epoch's order."""
-        if self.target.platform != "tpu":
+        if not self._has_cycles:
             return None
         chosen = (o for o in self.module.operations if o.in_step == in_step)
         return sum(self._cycles_of(operation) or 0 for operation in chosen)
 
     def _cycles_of(self, operation: hlo.Operation) -> int | None:
-        if self.target.platform != "tpu":
+        if not self._has_cycles:
             return None
         kernel = self.tpu_kernels.get(operation.instruction.name)
         return operation.times * (kernel.cycles if kernel else operation.instruction.cycles or 0)

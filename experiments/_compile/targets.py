@@ -120,7 +120,10 @@ def devices(target: Target) -> Sequence[Any]:
     if target.chip.gpu is not None:
         options = {"platform": "cuda", "topology": target.topology}
         options["target_config"] = _description(target.chip, target.chip.gpu)
-    return topologies.get_topology_desc(topology_name=target.name, **options).devices
+    try:
+        return topologies.get_topology_desc(topology_name=target.name, **options).devices
+    except jax.errors.JaxRuntimeError as error:  # no slice has this size
+        raise ValueError(f"unknown target {target.name!r}: {error}") from error
 
 
 def abstract_device(target: Target) -> contextlib.AbstractContextManager[Any]:

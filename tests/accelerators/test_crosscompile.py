@@ -109,3 +109,8 @@ def test_what_does_not_fit_names_its_largest_buffers(compiled_for, target):
     huge = jax.ShapeDtypeStruct((80_000, 80_000), jnp.float32)
     with pytest.raises(ValueError, match=r"GB too much; its largest buffers: .*f32\[80000,80000\]"):
         compiled_for(target, lambda x: (x @ x) @ (x.T @ x), huge)
+
+
+def test_slices_of_no_such_size_are_refused(compiled_for):
+    with pytest.raises(ValueError, match="unknown target 'v5e:2x3'"):
+        compiled_for("v5e:2x3", jnp.tanh, SQUARE)

@@ -139,8 +139,9 @@ def test_a_module_without_a_loop_over_steps_is_one_step():
 def test_missing_compilers_are_named_with_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("CAPSJAX_COMPILERS", str(tmp_path))
     for platform, name in (("tpu", "libtpu"), ("gpu", "jax-cuda12-plugin")):
-        for _ in ("missing", "of another version"):
-            with pytest.raises(ValueError, match=f"{name}.* is not in .*compile.py --fetch` gets"):
+        for found in ("none", "0.0.1"):
+            message = f"{name}.* is not in .*, but {found}: .*compile.py --fetch` gets"
+            with pytest.raises(ValueError, match=message):
                 compilers.check(platform)
             _write_wheel(tmp_path / platform, name)
 
