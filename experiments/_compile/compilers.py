@@ -79,11 +79,13 @@ def enable() -> None:
         raise RuntimeError("compilers.enable() must be called before JAX is imported")
     _dumps = Path(tempfile.mkdtemp(prefix="capsjax-compile-"))
     atexit.register(shutil.rmtree, _dumps, ignore_errors=True)
-    # The kernels' instructions as they are at the end, and no earlier stage.
-    dumps = (
-        f"--xla_jf_dump_to={_dumps} --xla_jf_dump_llo_text=true "
-        "--xla_jf_dump_llo_pass_label_regex=final_bundles"
-    )
+    # An empty one means: as users compile. What a worker has from its parent names another folder.
+    if (arguments := os.environ.get("LIBTPU_INIT_ARGS")) != "":
+        # The kernels' instructions as they are at the end, and no earlier stage.
+        arguments = (
+            f"--xla_jf_dump_to={_dumps} --xla_jf_dump_llo_text=true "
+            "--xla_jf_dump_llo_pass_label_regex=final_bundles"
+        )
     os.environ |= {
         "JAX_PLATFORMS": "cpu",
         # Several processes may compile at once: without it libtpu takes a lock as for a device.
@@ -92,7 +94,7 @@ def enable() -> None:
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_ACCELERATOR_TYPE": "v5e-4",
         "TPU_WORKER_HOSTNAMES": "localhost",
-        "LIBTPU_INIT_ARGS": os.environ.get("LIBTPU_INIT_ARGS", dumps),
+        "LIBTPU_INIT_ARGS": arguments,
         # There is no driver to ask for its version.
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),

@@ -112,7 +112,7 @@ class Compiled:
 
     @property
     def _has_cycles(self) -> bool:
-        """No kernel is written out if LIBTPU_INIT_ARGS was set: then a sum would lack theirs."""
+        """No kernel is written out if LIBTPU_INIT_ARGS is empty: then a sum would lack theirs."""
         written = self.tpu_kernels.keys() == self._custom_calls.keys()
         return self.target.platform == "tpu" and written
 

@@ -167,6 +167,24 @@ def test_compilers_of_another_version_are_not_loaded(tmp_path):
     assert str(tmp_path) not in done.stdout
 
 
+@pytest.mark.parametrize(("given", "own"), [("--xla_jf_dump_to=parent", True), ("", False)])
+def test_a_worker_writes_instructions_into_its_own_folder(given, own):
+    """pytest's workers inherit what their parent set; empty, nothing is written."""
+    program = (
+        "from _compile import compilers; import os; compilers.enable(); "
+        "print(f'{compilers.dumps()} ' in os.environ['LIBTPU_INIT_ARGS'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT / "experiments",
+        env=os.environ | {"LIBTPU_INIT_ARGS": given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{own}\n"
+
+
 def test_what_pip_cannot_install_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("CAPSJAX_COMPILERS", str(tmp_path / "new"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
