@@ -120,7 +120,8 @@ def _backward(_: float, kept: Any, gradients: Any) -> tuple[Array, Array, Array 
     # The gradient of x as one product, where a sum of two would be written and read twice more.
     weights = jnp.concatenate([d_logits, _masked(softmax, mask)], axis=-2)  # [..., 2J, N]
     d_x = einsum("...jn,...jd->...nd", weights, jnp.concatenate([pulled, d_sums], axis=-2))
-    d_pulled = einsum("...jn,...nd->...jd", d_logits, x)
+    # Its second half is not needed, but the first alone would be stored once more.
+    d_pulled = einsum("...jn,...nd->...jd", weights, x)[..., : pulled.shape[-2], :]
     return d_x.astype(x.dtype), d_pulled, None if mask is None else d_mask.astype(mask.dtype)
 
 
