@@ -42,6 +42,9 @@ from capsjax.routing.kernels.terms import (
 _THREADS = 128
 _PROGRAMS = 264  # two for each of the 132 multiprocessors of an H100
 _LARGEST_TILE = 32  # entries of a gradient of weights that a program holds
+# Products of a vote that a backward pass writes out; beyond it there is a loop. A pass of Triton
+# follows every load and store through all of a program: its time grows with their third power.
+_WRITTEN_OUT = 64
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
@@ -96,7 +99,7 @@ def attend_backward(
     def to_votes(tile: _Tile) -> tuple[Matrix, Matrix, Matrix]:
         """Returns t, 1×1 of [positions, parents], the votes, and their cotangents r g + t q."""
         q, g = tile.matrix("q"), tile.matrix("w")
-        votes = tile.votes()  # A×Y of [positions, parents]
+        votes = tile.votes(in_parts=True)  # A×Y of [positions, parents]
         coupling = tile.softmax(dot(votes, q))
         rate = dot(votes, g)
         rate = coupling * (rate - jnp.sum(coupling * rate, axis=1, keepdims=True))
@@ -105,7 +108,7 @@ def attend_backward(
 
     def terms(tile: _Tile) -> Terms:
         rate, votes, cotangents = to_votes(tile)
-        yield "p", cotangents @ tile.matrix("k").T
+        tile.store_poses("p", cotangents)
         yield "q", rate * votes
 
     def rows_of_terms(tile: _Tile) -> Matrix:
@@ -155,7 +158,8 @@ class _Plan(NamedTuple):
     ) -> Operands:
         """Goes through the children of each block of positions.
 
-        Terms of parents, of one result at most, are summed over the children; others are stored.
+        Terms of parents, of one result at most, are summed over the children; others are stored,
+        here or by `terms` itself.
         """
         sizes = self.sizes
         # Each part has its own sums. With eight children or more to each they stay few.
@@ -228,8 +232,12 @@ class _Plan(NamedTuple):
     @property
     def rows_at_once(self) -> int:
         """Rows of a gradient of weights that one program holds: a divisor of them."""
-        most = max(1, _LARGEST_TILE // self.sizes.width)
-        return max(n for n in range(1, most + 1) if self.sizes.columns % n == 0)
+        return _largest_divisor(self.sizes.columns, _LARGEST_TILE // self.sizes.width)
+
+    @property
+    def columns_at_once(self) -> int:
+        """Columns of poses that are written out, with the rows of their weights: a divisor."""
+        return _largest_divisor(self.sizes.columns, _WRITTEN_OUT // self.sizes.width)
 
     def _call(
         self,
@@ -291,27 +299,54 @@ class _Tile(NamedTuple):
         if self.held and letter in self.held:
             return self.held[letter]
         rows, columns = matrix_shape(letter, self.plan.sizes)
-        return self._load(letter, rows, range(columns))
+        return self._load(letter, range(rows), range(columns))
 
     def columns(self, letter: str) -> Matrix:
         """Returns the columns of poses that belong to the rows of weights from `first_row` on."""
         numbers = range(self.plan.rows_at_once)
         columns = [self.first_row + number for number in numbers]
-        return self._load(letter, self.plan.sizes.rows, columns)
+        return self._load(letter, range(self.plan.sizes.rows), columns)
 
-    def _load(self, letter: str, rows: int, columns: Sequence[Any]) -> Matrix:
+    def _load(self, letter: str, rows: Sequence[Any], columns: Sequence[Any]) -> Matrix:
         offsets, mask, row_step = self._layout(letter)
         ref = self.arrays[letter]
         entries = [
             plgpu.load(ref.at[offsets + (row * row_step + column)], mask=mask, other=0.0)
-            for row in range(rows)
+            for row in rows
             for column in columns
         ]
         return matrix(entries, len(columns))
 
-    def votes(self) -> Matrix:
-        """Returns P_i W_ij."""
-        return self.matrix("p") @ self.matrix("k")
+    def votes(self, *, in_parts: bool = False) -> Matrix:
+        """Returns P_i W_ij, in a loop over columns of P_i if there are many."""
+        if not in_parts:
+            return self.matrix("p") @ self.matrix("k")
+        rows, _, width = self.plan.sizes[3:]
+
+        def add(columns: list[Array], totals: list[Array]) -> list[Array]:
+            weights = self._load("k", columns, range(width))
+            added = (self._load("p", range(rows), columns) @ weights).flat
+            return [a + b for a, b in zip(totals, added, strict=True)]
+
+        return matrix(self._over_columns(add, [self.plan.zeros] * (rows * width)), width)
+
+    def store_poses(self, letter: str, cotangents: Matrix) -> None:
+        """Writes the cotangents of poses, from those of votes."""
+
+        def step(columns: list[Array], _: None) -> None:
+            weights = self._load("k", columns, range(self.plan.sizes.width))
+            self.store(letter, (cotangents @ weights.T).flat, columns=columns)
+
+        self._over_columns(step, None)
+
+    def _over_columns(self, step: Callable[[list[Array], Any], Any], start: Any) -> Any:
+        """Goes through the columns of poses, some at a time."""
+        some = self.plan.columns_at_once
+
+        def body(part: Array, carry: Any) -> Any:
+            return step([part * some + number for number in range(some)], carry)
+
+        return lax.fori_loop(0, self.plan.sizes.columns // some, body, start)
 
     def softmax(self, logits: Array) -> Array:
         """Normalises over the parents [positions, parents]; padding of the tile gets nothing."""
@@ -322,10 +357,17 @@ class _Tile(NamedTuple):
         values = exponentials(logits, largest, computed_once=not forms.interpret_mode())
         return values / jnp.sum(values, axis=1, keepdims=True)
 
-    def store(self, letter: str, entries: Iterable[Array], part: Any = None) -> None:
+    def store(
+        self,
+        letter: str,
+        entries: Iterable[Array],
+        part: Any = None,
+        columns: Sequence[Any] | None = None,
+    ) -> None:
         """Writes entries, summed over the parents for poses and over the positions for weights.
 
-        A result that is summed further has several parts, one after the other.
+        A result that is summed further has several parts, one after the other. Of its matrices
+        some `columns` can be given.
         """
         offsets, mask, row_step = self._layout(letter)
         if part is not None:
@@ -333,14 +375,15 @@ class _Tile(NamedTuple):
             size = math.prod(shape_of(letter, sizes))
             size *= 1 if letter in WEIGHTS else sizes.positions
             offsets = part * size + offsets
-        _, columns = matrix_shape(letter, self.plan.sizes)
+        columns = columns or range(matrix_shape(letter, self.plan.sizes)[1])
         for number, entry in enumerate(entries):
             if letter in POSES + WEIGHTS:
                 entry = jnp.sum(entry, axis=1 if letter in POSES else 0, keepdims=True)
-            row, column = divmod(number, columns)
+            row, place = divmod(number, len(columns))
             if letter in WEIGHTS:
                 row = self.first_row + row
-            plgpu.store(self.outs[letter].at[offsets + (row * row_step + column)], entry, mask=mask)
+            offset = offsets + (row * row_step + columns[place])
+            plgpu.store(self.outs[letter].at[offset], entry, mask=mask)
 
     def _indices(self) -> tuple[Array, Array]:
         """Returns the numbers of positions [positions, 1] and of parents [1, parents]."""
@@ -372,3 +415,7 @@ class _Tile(NamedTuple):
 
 def _floor_to_power_of_2(number: int) -> int:
     return 1 << max(0, number.bit_length() - 1)
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    return max(n for n in range(1, max(1, most) + 1) if number % n == 0)
