@@ -36,8 +36,6 @@ def parser() -> argparse.ArgumentParser:
     option("--chips", type=int, metavar="N", help="only the first so many of its devices")
     text = "only these; evaluation is that of evaluate.py, 128 images on each device"
     option("--program", nargs="+", choices=PROGRAMS, default=PROGRAMS[:2], help=text)
-    text = "also find the largest batch that fits, to a sixteenth, compiling again and again"
-    option("--largest_batch", action="store_true", help=text)
     text = "not a run but a procedure at its size in benchmark.py routing, on one device"
     option("--routing", choices=(*catalogue.PROCEDURES, *catalogue.SLOTS), help=text)
     option("--gradient", action="store_true", help="with --routing: forward and backward")
@@ -69,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     """Compiles, prints, writes."""
     import jax
     from _compile import targets
-    from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered, largest_batch
+    from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered
     from _compile.programs import batch_sizes, procedure, programs
 
     terminal, target = _cli.table_console(), targets.find(args.target)
@@ -110,9 +108,6 @@ def run(args: argparse.Namespace) -> None:
             record = {"does_not_fit": str(error)}
             too_large.append(f"{program}: {error}")
         result["programs"][program] = record
-    if args.largest_batch and args.config:
-        result["largest_batch"] = largest_batch(config, target, devices, terminal)
-        terminal.print(f"The largest batch that fits: {result['largest_batch']:,}")
     if args.output:
         _cli.save(args.output, json.dumps(result, indent=2) + "\n")
     if too_large:

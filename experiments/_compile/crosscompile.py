@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import ml_collections
 from jax.sharding import SingleDeviceSharding
-from rich.console import Console
 
-from _compile import compilers, dumps, hlo, programs, targets
+from _compile import compilers, dumps, hlo, targets
 from _compile.dumps import Buffer, GpuKernel, TpuKernel
 from _compile.targets import Chip, Target
 
@@ -217,34 +215,6 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
     if target.chip.memory and memory.total > target.chip.memory:
         raise _too_much(target.chip, memory.total, buffers)
     return Compiled(target, compiled.as_text(), memory, buffers, cpu, wall, bundles, ptx)
-
-
-def largest_batch(
-    config: ml_collections.ConfigDict, target: Target, devices: Sequence[Any], terminal: Console
-) -> int:
-    """Finds the largest batch whose training fits, to a sixteenth, by bisection."""
-
-    def fits(per_device: int) -> bool:
-        trial = config.copy_and_resolve_references()
-        trial.training.batch_size = per_device * len(devices)
-        try:
-            memory = compile_lowered(target, programs.programs(trial, devices)["training"]).memory
-            said = f"{memory.total / 1e9:.2f} GB"
-        except DoesNotFit:
-            said = "does not fit"
-        terminal.print(f"  batch {trial.training.batch_size:,}: {said}")
-        return said != "does not fit"
-
-    limit = programs.num_examples(config) // len(devices)
-    low, high = 0, min(limit, max(1, config.training.batch_size // len(devices)))
-    while fits(high):
-        if high == limit:
-            return high * len(devices)
-        low, high = high, min(limit, 2 * high)
-    while high - low > max(1, low // 16):
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low * len(devices)  # 0 if not even one image on each fits
 
 
 def _cpu_seconds() -> float:

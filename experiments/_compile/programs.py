@@ -91,11 +91,6 @@ def batch_sizes(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> di
     return {"training": own, "validation": own, "evaluation": EVALUATED * len(devices)}
 
 
-def num_examples(config: ml_collections.ConfigDict) -> int:
-    """Returns the images that there are to train on."""
-    return len(tasks.create(**config.data, read=blank).train.labels)
-
-
 def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:
     with jax.default_matmul_precision(precision):
         return lower()
