@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import SingleDeviceSharding
+from rich.filesize import decimal
 
 from _compile import compilers, dumps, hlo, targets
 from _compile.dumps import Buffer, GpuKernel, TpuKernel
@@ -224,12 +225,8 @@ def _cpu_seconds() -> float:
 
 def _too_much(chip: Chip, needed: int, stored: Sequence[Buffer]) -> DoesNotFit:
     largest = [b for b in stored if not b.on_chip][:5]
-    names = (f"{b.instruction}, {b.shape.split('{')[0]}, {_gb(b.bytes)}" for b in largest)
+    names = (f"{b.instruction}, {b.shape.split('{')[0]}, {decimal(b.bytes)}" for b in largest)
     return DoesNotFit(
-        f"the program takes {_gb(needed)} of a {chip.name}'s {_gb(chip.memory)}, "
-        f"{_gb(needed - chip.memory)} too much; its largest buffers: {'; '.join(names)}"
+        f"the program takes {decimal(needed)} of a {chip.name}'s {decimal(chip.memory)}, "
+        f"{decimal(needed - chip.memory)} too much; its largest buffers: {'; '.join(names)}"
     )
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.2f} GB"
