@@ -21,10 +21,11 @@ import _cli
 from _compile import catalogue, compilers
 from _provenance import commit
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-PROGRAMS = ("training", "validation", "evaluation")
+PROGRAMS = ("training", "validation")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,10 +35,7 @@ def parser() -> argparse.ArgumentParser:
     option = parser.add_argument
     option("--target", metavar="NAME", help="what to compile for, such as v5e:2x4 or h100")
     option("--chips", type=int, metavar="N", help="only the first so many of its devices")
-    text = "only these; evaluation is that of evaluate.py, 128 images on each device"
-    option("--program", nargs="+", choices=PROGRAMS, default=PROGRAMS[:2], help=text)
-    text = "also find the largest batch that fits, to a sixteenth, compiling again and again"
-    option("--largest_batch", action="store_true", help=text)
+    option("--program", nargs="+", choices=PROGRAMS, default=PROGRAMS, help="only these")
     text = "not a run but a procedure at its size in benchmark.py routing, on one device"
     option("--routing", choices=(*catalogue.PROCEDURES, *catalogue.SLOTS), help=text)
     option("--gradient", action="store_true", help="with --routing: forward and backward")
@@ -69,8 +67,8 @@ def run(args: argparse.Namespace) -> None:
     """Compiles, prints, writes."""
     import jax
     from _compile import targets
-    from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered, largest_batch
-    from _compile.programs import batch_sizes, procedure, programs
+    from _compile.crosscompile import DoesNotFit, compile_for, compile_lowered
+    from _compile.programs import procedure, programs
 
     terminal, target = _cli.table_console(), targets.find(args.target)
     devices = targets.devices(target)[: args.chips]
@@ -86,33 +84,29 @@ def run(args: argparse.Namespace) -> None:
     if args.routing:
         function, shapes, images = procedure(args.routing, gradient=args.gradient)
         program = "forward+backward" if args.gradient else "forward"
-        sizes = {program: images}
         compilations = {program: partial(compile_for, target, function, *shapes)}
         terminal.print(f"{args.routing} routing for {devices[0].device_kind}")
     else:
         config = _cli.config_of(args)
-        name, size = config.model.name, config.training.batch_size
-        result |= {"batch_size": size, "model": name, "data": config.data.name}
-        sizes, lowered = batch_sizes(config, devices), programs(config, devices)
+        name, images = config.model.name, config.training.batch_size
+        result |= {"batch_size": images, "model": name, "data": config.data.name}
+        lowered = programs(config, devices)
         chosen = [program for program in args.program if program in lowered]
         compilations = {p: partial(compile_lowered, target, lowered[p]) for p in chosen}
         terminal.print(
-            f"{name} on {config.data.name}, batch {size}, for {len(devices)} × "
+            f"{name} on {config.data.name}, batch {images}, for {len(devices)} × "
             f"{devices[0].device_kind} ({result['hosts']} hosts)"
         )
     too_large = []
     for program, compile_program in compilations.items():
         terminal.print(f"{program}: compiling …")
         try:
-            record = compile_program().to_json(sizes[program])
+            record = compile_program().to_json(images)
             show(terminal, program, record)
         except DoesNotFit as error:
             record = {"does_not_fit": str(error)}
             too_large.append(f"{program}: {error}")
         result["programs"][program] = record
-    if args.largest_batch and args.config:
-        result["largest_batch"] = largest_batch(config, target, devices, terminal)
-        terminal.print(f"The largest batch that fits: {result['largest_batch']:,}")
     if args.output:
         _cli.save(args.output, json.dumps(result, indent=2) + "\n")
     if too_large:
@@ -123,15 +117,15 @@ def show(console: Console, name: str, record: dict[str, Any]) -> None:
     """Prints what is told of a program."""
     table = Table(title=name, title_justify="left", show_header=False, box=None)
     memory, limit, estimated = (record[k] for k in ("memory", "memory_of_device", "estimated"))
-    parts = ", ".join(f"{part} {_size(memory[part])}" for part in memory if part != "total")
-    share = f" of {_size(limit)}: it fits" if limit else ""
+    parts = ", ".join(f"{part} {decimal(memory[part])}" for part in memory if part != "total")
+    share = f" of {decimal(limit)}: it fits" if limit else ""
     every = record["collectives"].items()
-    collectives = "; ".join(f"{c['number']} {kind}, {_size(c['bytes'])}" for kind, c in every)
+    collectives = "; ".join(f"{c['number']} {kind}, {decimal(c['bytes'])}" for kind, c in every)
     cpu, wall = record["compile_cpu_seconds"], record["compile_seconds"]
     table.add_row("compiling", f"{cpu} s of CPU time, {wall} s by the clock")
-    table.add_row("memory, each device", f"{_size(memory['total'])}{share} ({parts})")
+    table.add_row("memory, each device", f"{decimal(memory['total'])}{share} ({parts})")
     table.add_row("operations", f"{record['operations']:,}")
-    table.add_row("read and written", f"{_size(record['bytes_moved'])} in a step")
+    table.add_row("read and written", f"{decimal(record['bytes_moved'])} in a step")
     table.add_row("collectives", collectives or "none")
     if estimated["milliseconds"] is not None:
         table.add_row(
@@ -144,14 +138,8 @@ def show(console: Console, name: str, record: dict[str, Any]) -> None:
     costs = Table("operation", "from", "cycles", "bytes", title="the largest operations")
     for cost in record["largest_operations"]:
         cycles = "" if cost["cycles"] is None else f"{cost['cycles']:,}"
-        costs.add_row(cost["name"], escape(cost["source"]), cycles, _size(cost["bytes"]))
+        costs.add_row(cost["name"], escape(cost["source"]), cycles, decimal(cost["bytes"]))
     console.print(costs)
-
-
-def _size(count: int) -> str:
-    if count < 1e6:
-        return f"{count / 1e3:,.1f} kB"
-    return f"{count / 1e6:,.1f} MB" if count < 1e9 else f"{count / 1e9:,.2f} GB"
 
 
 def run_list(args: argparse.Namespace) -> None:

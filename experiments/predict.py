@@ -231,14 +231,15 @@ def write(
     names, network = checkpoint.config.task.class_names, checkpoint.config.model.name
     classes = [names[p.best(1)[0]] for p in predictions]
     if path.suffix == ".html":
-        from _report.pages import Shown, gallery
+        from _report.html import Html
+        from _report.pages import figure, gallery
 
-        by_class: dict[str, list[Shown]] = {name: [] for name in names}
+        by_class: dict[str, list[Html]] = {name: [] for name in names}
         for p, name in zip(predictions, classes, strict=True):
             scores = [f"{names[i]} {p.scores[i]:.3f}" for i in p.best(top)]
             hint = ["looks inverted"] if p.looks_inverted else []
-            shown = Shown(p.fitted.pixels, str(p.file), [p.file.name, *scores, *hint])
-            by_class[name].append(shown)
+            lines = [p.file.name, *scores, *hint]
+            by_class[name].append(figure(p.fitted.pixels, str(p.file), lines))
         text = gallery(network, by_class, list(broken.values()))
     elif path.suffix == ".json":
         images = [

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import ml_collections
 from jax.sharding import SingleDeviceSharding
-from rich.console import Console
+from rich.filesize import decimal
 
-from _compile import compilers, dumps, hlo, programs, targets
+from _compile import compilers, dumps, hlo, targets
 from _compile.dumps import Buffer, GpuKernel, TpuKernel
 from _compile.targets import Chip, Target
 
@@ -219,34 +218,6 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
     return Compiled(target, compiled.as_text(), memory, buffers, cpu, wall, bundles, ptx)
 
 
-def largest_batch(
-    config: ml_collections.ConfigDict, target: Target, devices: Sequence[Any], terminal: Console
-) -> int:
-    """Finds the largest batch whose training fits, to a sixteenth, by bisection."""
-
-    def fits(per_device: int) -> bool:
-        trial = config.copy_and_resolve_references()
-        trial.training.batch_size = per_device * len(devices)
-        try:
-            memory = compile_lowered(target, programs.programs(trial, devices)["training"]).memory
-            said = f"{memory.total / 1e9:.2f} GB"
-        except DoesNotFit:
-            said = "does not fit"
-        terminal.print(f"  batch {trial.training.batch_size:,}: {said}")
-        return said != "does not fit"
-
-    limit = programs.num_examples(config) // len(devices)
-    low, high = 0, min(limit, max(1, config.training.batch_size // len(devices)))
-    while fits(high):
-        if high == limit:
-            return high * len(devices)
-        low, high = high, min(limit, 2 * high)
-    while high - low > max(1, low // 16):
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low * len(devices)  # 0 if not even one image on each fits
-
-
 def _cpu_seconds() -> float:
     """Returns the CPU time of this process and of those that it started and that have ended."""
     return sum(os.times()[:4])
@@ -254,12 +225,8 @@ def _cpu_seconds() -> float:
 
 def _too_much(chip: Chip, needed: int, stored: Sequence[Buffer]) -> DoesNotFit:
     largest = [b for b in stored if not b.on_chip][:5]
-    names = (f"{b.instruction}, {b.shape.split('{')[0]}, {_gb(b.bytes)}" for b in largest)
+    names = (f"{b.instruction}, {b.shape.split('{')[0]}, {decimal(b.bytes)}" for b in largest)
     return DoesNotFit(
-        f"the program takes {_gb(needed)} of a {chip.name}'s {_gb(chip.memory)}, "
-        f"{_gb(needed - chip.memory)} too much; its largest buffers: {'; '.join(names)}"
+        f"the program takes {decimal(needed)} of a {chip.name}'s {decimal(chip.memory)}, "
+        f"{decimal(needed - chip.memory)} too much; its largest buffers: {'; '.join(names)}"
     )
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.2f} GB"

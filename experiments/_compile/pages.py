@@ -9,7 +9,6 @@ import _cli
 
 from _compile.catalogue import ROOT, SCALED_BATCHES, SCALES
 from _compile.targets import CHIPS_BY_NAME, Chip
-from capsjax._files import write_atomically
 
 DOCS = ROOT / "docs"
 # Records of the list, as they are now and as they were before there were routing kernels.
@@ -77,11 +76,11 @@ def write(records: Sequence[Record]) -> None:
     # Without what only a person at the terminal looks at.
     left_out = {"largest_buffers", "kernels", "sources", "compile_seconds"}
     kept = [{k: v for k, v in record.items() if k not in left_out} for record in records]
-    write_atomically(NOW, json.dumps(kept, indent=1) + "\n")
+    _cli.save(NOW, json.dumps(kept, indent=1) + "\n")
     page = accelerators(records, json.loads(BEFORE.read_text()), NOTES.read_text())
-    write_atomically(DOCS / "accelerators.md", page)
+    _cli.save(DOCS / "accelerators.md", page)
     file = DOCS / "scaling.md"
-    write_atomically(file, in_place(file.read_text(), scaling(records)))
+    _cli.save(file, in_place(file.read_text(), scaling(records)))
 
 
 def accelerators(records: Sequence[Record], before: Sequence[Record], notes: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The programs of a run as training and evaluation drive them, and of routing procedures.
+"""The programs of a run as training drives them, and of routing procedures.
 
 They are lowered from shapes alone. What those of a run are made of is real (the network, the
 recipe, the order of an epoch, the loop over the steps of a dispatch); only the images are blank.
@@ -27,8 +27,6 @@ from capsjax.training.feed import is_streamed
 from capsjax.training.parallel import lower
 from capsjax.training.step import DeviceSource
 
-# A batch of evaluation, on each device: experiments/evaluate.py.
-EVALUATED = 128
 # Images of the training and test split, their shape, and the number of classes.
 PUBLISHED = {
     "mnist": (60_000, 10_000, (28, 28, 1), 10),
@@ -64,7 +62,7 @@ def blank(name: str, split: str, **options: Any) -> Dataset:
 
 
 def programs(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, Lower]:
-    """Returns training, validation (of held-out images) and evaluation on `devices`."""
+    """Returns training, and validation if images are held out, on `devices`."""
     task = tasks.create(**config.data, read=blank)
     if is_streamed(task):
         raise ValueError(
@@ -72,28 +70,13 @@ def programs(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[
             "training feeds from the host: only runs with their images on the devices are compiled"
         )
     setup = build(config, task, devices)
-    score = partial(lower_score, nnx.eval_shape(lambda: build_model(setup.config)), devices=devices)
-    test, sizes = task.evaluation_set(next(iter(task.tests))), batch_sizes(config, devices)
-    programs: dict[str, Lower] = {
-        "training": partial(_training, setup),
-        "validation": partial(score, task.validation, batch_size=sizes["validation"]),
-        "evaluation": partial(score, test, batch_size=sizes["evaluation"]),
-    }
-    if not len(task.validation):
-        del programs["validation"]
+    programs: dict[str, Lower] = {"training": partial(_training, setup)}
+    if len(task.validation):
+        model, size = nnx.eval_shape(lambda: build_model(setup.config)), config.training.batch_size
+        score = partial(lower_score, model, task.validation, batch_size=size, devices=devices)
+        programs["validation"] = score
     precision = config.training.matmul_precision
     return {name: partial(_with_precision, precision, lower) for name, lower in programs.items()}
-
-
-def batch_sizes(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[str, int]:
-    """Returns the images that all devices do together, by the name of the program."""
-    own = config.training.batch_size
-    return {"training": own, "validation": own, "evaluation": EVALUATED * len(devices)}
-
-
-def num_examples(config: ml_collections.ConfigDict) -> int:
-    """Returns the images that there are to train on."""
-    return len(tasks.create(**config.data, read=blank).train.labels)
 
 
 def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:

@@ -134,15 +134,14 @@ def picture(image: Num[np.ndarray, "h w c"]) -> str:
     return _encode(_shrunk(image, LARGEST))
 
 
-def sheet(images: Num[np.ndarray, "rows columns h w c"], gap: int = 0) -> str:
+def sheet(images: Num[np.ndarray, "rows columns h w c"], gap: int) -> str:
     """Returns images in rows and columns, the page showing through between them, as a data URI."""
     rows, columns = images.shape[:2]
     width, height = _shrunk(images[0, 0], IN_ROWS).size
     size = (columns * (width + gap) - gap, rows * (height + gap) - gap)
-    mode = "RGBA" if gap else "RGB" if images.shape[-1] == 3 else "L"
-    page = Image.new(mode, size)
+    page = Image.new("RGBA", size)
     for row, column in np.ndindex(rows, columns):
-        made = _shrunk(images[row, column], IN_ROWS).convert(mode)
+        made = _shrunk(images[row, column], IN_ROWS).convert("RGBA")
         page.paste(made, (column * (width + gap), row * (height + gap)))
     return _encode(page)
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
 
 import ml_collections
 import numpy as np
@@ -95,21 +94,13 @@ def of_slots(checkpoint: Checkpoint, data: EvaluationData, lines: Sequence[str])
     return document(title, "\n".join(body))
 
 
-class Shown(NamedTuple):
-    """An image of the gallery."""
-
-    pixels: UInt8[np.ndarray, "h w c"]  # as the network saw it
-    file: str  # its path, shown under the pointer
-    lines: Sequence[str]  # below it
-
-
-def gallery(network: str, classes: Mapping[str, Sequence[Shown]], broken: Sequence[str]) -> str:
-    """Shows what a network made of images; `broken` are lines on files that could not be read."""
+def gallery(network: str, classes: Mapping[str, Sequence[Html]], broken: Sequence[str]) -> str:
+    """Shows figures by class; `broken` are lines on files that could not be read."""
     present = {name: images for name, images in classes.items() if images}
     title = f"{counted(sum(map(len, present.values())), 'image')}, {network}"
     parts = [tag("h1", title)]
     for i, (name, images) in enumerate(present.items()):
-        body = tag("div", *map(_figure, images), class_="gallery")
+        body = tag("div", *images, class_="gallery")
         parts.append(section(f"class-{i}", name, counted(len(images), "image"), body))
     if broken:
         lines = tag("ul", *(tag("li", line) for line in broken))
@@ -117,9 +108,10 @@ def gallery(network: str, classes: Mapping[str, Sequence[Shown]], broken: Sequen
     return document(title, join(parts))
 
 
-def _figure(shown: Shown) -> Html:
-    caption = tag("figcaption", Html("<br>".join(map(escape, shown.lines))), title=shown.file)
-    return tag("figure", image(shown.pixels, shown.file), caption)
+def figure(pixels: UInt8[np.ndarray, "h w c"], file: str, lines: Sequence[str]) -> Html:
+    """Shows an image as the network saw it above `lines`, its path under the pointer."""
+    caption = tag("figcaption", Html("<br>".join(map(escape, lines))), title=file)
+    return tag("figure", image(pixels, file), caption)
 
 
 def said(versions: Mapping[str, str]) -> str:

@@ -26,7 +26,6 @@ from _reproduce.compare import (
 )
 from _reproduce.experiment import ENTROPY, SCALES, SHARE, Estimate, Experiment
 from _reproduce.runs import Store, key_of, outcome, read_json, recorded
-from capsjax._files import write_atomically
 from capsjax._names import ABSENT
 
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
@@ -81,10 +80,9 @@ def folders(workdir: Path) -> list[Store]:
 
 def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Writes NAME.md, and NAME.png where it has a figure and was run; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{comparisons[0].stem}.md"
     picture = page.with_suffix(".png")
-    write_atomically(page, markdown(comparisons[0].name, blocks(comparisons)))
+    _cli.save(page, markdown(comparisons[0].name, blocks(comparisons)))
     shown = pictured(comparisons)
     if shown is None:
         picture.unlink(missing_ok=True)
@@ -92,7 +90,7 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     with matplotlib.rc_context({"font.size": 9}):
         drawn = io.BytesIO()
         shown.experiment.figure(shown).savefig(drawn, format="png")
-    write_atomically(picture, drawn.getvalue())
+    _cli.save(picture, drawn.getvalue())
     return [page, picture]
 
 
@@ -101,7 +99,7 @@ def write_all(
 ) -> list[Path]:
     """Writes the pages of all names and `index`; returns the files."""
     files = [file for comparisons in names.values() for file in write(comparisons, folder)]
-    write_atomically(folder / "index.md", index(names, findings))
+    _cli.save(folder / "index.md", index(names, findings))
     return [*files, folder / "index.md"]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _cli
 import _configs
 import jax
 import ml_collections
@@ -22,7 +23,7 @@ from _provenance import commit, machine, versions
 from _reproduce import measures
 from _reproduce.experiment import Experiment, Measured, Overrides, Row
 from _reproduce.measures import FinishedRun
-from capsjax._files import lock, write_atomically
+from capsjax._files import lock
 from capsjax._names import changes
 from capsjax.data import tasks
 from capsjax.evaluation import ensemble
@@ -153,7 +154,7 @@ def run(
         if measured.arrays:
             archive = io.BytesIO()
             np.savez_compressed(archive, **measured.arrays)
-            _write(file.with_suffix(".npz"), archive.getvalue())
+            _cli.save(file.with_suffix(".npz"), archive.getvalue())
         write_json(file, record)  # last: with it the run counts as done
         say(outcome(record))
         return record
@@ -273,12 +274,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def write_json(file: Path, record: Mapping[str, Any]) -> None:
     """Writes all or nothing: an interrupted write leaves no half file."""
-    _write(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
-def _write(file: Path, contents: str | bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, contents)
+    _cli.save(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def trainings(

@@ -4,13 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
-import ml_collections
 import pytest
-from _compile import catalogue, compilers, crosscompile, dumps, hlo, pages, programs, targets
+from _compile import catalogue, compilers, dumps, hlo, pages, targets
 from _compile.catalogue import Entry
-from rich.console import Console
 
 from tests.experiments.conftest import ROOT
 
@@ -282,18 +279,3 @@ def test_what_is_exchanged():
     record = {"collectives": {"all-reduce": {"number": 10, "bytes": 100e6}}}
     exchanged = pages.exchange(record, targets.CHIPS_BY_NAME["v5e"], 8)
     assert exchanged == pytest.approx((1.75, 0.04))
-
-
-@pytest.mark.parametrize(("most", "found"), [(1, 4), (7, 28), (100, 400), (5000, 12_000)])
-def test_the_largest_batch_is_found_by_bisection(monkeypatch, most, found):
-    def compile_lowered(target, batch_size):
-        if batch_size > 4 * most:
-            raise crosscompile.DoesNotFit
-        return SimpleNamespace(memory=SimpleNamespace(total=batch_size))
-
-    monkeypatch.setattr(programs, "programs", lambda c, d: {"training": c.training.batch_size})
-    monkeypatch.setattr(programs, "num_examples", lambda config: 12_000)
-    monkeypatch.setattr(crosscompile, "compile_lowered", compile_lowered)
-    config = ml_collections.ConfigDict({"training": {"batch_size": 128}})
-    target, devices = targets.find("v5e:2x2"), [None] * 4
-    assert crosscompile.largest_batch(config, target, devices, Console(quiet=True)) == found
