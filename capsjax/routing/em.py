@@ -49,7 +49,7 @@ def em_routing(
     variance_floor: float = 1e-4,
     normalize: Callable[[Coupling], Coupling] = softmax_over_parents,
 ) -> Routed:
-    """Routes by EM (Hinton et al. 2018; the EM baseline of Tsai et al. 2020).
+    """Routes by EM (Hinton et al. 2018, procedure 1; the EM baseline of Tsai et al. 2020).
 
     `num_iterations` M-steps with E-steps between them. From R_ij = 1/J and child activations a_i:
 
@@ -171,7 +171,7 @@ def _m_step(
     beta_activate: Float[Array, "*#batch #J"],
     variance_floor: Float[Array, ""],
 ) -> _Parents:
-    """Does the M-step, from the moments of votes for weights w = R_ij a_i / `largest`."""
+    """Does the M-step of procedure 1, from moments for weights w = R_ij a_i / `largest`."""
     sums, squares, total = moments
     divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
     means, variances = sums / divisor, squares / divisor + variance_floor
@@ -181,7 +181,7 @@ def _m_step(
 
 
 def _e_step(parents: _Parents, votes: Any) -> Coupling:
-    """Returns log a_j + log p_ij, the E-step before its softmax."""
+    """Returns log a_j + log p_ij: the E-step of procedure 1 before its softmax."""
     log_normal = -0.5 * votes.distance(parents.means, 1 / parents.variances)
     constant = 0.5 * jnp.sum(jnp.log(parents.variances) + math.log(2 * math.pi), axis=-1)
     log_parent = jax.nn.log_sigmoid(parents.activation_logits) - constant
