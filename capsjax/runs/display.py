@@ -6,7 +6,6 @@ import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import jax
 from etils import epath
@@ -15,7 +14,6 @@ from capsjax import _files
 from capsjax._extras import extra
 from capsjax.runs.history import History
 from capsjax.runs.hosts import is_first_host
-from capsjax.runs.snapshots import Snapshot
 
 with extra("train"):
     import rich.progress
@@ -44,13 +42,11 @@ class Display:
     a minute. In files of a local `workdir`: metrics.jsonl and TensorBoard's events. For an object
     store, where nothing can be appended to, they grow in a temporary directory and are uploaded
     after each epoch; hosts but the first write into one that nobody reads. What a crash loses is
-    rewritten from the checkpoint's history. `tracker` is what `tracking.start` returns.
+    rewritten from the checkpoint's history.
     """
 
-    def __init__(
-        self, workdir: epath.Path, history: History, *, first: int, total: int, tracker: Any = None
-    ):
-        self._workdir, self._history, self._tracker = workdir, history, tracker
+    def __init__(self, workdir: epath.Path, history: History, *, first: int, total: int):
+        self._workdir, self._history = workdir, history
         self._uploads = not _files.is_local(workdir) and is_first_host()
         self._closing = contextlib.ExitStack()
         self._local = Path(workdir)
@@ -84,8 +80,6 @@ class Display:
         self._closing.callback(self._upload)
         self._closing.enter_context(self._file)
         self._closing.enter_context(self._events)
-        if self._tracker is not None:
-            self._closing.callback(self._tracker.finish)
         self._closing.enter_context(self._bar)
         return self
 
@@ -104,22 +98,11 @@ class Display:
         self._events.add_scalar("train/images_per_second", images_per_second, step)
         self._write_new_records()
 
-    def epoch(
-        self,
-        step: int,
-        epoch: int,
-        train: dict[str, float],
-        validation: float | None,
-        snapshot: Snapshot | None = None,
-    ) -> None:
-        """Shows the end of an epoch; a snapshot is for TensorBoard alone."""
+    def epoch(self, epoch: int, train: dict[str, float], validation: float | None) -> None:
+        """Shows the end of an epoch."""
         held_out = "" if validation is None else f"  validation {validation:.2%}"
         text = f"loss {train['loss']:.4f}  accuracy {train['accuracy']:.2%}{held_out}{self._speed}"
         self._print(text, beginning=f"epoch {epoch:3d}  ")
-        if snapshot is not None:
-            self._add_scalars(step, snapshot.scalars)
-            for tag, picture in snapshot.pictures.items():
-                self._events.add_image(tag, picture, step, dataformats="HWC")
         self._write_new_records()
         self._events.flush()
         self._upload()
@@ -135,17 +118,11 @@ class Display:
     def _write_new_records(self) -> None:
         for record in self._history.records[self._written :]:
             self._file.write(json.dumps(record) + "\n")
-            names = record.keys() - {"step", "epoch", "split", "steps"}
-            values = {f"{record['split']}/{name}": record[name] for name in sorted(names)}
-            self._add_scalars(record["step"], values)
-            if self._tracker is not None:
-                self._tracker.log(values, step=record["step"])
+            for name in sorted(record.keys() - {"step", "epoch", "split", "steps"}):
+                tag = f"{record['split']}/{name}"
+                self._events.add_scalar(tag, record[name], record["step"])
         self._file.flush()
         self._written = len(self._history.records)
-
-    def _add_scalars(self, step: int, values: dict[str, float]) -> None:
-        for tag, value in values.items():
-            self._events.add_scalar(tag, value, step)
 
     def _upload(self) -> None:
         if self._uploads:

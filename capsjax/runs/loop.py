@@ -20,7 +20,7 @@ from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
 from capsjax.models import ScoreKind
-from capsjax.runs import about, checkpoints, finetuning, hosts, snapshots, tracking
+from capsjax.runs import about, checkpoints, finetuning, hosts
 from capsjax.runs.about import About
 from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.directory import claimed
@@ -53,14 +53,10 @@ class Monitoring(Options):
     Attributes:
       stall_seconds: the longest that one piece of work may take before the process is ended; 0 for
         no limit.
-      snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
       profile: (START, STOP), steps to trace into the run's profile/.
-      tracker: a service to send the metrics to, "wandb" or "trackio", or "wandb:PROJECT"; "" for
-        none.
     """
 
     stall_seconds: float = not_negative(600.0)
-    snapshot_every: int = not_negative(0)
     profile: tuple[int, int] | None = checked(
         None,
         lambda steps: len(steps) == 2 and 0 <= steps[0] < steps[1],
@@ -68,12 +64,6 @@ class Monitoring(Options):
         example=(0, 1),
         whole=True,
     )
-    tracker: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.tracker:
-            tracking.check(self.tracker)
 
 
 def train(
@@ -192,25 +182,20 @@ class Run:
 
     def start(self, stack: contextlib.ExitStack) -> None:
         """Puts the state on the devices, and opens what feeds, shows and records the steps."""
-        training, task, options = self._training, self._training.task, self._monitoring
-        first, last, directory = self.step, training.num_steps, self._directory
+        training, task, directory = self._training, self._training.task, self._directory
+        first, last = self.step, training.num_steps
         stack.enter_context(jax.default_matmul_precision(self.config.training.matmul_precision))
         key = run_key(self.config.seed, self.config.key_version)
         self._labels = task.validation.labels() if len(task.validation) else None
         self._dispatch = training.dispatch()
-        tracker, self._take_snapshot = None, None
-        if hosts.is_first_host() and options.snapshot_every:
-            self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
-        if hosts.is_first_host() and options.tracker:
-            tracker = tracking.start(options.tracker, directory, self.config)
         self._signals = stack.enter_context(catch_signals())
         self._source_at = stack.enter_context(
             feed.source_images(task, training.batches, key, training.devices, first, last)
         )
         self.state, self._key = replicate((self.state, key), training.devices)
-        self._profiler = stack.enter_context(Profiler(directory, options.profile))
+        self._profiler = stack.enter_context(Profiler(directory, self._monitoring.profile))
         self._display = stack.enter_context(
-            Display(directory, self.history, first=first, total=last, tracker=tracker)
+            Display(directory, self.history, first=first, total=last)
         )
 
     @property
@@ -297,15 +282,11 @@ class Run:
         if not self._warm:
             self._deadline.suspend()  # it compiles
         self._warm = True
-        accuracy, snapshot = self._validation_accuracy(), None
-        if self._take_snapshot and epoch % self._monitoring.snapshot_every == 0:
-            self._deadline.suspend()  # it may compile, and waits for no other host
-            snapshot = self._take_snapshot(self.state)
+        accuracy = self._validation_accuracy()
         self.history.close_interval(self.step, epoch)
         if accuracy is not None:
             self.history.add_validation(self.step, epoch, accuracy)
-        means = self.history.epoch_means(epoch)
-        self._display.epoch(self.step, epoch, means, accuracy, snapshot)
+        self._display.epoch(epoch, self.history.epoch_means(epoch), accuracy)
         self._deadline.restart()
         self._save()
 

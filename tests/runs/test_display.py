@@ -20,7 +20,7 @@ def test_lines_where_there_is_no_terminal(tmp_path, monkeypatch, capsys):
     shown = display.Display(epath.Path(tmp_path / "seed_3"), History(), first=10, total=40)
     monkeypatch.setattr(shown._bar, "get_time", lambda: next(clock, 120.0))
     shown.update(20, 50.0, 0.5, 0.9)
-    shown.epoch(20, 2, TRAIN, 0.8)
+    shown.epoch(2, TRAIN, 0.8)
     monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", -1)
     shown.update(30, 50.0, 0.4, 0.95)
     first, second = capsys.readouterr().out.splitlines()
@@ -36,7 +36,7 @@ def test_the_file_follows_the_history(tmp_path):
     history.add_steps(0, {"loss": np.float32([1, 2])}, every=1, epoch=1)
     with display.Display(epath.Path(tmp_path), history, first=2, total=4) as shown:
         history.add_validation(2, 1, 0.5)
-        shown.epoch(2, 1, TRAIN, 0.5)
+        shown.epoch(1, TRAIN, 0.5)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == history.records
     older = History(history.records[:1])
