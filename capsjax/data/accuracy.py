@@ -9,8 +9,6 @@ from jaxtyping import Array, Bool, Float
 
 Scores = Float[Array, "classes"]
 Classes = Bool[Array, "classes"]  # those that are predicted
-
-
 # Called as `rule(scores, logits=…)`: from scores, which are lengths or probabilities in [0, 1] or
 # logits, to the predicted classes.
 Rule = Callable[..., Classes]
@@ -32,11 +30,8 @@ def top(count: int) -> Rule:
 def above(threshold: float) -> Rule:
     """Predicts all classes whose score exceeds `threshold` (Tsai et al. 2020, section 6).
 
-    Args:
-      threshold: for lengths and probabilities, in (0, 1); logits are compared with its logit.
+    The threshold is in (0, 1); logits are compared with its logit.
     """
-    if not 0 < threshold < 1:
-        raise ValueError(f"threshold must be in (0, 1), got {threshold}")
 
     def rule(scores: Scores, *, logits: bool) -> Classes:
         return scores > (math.log(threshold / (1 - threshold)) if logits else threshold)

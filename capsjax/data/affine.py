@@ -119,14 +119,11 @@ class AffineRanges(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_scale < self.min_scale:
-            raise ValueError(
-                "expected 0 < min_scale ≤ max_scale, got "
-                f"min_scale {self.min_scale} and max_scale {self.max_scale}"
-            )
+            raise ValueError(f"min_scale {self.min_scale} and max_scale {self.max_scale}: no range")
 
 
 class AffineParameters(NamedTuple):
-    """One affine transformation; see `affine_matrix` and `transform` for what they mean."""
+    """Those of `affine_matrix` and `transform`."""
 
     rotation: Number
     shear: Number
@@ -141,10 +138,7 @@ class AffineParameters(NamedTuple):
 def random_affine(
     key: PRNGKeyArray, image: Image, size: Size, ranges: AffineRanges
 ) -> AffineParameters:
-    """Draws a transformation of `image` onto a canvas of `size`.
-
-    Only with `keep_ink` does it depend on the image, through the extent of its ink.
-    """
+    """Draws a transformation of `image` onto a canvas of `size`."""
     keys = jax.random.split(key, 4)
     rotation, shear = ranges.max_rotation, ranges.max_shear
     uniform = jax.random.uniform
@@ -180,12 +174,10 @@ def ink_translations(image: Image, matrix: Matrix, size: Size) -> tuple[Point, P
         first = jnp.min(moved, where=ink, initial=jnp.inf) - reach
         last = jnp.max(moved, where=ink, initial=-jnp.inf) + reach
         # The pixels of the canvas are between -1 and n, both excluded.
-        edge = (size[axis] + 1) / 2
-        low, high = -edge - first, edge - last
-        middle = (low + high) / 2
-        blank = jnp.logical_not(jnp.any(ink))
-        low, high = jnp.where(blank, -edge, low), jnp.where(blank, edge, high)
-        fits = low <= high
+        edge, blank = (size[axis] + 1) / 2, ~jnp.any(ink)
+        low = jnp.where(blank, -edge, -edge - first)
+        high = jnp.where(blank, edge, edge - last)
+        fits, middle = low <= high, (low + high) / 2
         return jnp.where(fits, low, middle), jnp.where(fits, high, middle)
 
     (top, bottom), (left, right) = along(0), along(1)

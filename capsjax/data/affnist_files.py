@@ -11,7 +11,7 @@ import numpy as np
 from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 
 SIZE = 40
-DIGITS = tuple(str(digit) for digit in range(10))
+DIGITS = tuple("0123456789")
 # By split, the names that files or folders of numbered files have in the archives, best first.
 _PARTS = {
     "train": ("training_and_validation", "training"),
@@ -33,9 +33,7 @@ class AffNISTFiles(Source):
         self.splits = tuple(self._files)
         if not self.splits:
             raise FileNotFoundError(
-                f"name: {path} holds no affNIST files; expected affnist:PATH with test_batches/"
-                "1.mat … or test.mat, and training_and_validation_batches/1.mat … or "
-                "training_and_validation.mat"
+                f"name: {path} holds no affNIST files such as test.mat or test_batches/1.mat"
             )
 
     def fingerprint(self, split: str) -> str:

@@ -1,8 +1,7 @@
 """Decoded arrays on disk, so that images are decoded only once.
 
 One entry is one uncompressed .npz file: the arrays of one split and the fingerprint of the source
-that they were decoded from. A changed source has another fingerprint, and its entry is replaced.
-The checksums are the zip format's own.
+that they were decoded from. The checksums are the zip format's own.
 """
 
 import hashlib

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Examples(NamedTuple):
-    """One split's decoded arrays, as a source reads them and the cache keeps them."""
+    """One split, decoded."""
 
     images: Images
     labels: Int32[np.ndarray, "n"]
@@ -49,8 +49,6 @@ class Dataset(NamedTuple):
 
 
 class Source(ABC):
-    """One dataset: its location, its splits, and how to read one."""
-
     where: str
     splits: tuple[str, ...] = ("train", "test")
 

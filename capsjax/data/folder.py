@@ -36,12 +36,7 @@ class Folder(Source):
     """
 
     def __init__(self, path: Path, fitting: Fitting = AS_IT_IS) -> None:
-        """Lists the files; raises ValueError where they are arranged in another way."""
-        if not path.is_dir():
-            raise FileNotFoundError(
-                f"name: no directory {path}; expected folder:PATH with one subfolder per class"
-            )
-        path = path.resolve()
+        path = path.resolve(strict=True)
         self._path, self._fitting = path, fitting
         self.where = str(path)
         if fitting != AS_IT_IS:
@@ -130,9 +125,7 @@ class Folder(Source):
             files = _visible(folder)
             images = [file for file in files if is_image_name(file) and file.is_file()]
             if not images:
-                raise ValueError(
-                    f"{folder}: class folder without images; add some or remove the folder"
-                )
+                raise ValueError(f"{folder}: no images; add some or remove the folder")
             self._strays += sorted(set(files).difference(images))
             listed += [(file, self.class_names.index(folder.name)) for file in images]
         return listed

@@ -1,7 +1,4 @@
-"""Images that do not fit on a device: they stay on the host or in their files.
-
-`LazyImages` takes the place of an array; a batch reads only the images that it needs.
-"""
+"""Images that do not fit on a device: they stay on the host or in their files."""
 
 from collections.abc import Callable
 
@@ -14,7 +11,7 @@ DEVICE_BUDGET_MB = 2048.0
 
 
 class LazyImages:
-    """Images uint8 [N, H, W, C] that are read when they are indexed."""
+    """In place of an array: images uint8 [N, H, W, C] that are read when they are indexed."""
 
     dtype = np.dtype(np.uint8)
     ndim = 4
@@ -34,7 +31,6 @@ class LazyImages:
         return len(self._places)
 
     def __getitem__(self, indices: Int[np.ndarray, "*batch"]) -> UInt8[np.ndarray, "*batch h w c"]:
-        """Returns the images at `indices`, read now."""
         indices = np.asarray(indices)
         images = self._read(self._places[indices.ravel()])
         return images.reshape(*indices.shape, *self.shape[1:])

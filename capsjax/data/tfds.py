@@ -121,12 +121,10 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Pa
 
     Without TensorFlow an error says how to. `known` are names that are known without asking TFDS.
     """
-    names = list(known)
-    if _installed("tensorflow_datasets"):
-        with extra("data"):
-            import tensorflow_datasets as tfds
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
-        names += tfds.list_builders(with_community_datasets=False)
+    names = [*known, *tfds.list_builders(with_community_datasets=False)]
     if re.split("[:/]", name)[0] not in names:
         hint = f"write 'folder:{name}' for a directory of images, 'npz:{name}' for an .npz file"
         if not name or not Path(name).expanduser().exists():
@@ -154,7 +152,6 @@ def _installed(module: str) -> bool:
 
 
 def _versions(base: Path) -> list[str]:
-    """Returns the versions of a set or configuration, oldest first."""
     versions = [info.parent.name for info in base.glob("*/dataset_info.json")]
     numbered = [version for version in versions if _VERSION.fullmatch(version)]
     return sorted(numbered, key=lambda version: [int(part) for part in version.split(".")])
@@ -189,7 +186,7 @@ class _Records:
             return self._source.__getitems__(places)
 
     def in_order(self, verb: str) -> Iterator[dict[str, Any]]:
-        """Reads all examples in batches, which costs a third less than one by one."""
+        # In batches, which costs a third less than one by one.
         starts = range(0, len(self), _BATCH)
         batches = (self[range(start, min(start + _BATCH, len(self)))] for start in starts)
         return track(chain.from_iterable(batches), f"{verb} {self._name}", len(self))

@@ -60,7 +60,7 @@ def test_a_validation_split_of_its_own_is_used(tmp_path):
     images = task.evaluation_set("validation").source.images
     np.testing.assert_array_equal(images, np.concatenate(list(val.values())))
     assert not task.tests
-    with pytest.raises(ValueError, match="no evaluation set 'test'; expected one of train, valid"):
+    with pytest.raises(ValueError, match=r"unknown evaluation set of folder:.* 'test': did you"):
         task.evaluation_set("test")
     assert default_split(name) == "val"
     write_classes(tmp_path / "set/test", 1, seed=20)
@@ -102,12 +102,12 @@ def test_unfit_folders_are_named(tmp_path):
         with pytest.raises(error, match=message):
             capsjax.data.load(f"folder:{root}", "train")
 
-    refused(r"no directory .*set; expected folder:PATH", FileNotFoundError)
+    refused(r"No such file or directory: .*set", FileNotFoundError)
     root.mkdir()
     refused("no subfolders; expected one per class")
     write_classes(root, 2)
     (root / "dog").mkdir()
-    refused("dog: class folder without images")
+    refused("dog: no images")
     for k in range(2):
         (root / f"dog/{k}.png").write_text("no image")
     refused(r"dog/\d.png: not an image that PIL can read")

@@ -90,16 +90,12 @@ class Overlaid(_TwoObjects):
 
     def draw(self, key: PRNGKeyArray, index: task.Index, images: Images) -> Placements:
         _, _, offset_key, single_key = self._keys(key, index)
-        offset_keys = jax.random.split(offset_key)
-        return Placements(
-            offsets=jax.vmap(lambda k: random_offset(k, self.max_shift))(offset_keys),
-            present=jnp.stack(
-                [jnp.array(True), ~jax.random.bernoulli(single_key, self.single_probability)]
-            ),
-        )
+        offsets = [random_offset(k, self.max_shift) for k in jax.random.split(offset_key)]
+        second = ~jax.random.bernoulli(single_key, self.single_probability)
+        return Placements(jnp.stack(offsets), jnp.stack([jnp.array(True), second]))
 
     def _keys(self, key: PRNGKeyArray, index: task.Index) -> Key[Array, "4"]:
-        """Makes keys for the second object's class and image, the offsets and the number."""
+        # For the second object's class and image, the offsets and the number.
         if self.versions:
             key = jax.random.fold_in(jax.random.key(self.seed), index)
         return jax.random.split(key, 4)
@@ -126,13 +122,11 @@ class ShiftGrid(_TwoObjects):
 
     @property
     def size(self) -> int:
-        """The number of examples."""
         return self.num_classes * (self.num_classes - 1) * self.per_pair
 
     @property
     def per_pair(self) -> int:
-        """The number of examples of one pair: 81 in the paper."""
-        return (2 * self.max_shift + 1) ** 2
+        return (2 * self.max_shift + 1) ** 2  # 81 in the paper
 
     def first_of(self, fixed: int, moving: int) -> int:
         """Returns the first example of a pair of classes; `per_pair` belong to it."""
@@ -140,7 +134,6 @@ class ShiftGrid(_TwoObjects):
         return pair * self.per_pair
 
     def choose(self, key: PRNGKeyArray, labels: task.Labels, index: task.Index) -> task.Chosen:
-        # Nothing is random here.
         fixed, moving = jnp.divmod(index // self.per_pair, self.num_classes - 1)
         moving += moving >= fixed
         return jnp.stack([class_range(labels, label)[0] for label in (fixed, moving)])
@@ -148,8 +141,7 @@ class ShiftGrid(_TwoObjects):
     def draw(self, key: PRNGKeyArray, index: task.Index, images: Images) -> Placements:
         place = index % self.per_pair
         offset = jnp.stack(jnp.divmod(place, 2 * self.max_shift + 1)) - self.max_shift
-        offsets = jnp.stack([jnp.zeros_like(offset), offset])
-        return Placements(offsets=offsets, present=jnp.ones(2, bool))
+        return Placements(jnp.stack([jnp.zeros_like(offset), offset]), jnp.ones(2, bool))
 
 
 def class_range(labels: Int[Array, "n"], label: task.Index) -> tuple[task.Index, task.Index]:
@@ -175,9 +167,8 @@ class OverlaidDigits(task.OnCanvas):
             missing = np.setdiff1d(np.arange(len(names)), source.labels)
             if missing.size and len(source.labels):
                 raise ValueError(
-                    f"source: class {names[missing[0]]!r} has no images in the {part} part; "
-                    "overlaying takes some of every class: add images, or change "
-                    "validation_fraction"
+                    f"source: class {names[missing[0]]!r} has no images in the {part} part: add "
+                    "some, or change validation_fraction"
                 )
             order = np.argsort(source.labels, kind="stable")
             return task.Source(select(source.images, order), source.labels[order])
@@ -209,10 +200,7 @@ class MultiMNIST(OverlaidDigits):
         splits = self.splits(read)
         sizes = len(splits.class_names), self.canvas, self.max_shift
         if self.domain and sizes[0] != 10:
-            raise ValueError(
-                f"source: {self.source} has {sizes[0]} classes; the transfer domains are pairs of "
-                "ten digits"
-            )
+            raise ValueError(f"source: domains are pairs of ten digits, there are {sizes[0]}")
         grid, recipe = ShiftGrid(*sizes), Overlaid(*sizes, domain=self.domain, seed=self.seed)
 
         def shift_grid(source: task.Source) -> task.EvaluationSet:
@@ -254,7 +242,7 @@ class DiverseMultiMNIST(OverlaidDigits):
     """
 
     single_probability: float = checked(1 / 6, lambda p: 0 <= p <= 1, "must be in [0, 1]")
-    threshold: float = 0.5
+    threshold: float = checked(0.5, lambda t: 0 < t < 1, "must be in (0, 1)")
 
     def build(self, name: str, read: task.Reader) -> task.Task:
         splits = self.splits(read)
