@@ -3,7 +3,7 @@
 Each family file ends with the table of its `NETWORKS`; `register` adds a network of your own.
 """
 
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from flax import nnx
@@ -45,7 +45,7 @@ def names() -> tuple[str, ...]:
 
 
 def is_registered(name: str) -> bool:
-    """Tells whether a network is one of your own: made known by `register`, not published."""
+    """Tells whether a network is one of your own."""
     return name in _REGISTERED
 
 
@@ -70,9 +70,7 @@ def create(
     check_options(name, overrides, [field.name for field in fields(network.config)])
     check_kind("input_shape", input_shape, (28, 28, 1))
     if len(input_shape) != 3 or min(input_shape) < 1:
-        raise ValueError(
-            f"input_shape must be (height, width, channels), all positive, got {input_shape}"
-        )
+        raise ValueError(f"input_shape must be (height, width, channels), got {input_shape}")
     check_kind("num_classes", num_classes, 10)
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
@@ -100,9 +98,7 @@ def lookup(name: str) -> Network:
 
 
 def register(name: str, model: type[nnx.Module], config: Any) -> None:
-    """Registers a network of your own for `create`, and so for training and checkpoints.
-
-    Call it in each process that trains or restores the network.
+    """Registers a network of your own for `create`, in each process that trains or restores it.
 
     Args:
       name: not that of a published network; registering it again replaces the network.
@@ -111,8 +107,7 @@ def register(name: str, model: type[nnx.Module], config: Any) -> None:
       config: the default options: an instance of a frozen dataclass of numbers, strings, booleans
         and tuples of them.
     """
-    if not is_dataclass(config) or isinstance(config, type):
-        raise TypeError(f"config must be an instance of a dataclass, got {config!r}")
+    asdict(config)  # a TypeError unless it is an instance of a dataclass
     if name in _PUBLISHED:
         raise ValueError(f"{name!r} is a published network: choose another name")
     _REGISTERED[name] = Network(model, config)

@@ -64,8 +64,7 @@ class ConvNet(Model):
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "pool", "dense1" …."""
-        captured = {}
-        x = images
+        captured, x = {}, images
         for i, conv in enumerate(self.convs, 1):
             x = captured[f"conv{i}"] = nnx.relu(conv(x))
         if self.average_pool:
@@ -195,8 +194,7 @@ class PooledCNN(Model):
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "dense"."""
-        captured = {}
-        x = images
+        captured, x = {}, images
         for i, conv in enumerate(self.convs, 1):
             x = captured[f"conv{i}"] = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
         x = captured["dense"] = nnx.relu(self.dense(lax.collapse(x, 1)))

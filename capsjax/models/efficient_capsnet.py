@@ -73,7 +73,6 @@ class EfficientCapsNet(CapsuleChain):
         self.build_decoder(config, config.class_pose, rngs)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """Returns the convolutions' map."""
         x = images
         for conv, norm in zip(self.convs, self.norms, strict=True):
             # Keras's leaky ReLU, with a slope of 0.3.

@@ -26,10 +26,8 @@ Keys = Key[Array, "n"] | None
 class ScoreKind(enum.Enum):
     """What the scores of a model are. Static: part of the structure of an output, not of its data.
 
-    Attributes:
-      LENGTHS: of class capsules, |p_k|: in [0, 1) where squash made them, and a class is present
-        above one half.
-      LOGITS: any number; a class is present above zero.
+    LENGTHS of class capsules, |p_k|, are in [0, 1) where squash made them, and a class is present
+    above one half. LOGITS are any numbers, and a class is present above zero.
     """
 
     LENGTHS = "lengths"
@@ -44,10 +42,9 @@ class Output(NamedTuple):
       poses: the poses of the class capsules, None for networks that have none.
       reconstruction: the decoder's image in [0, 1], None without a decoder; one for each mask
         if the model is given several.
-      routed: by layer name, what each routing returned (poses and couplings); empty unless
-        asked for with `capture=True`.
+      routed: by layer name, what each routing returned; empty unless with `capture=True`.
       features: by layer name, from the images up, the output of each layer (poses of capsules,
-        else maps or vectors); empty unless asked for with `capture=True`.
+        else maps or vectors); empty unless with `capture=True`.
       score_kind: what the scores are.
     """
 
@@ -65,18 +62,12 @@ class Model(nnx.Module):
     A subclass makes its layers in `build`, uses them in `forward`, and has default options. A
     network of your own need not be a subclass: it is enough that it is called in this way and
     returns an `Output`.
-
-    Attributes:
-      options: the default config.
-      input_shape: height, width and channels of an image.
-      num_classes: number of classes.
-      mean, std: see `capsjax.models.config.Normalization`.
     """
 
-    options: ClassVar[Config]
-    input_shape: tuple[int, int, int]
+    options: ClassVar[Config]  # the default config
+    input_shape: tuple[int, int, int]  # height, width and channels of an image
     num_classes: int
-    mean: tuple[float, ...] = ()
+    mean: tuple[float, ...] = ()  # by channel; see `Normalization`
     std: tuple[float, ...] = ()
 
     def __init__(
@@ -99,14 +90,12 @@ class Model(nnx.Module):
         self.build(config, rngs)
 
     def build(self, config: Any, rngs: nnx.Rngs) -> None:
-        """Makes the layers, for images of `input_shape` and `num_classes` classes."""
+        """Makes the layers."""
 
     def __call__(
         self, images: Images, *, mask: Mask = None, keys: Keys = None, capture: bool = False
     ) -> Output:
         """Classifies a batch and, with a decoder, reconstructs it.
-
-        Raises TypeError or ValueError unless `images` is a batch of images of `input_shape`.
 
         Args:
           images: floats in [0, 1], or uint8, which are scaled to [0, 1].
@@ -133,19 +122,10 @@ class Model(nnx.Module):
 
 
 class Network(NamedTuple):
-    """A named network: its class, its sizes, and where it was published.
+    """A named network: its class, its options, and what the paper says of it."""
 
-    Attributes:
-      model: called as `model(input_shape, num_classes, config, rngs=rngs)`.
-      config: a frozen dataclass; its fields are the options of `models.create`.
-      input_shape: height, width and channels in the paper.
-      num_classes: in the paper.
-      parameters: the count that the paper prints, or that its text fixes, as it gives it; None
-        where it gives none.
-    """
-
-    model: type
-    config: Any
-    input_shape: tuple[int, int, int] = (28, 28, 1)
+    model: type  # called as `model(input_shape, num_classes, config, rngs=rngs)`
+    config: Any  # a frozen dataclass; its fields are the options of `models.create`
+    input_shape: tuple[int, int, int] = (28, 28, 1)  # height, width and channels
     num_classes: int = 10
-    parameters: str | None = None
+    parameters: str | None = None  # the count that is printed, or that follows from the text

@@ -5,6 +5,7 @@ with their number times 1024. Here convolutions of stride 2 lead to a grid of at
 the image, and back from the class capsules to an image.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -45,9 +46,7 @@ class PictureCapsNet(CapsuleChain):
 
     def build(self, config: PictureCapsNetConfig, rngs: nnx.Rngs) -> None:
         height, width, _ = self.input_shape
-        halvings = 1
-        while max(height, width) > GRID * 2**halvings:
-            halvings += 1
+        halvings = max(1, math.ceil(math.log2(max(height, width) / GRID)))
         features = [scaled(config.features * min(2**i, 4), config.width) for i in range(halvings)]
         rows, columns = (-(-side // 2**halvings) for side in (height, width))
         pairs = pairwise([self.input_shape[-1], *features])
@@ -64,7 +63,6 @@ class PictureCapsNet(CapsuleChain):
         )
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """Returns the convolutions' map."""
         x = images
         for conv in self.convs:
             x = nnx.relu(conv(x))

@@ -236,7 +236,6 @@ class DynamicCapsNet(CapsuleChain):
         self.build_classes(height * width * channels, config, rngs, routing=routing)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """Returns the backbone's map."""
         return self.backbone(images)
 
     def between(self) -> dict[str, ConvCapsules]:
