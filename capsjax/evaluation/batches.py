@@ -121,7 +121,6 @@ def check_labels(labels: Any, images: Any, num_classes: int) -> None:
 
 
 def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
-    """Lowers `batch_size` for a small set, so that it is not padded to a large batch."""
     return min(batch_size, -(-num // num_devices) * num_devices)
 
 
@@ -129,8 +128,6 @@ def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
 def _program(
     function: Callable[..., PyTree], graphdef: nnx.GraphDef, devices: tuple[jax.Device, ...]
 ) -> partial:
-    """Compiles the function of a batch for these devices; its results are whole on all of them."""
-
     def apply(state: nnx.State, batch: Sequence[Array], shared: Sequence[PyTree]) -> PyTree:
         model: Any = nnx.merge(graphdef, state)
         model.eval()  # the copy inside this program

@@ -28,10 +28,7 @@ class Ensemble(nnx.Module):
         keys: Keys | None = None,
         capture: bool = False,
     ) -> Output:
-        """Returns mean scores, but no poses: those of different networks cannot be compared.
-
-        As `capsjax.models.Model`; what `capture` adds is called "member0/classes" and so on.
-        """
+        """See `Model`. Returns no poses; what `capture` adds is called "member0/classes" …."""
         outputs = [member(images, mask=mask, keys=keys, capture=capture) for member in self.members]
         routed, features = {}, {}
         for i, output in enumerate(outputs):
@@ -45,8 +42,7 @@ class Ensemble(nnx.Module):
 def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDict]) -> nnx.Module:
     """Returns the ensemble of models as `capsjax.restore` returns them; of one, the model itself.
 
-    Raises:
-      ValueError: they are for different images or classes, or score in different ways.
+    Raises ValueError if they are for different images or classes, or score in different ways.
     """
     if len(models) == 1:
         return models[0]

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Num
 from scipy.spatial import cKDTree, procrustes
 
 from capsjax._extras import extra
-from capsjax._names import nearest
+from capsjax._names import lookup
 from capsjax.evaluation.batches import in_batches, outline
 
 # Where the paper looks: the capsules after the first routing ("Cap1"), and the dense layer in
@@ -31,12 +31,9 @@ def representations(
 ) -> Float[np.ndarray, "n features"]:
     """Returns the output of `layer`, a name in the captured `features`, for each image, flattened.
 
-    Raises:
-      ValueError: the network has no such layer (the nearest is named).
+    Raises ValueError if the network has no such layer.
     """
-    known = outline(model, images).features
-    if layer not in known:
-        raise ValueError(f"this network has no layer {layer!r}: {nearest(layer, known)}")
+    lookup("layer", layer, outline(model, images).features)
     return in_batches(_Layer(layer), model, (images,), batch_size=batch_size)
 
 
@@ -46,7 +43,6 @@ def embed(
     """Points in the plane with the same neighbours: scikit-learn's t-SNE, initialised by PCA.
 
     The exact method: faster than the approximate one for 81 points, too slow for thousands.
-    The paper gives no perplexity; the default is scikit-learn's.
     """
     with extra("data"):  # takes a second to import
         from sklearn.manifold import TSNE
@@ -58,10 +54,7 @@ def embed(
 def fit_to(
     points: Float[np.ndarray, "n d"], target: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d"]:
-    """Returns `points` moved, turned, mirrored and scaled as a whole to fit `target` best.
-
-    Least squares over the pairs with the same index (Procrustes): image and shift belong together.
-    """
+    """Returns `points` moved, turned, mirrored and scaled to fit `target` best (Procrustes)."""
     centre = np.mean(target, axis=0)
     _, fitted, _ = procrustes(target, points)  # of length 1, around 0
     return fitted * np.linalg.norm(target - centre) + centre

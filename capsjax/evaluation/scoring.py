@@ -22,27 +22,17 @@ from capsjax.models import ScoreKind
 
 
 class EvaluationData(NamedTuple):
-    """What a network is evaluated on.
+    """What a network is evaluated on."""
 
-    Attributes:
-      name: of the data set or the task.
-      split: of the data set, or the name of the task's evaluation set.
-      class_names: in the order of the labels.
-      examples: all examples of the split.
-      rule: from scores to the predicted classes.
-      multi_label: whether an image can show several classes.
-    """
-
-    name: str
-    split: str
-    class_names: tuple[str, ...]
+    name: str  # of the data set or the task
+    split: str  # of the data set, or the name of the task's evaluation set
+    class_names: tuple[str, ...]  # in the order of the labels
     examples: EvaluationSet
-    rule: Rule
-    multi_label: bool
+    rule: Rule  # from scores to the predicted classes
+    multi_label: bool  # whether an image can show several classes
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Height, width and channels."""
         return self.examples.recipe.image_shape(self.examples.source.images.shape[1:])
 
 
@@ -80,10 +70,7 @@ def evaluation_data(
 
 
 def fitting(config: ml_collections.ConfigDict, name: str = "folder:") -> Fitting:
-    """Returns the conversion that fits images of the data set `name` to the network of `config`.
-
-    Proportions are kept as in training; by padding if it was not trained on a folder.
-    """
+    """Returns the conversion that fits images of the data set `name` to the network of `config`."""
     if not name.startswith("folder:"):
         return AS_IT_IS
     height, width, channels = config.task.input_shape
@@ -122,8 +109,7 @@ def on_examples(
 ) -> tuple[Callable[..., PyTree], tuple[Any, ...]]:
     """Returns function and arrays with which `in_batches` calls `answer(model, batch)`.
 
-    The arrays are the number, source images and labels of each example. The function is without the
-    images, so that none is kept with its program.
+    The function is without the images, so that none is kept with its program.
     """
     source, chosen = examples.source, examples.chosen
     shape = (chosen.shape[1], *source.images.shape[1:])
@@ -134,8 +120,6 @@ def on_examples(
 
 @dataclass(frozen=True)
 class _OnExamples:
-    """Makes examples and gives them to `answer`."""
-
     numbered: NumberedExamples
     answer: Callable[[Any, Example], PyTree]
 
@@ -157,8 +141,7 @@ def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
         if there != here:
             raise ValueError(
                 f"{data.name} has {what} {_in_words(there)}, this network takes {_in_words(here)}: "
-                f"choose a data set like --dataset={config.data.name}, which it was trained on, or "
-                f"train a network with --config.data.name={data.name}"
+                f"it was trained on --dataset={config.data.name}"
             )
 
 
