@@ -16,8 +16,7 @@ from capsjax.routing.patches import Padding
 class CapsuleActivation(nnx.Module):
     """u_n = tanh(s_n A_n + a_n), one map for each channel n (Choi et al. 2019, eq. 4).
 
-    The paper writes it as a 1×1 convolution of each capsule channel. Unlike squash it turns the
-    pose; its length is at most √D. There are N `channels` of poses of D numbers.
+    Unlike squash it turns the pose; its length is at most √D.
     """
 
     def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):
@@ -46,8 +45,7 @@ class _AttentionCapsules(nnx.Module):
 
     def __init__(self, taps: int, sizes: tuple[int, int, int, int], rngs: nnx.Rngs):
         in_channels, in_pose, out_channels, out_pose = sizes
-        self.in_channels = in_channels
-        self.in_pose = in_pose
+        self.in_channels, self.in_pose = in_channels, in_pose
         glorot = nnx.initializers.glorot_uniform
         # fan_in = taps · D_in and fan_out = taps · D: a convolution for each pair of channels.
         transforms = glorot(in_axis=2, out_axis=4, batch_axis=(0, 3))
@@ -77,7 +75,6 @@ class AttentionConvCapsules(_AttentionCapsules):
     Args:
       in_channels, in_pose: M and D_in, the capsule channels below and the size of their poses.
       out_channels, out_pose: N and D, the same here.
-      kernel_size, strides, padding: of the windows; "VALID" or "SAME".
     """
 
     def __init__(
@@ -102,9 +99,8 @@ class AttentionConvCapsules(_AttentionCapsules):
         """Poses [..., H_out, W_out, N, D] and couplings [..., H_out, W_out, M, N]."""
         check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
         patches = self.windows(poses)
-        *place, children, size = patches.shape
-        taps = children // self.in_channels
-        return self.route(patches.reshape(*place, taps, self.in_channels, size))
+        *place, _, size = patches.shape
+        return self.route(patches.reshape(*place, -1, self.in_channels, size))
 
 
 class AttentionFullCapsules(_AttentionCapsules):
@@ -129,7 +125,6 @@ class AttentionFullCapsules(_AttentionCapsules):
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., N, D] and couplings [..., M, N]."""
-        height, width = self.grid
-        sizes = {"in_channels": self.in_channels, "in_pose": self.in_pose}
-        check_poses(poses, height=height, width=width, **sizes)
+        (height, width), in_channels, in_pose = self.grid, self.in_channels, self.in_pose
+        check_poses(poses, height=height, width=width, in_channels=in_channels, in_pose=in_pose)
         return self.route(jax.lax.collapse(poses, poses.ndim - 4, -2))

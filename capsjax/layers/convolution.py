@@ -100,5 +100,5 @@ def conv2d(
 
 
 def _conv_general_dilated(images, kernel, strides, padding, *, precision, blocked, **_):
-    """Calls `convolve`, with the arguments of `nnx.Conv`; `conv2d` leaves other options unset."""
+    # `conv2d` leaves the other options of `nnx.Conv` unset.
     return convolve(images, kernel, strides[0], padding, precision, blocked=blocked)

@@ -11,11 +11,7 @@ def dropout(
     """Sets each number of `x` to 0 with probability 1 − `keep`, else divides it by `keep`.
 
     What an example loses depends on its own key alone, not on the batch or device it is in.
-
-    Args:
-      x: one row per example.
-      keys: one per example; None for no dropout.
-      keep: probability of keeping a number, in (0, 1]; 1 means no dropout.
+    Without keys, or with `keep` 1, there is no dropout.
     """
     if not 0 < keep <= 1:
         raise ValueError(f"keep must be in (0, 1], got {keep}; it is what is kept, not dropped")
