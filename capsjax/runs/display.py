@@ -31,7 +31,7 @@ def console() -> Console:
 
 
 def say(text: str) -> None:
-    """Prints a line of plain text on the terminal of host 0."""
+    """Prints a line of plain text."""
     console().print(text, markup=False)
 
 
@@ -129,7 +129,7 @@ class Display:
             _upload(self._local, self._workdir)
 
 
-class Profiler:
+class Profiler(contextlib.AbstractContextManager):
     """Writes a trace of the steps START up to but not STOP, counted from 0, into `workdir`/profile.
 
     A context manager around the training; host 0 alone writes, of its own devices. Dispatches end
@@ -140,9 +140,6 @@ class Profiler:
         self._workdir = workdir
         self._start, self._stop = steps or (0, 0)
         self._tracing: tempfile.TemporaryDirectory | None = None
-
-    def __enter__(self) -> "Profiler":
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self._end_trace()
@@ -169,7 +166,6 @@ class Profiler:
 
 
 def _upload(source: Path, target: epath.Path) -> None:
-    """Copies all files of a local directory and its subdirectories into `target`."""
     for file in (path for path in source.rglob("*") if path.is_file()):
         copy = target / file.relative_to(source).as_posix()
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -18,8 +18,7 @@ def read(
 
     A variable fits where name and shape are those in `shapes`; the others stay fresh, such as the
     class layer for another number of classes. `layers` are paths of attributes to take, such as
-    "conv" or "capsules/0"; () for all that fit. Raises ValueError if nothing fits, or a layer that
-    was asked for does not.
+    "conv" or "capsules/0"; () for all that fit.
     """
     checkpoint = checkpoints.read(path)
     source = f"{path}, step {checkpoint.step}"

@@ -51,15 +51,13 @@ class History:
 
     def close_interval(self, step: int, epoch: int) -> None:
         """Makes a record of the steps since the last one, if there were any."""
-        steps = self._open.pop("steps")
-        if steps:
+        if steps := self._open.pop("steps"):
             means = {name: total / steps for name, total in self._open.items()}
             where = {"step": step, "epoch": epoch, "split": "train", "steps": steps}
             self.records.append(where | means)
         self._open = {"steps": 0}
 
     def add_validation(self, step: int, epoch: int, accuracy: float) -> None:
-        """Adds the result of an evaluation on the held-out images."""
         where = {"step": step, "epoch": epoch, "split": "validation"}
         self.records.append(where | {"accuracy": accuracy})
 

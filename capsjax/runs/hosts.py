@@ -10,8 +10,7 @@ from jax.experimental import multihost_utils
 
 T = TypeVar("T")
 
-# How long a host that failed waits for the others before it ends.
-SHUTDOWN_SECONDS = 30
+SHUTDOWN_SECONDS = 30  # how long a host that failed waits for the others before it ends
 
 
 def connect(
@@ -24,7 +23,6 @@ def connect(
     """Connects the processes of a run; to be called before JAX touches a device.
 
     Without addresses JAX finds the others by itself on Cloud TPU, SLURM, Open MPI and Kubernetes.
-    If others do not come within five minutes, JAX ends this process with a message.
 
     Args:
       coordinator_address: "HOST:PORT" of process 0, with a port that is free there.

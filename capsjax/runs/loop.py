@@ -40,9 +40,9 @@ DISPATCH_SECONDS = 2.0
 
 
 class Result(NamedTuple):
-    """The end of a training run: the last state (on the host) and the history of its metrics."""
+    """The end of a training run."""
 
-    state: TrainState
+    state: TrainState  # on the host
     history: History
 
 
@@ -206,7 +206,6 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether no step is left to do."""
         return self.step == self._training.num_steps or self.stopped_early
 
     def to_the_end(self) -> int:
@@ -242,9 +241,9 @@ class Run:
     def _compile(self) -> None:
         self._deadline.suspend()
         source, _ = self._source_at(self.step)
-        # No step at all.
+        no_step = np.int32(0)
         self.state, _ = jax.block_until_ready(
-            self._dispatch(self.state, source, self._key, np.int32(0))
+            self._dispatch(self.state, source, self._key, no_step)
         )
         hosts.agree(0, 0)  # all hosts have compiled
 
@@ -271,8 +270,7 @@ class Run:
         examined = self._training.examination()(self.state, source, self._key)
         self._saver.wait()
         good = self._saver.latest_step()
-        none = "there is no checkpoint yet"
-        stays = none if good is None else f"the checkpoint of step {good} stays"
+        stays = "no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
         return Diverged(
             f"{error}: {divergence.describe(examined)}. Training stopped; {stays} in "
             f"{self._directory}. A lower optimizer.learning_rate often helps"
@@ -291,8 +289,7 @@ class Run:
         self._save()
 
     def _validation_accuracy(self) -> float | None:
-        """Returns None if no images are held out."""
-        if self._labels is None:
+        if self._labels is None:  # none are held out
             return None
         training, task = self._training, self._training.task
         scores = scoring.score(

@@ -47,10 +47,9 @@ def is_on_the_web(path: str | os.PathLike[str]) -> bool:
 def write(
     file: str | os.PathLike[str], model: nnx.Module, description: Mapping[str, Any]
 ) -> epath.Path:
-    """Writes `model` into a new file, and returns its path.
+    """Writes `model` into a new file, local or any address of etils.epath; returns its path.
 
-    `file` ends in .safetensors and is a local path or any address of etils.epath. `description` has
-    the "config", "history" and "step", as what `json` writes.
+    `description` has the "config", "history" and "step", as what `json` writes.
     """
     if not is_one(file):
         raise ValueError(f"file must end in {SUFFIX}, got {os.fspath(file)!r}")
@@ -80,9 +79,7 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
             f"({type(error).__name__}: {error})"
         ) from error
     if _digest(tensors, description) != expected:
-        raise ValueError(
-            f"{name} is damaged: its checksum does not match. Download or copy it again"
-        )
+        raise ValueError(f"{name} is damaged: its checksum does not match. Copy it again")
     tree = json.loads(description)
     config, history, _ = about.parse(tree, name)
     step = tree["step"]
@@ -94,7 +91,6 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
 def _model(
     name: str, config: ml_collections.ConfigDict, tensors: Mapping[str, np.ndarray]
 ) -> Model:
-    """Makes the network of a config with these variables."""
     graphdef, state = nnx.split(abstract_model(config))
     there, expected = (
         {path: f"{x.dtype}{list(x.shape)}" for path, x in variables.items()}

@@ -16,10 +16,8 @@ from capsjax.runs.loop import Result, agreed, train
 
 
 class SeedResults(NamedTuple):
-    """The results by seed, and the contents of seeds.json."""
-
-    results: dict[int, Result]
-    summary: dict[str, Any]
+    results: dict[int, Result]  # by seed
+    summary: dict[str, Any]  # the contents of seeds.json
 
 
 def train_seeds(
