@@ -1,7 +1,6 @@
 """Options, each declared once: as a field of a frozen dataclass.
 
-The field has the name, the type, the default and the allowed values; a line under "Attributes:" in
-the docstring of its class documents it.
+A line under "Attributes:" in the docstring of its class documents it.
 """
 
 import inspect
@@ -89,11 +88,7 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Returns the options with these values, and defaults where there are none.
-
-        Raises:
-          ValueError: an unknown option (the nearest is named) or a value that is not allowed.
-        """
+        """Returns the options with these values, and defaults where there are none."""
         check_options("the config", values, [option.name for option in fields(cls)], cls.SECTION)
         return cls(**values)
 

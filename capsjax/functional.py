@@ -1,7 +1,4 @@
-"""Pure functions on poses and images. All act on the trailing axis and know nothing of batches.
-
-What is not a floating-point array raises TypeError, a shape that does not fit ValueError.
-"""
+"""Pure functions on poses and images. All act on the trailing axis and know nothing of batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,10 +29,7 @@ def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def type_of_sums(*of: Any) -> Any:
-    """Returns the type in which arrays, or numbers of these types, are summed: at least float32.
-
-    Under `jax_numpy_dtype_promotion=strict` too: that sums are wider is meant.
-    """
+    """Returns the type in which arrays, or numbers of these types, are summed: at least float32."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*of, jnp.float32)
 
@@ -105,10 +99,7 @@ def _shortened(
 
 
 def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
-    """Powers of two, 1 for ordinary lengths, that bring squares into the range of the type.
-
-    Being such powers they change no bit of what is computed from the scaled numbers.
-    """
+    """Powers of two, which change no bit, that bring squares into the range of the type."""
     exponent = jnp.finfo(x.dtype).maxexp
     # Between 1 / long and long even fourth powers, which gradients form, are in range.
     long, strong = 2.0 ** (3 * exponent // 16), 2.0 ** (exponent // 2 + 8)

@@ -22,12 +22,8 @@ def margin_loss(
 ) -> Float[Array, ""]:
     """Σ_k T_k max(0, m⁺ − |p_k|)² + λ (1 − T_k) max(0, |p_k| − m⁻)²   (Sabour et al. 2017, eq. 4).
 
-    Args:
-      lengths: |p_k|, the lengths of the class capsules.
-      label: T_k, 1 for every class that is present, else 0.
-      m_plus: the length that a present class should reach.
-      m_minus: the length that an absent class may have.
-      down_weight: λ, the weight of absent classes.
+    `lengths` are |p_k|, `label` is T_k: 1 for every class that is present, else 0; `m_plus` and
+    `m_minus` are m⁺ and m⁻, `down_weight` is λ.
     """
     lengths, label = _of_one_example(lengths, label)
     present = jnp.square(jnp.maximum(0, m_plus - lengths))
@@ -41,11 +37,7 @@ def spread_loss(
     """Σ_{k≠t} max(0, m − (a_t − a_k))²   (Hinton et al. 2018, spread loss).
 
     With several present classes t, the sum over all pairs of a present and an absent class.
-
-    Args:
-      presences: a_k in [0, 1].
-      label: 1 for every class that is present, else 0.
-      margin: m; the paper raises it from 0.2 to 0.9 in the course of training.
+    `presences` are a_k in [0, 1]; the paper raises the `margin` m from 0.2 to 0.9 in training.
     """
     presences, label = _of_one_example(presences, label)
     short = jnp.maximum(0, margin - (presences[:, None] - presences[None, :]))

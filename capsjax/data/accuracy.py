@@ -15,10 +15,7 @@ Rule = Callable[..., Classes]
 
 
 def top(count: int) -> Rule:
-    """Returns the `count` classes with the highest scores; the first of equal ones.
-
-    Top-1, and for two overlapping digits "both are the top two" (Sabour et al. 2017, section 6).
-    """
+    """Returns the `count` classes with the highest scores; the first of equal ones."""
 
     def rule(scores: Scores, *, logits: bool) -> Classes:
         _, predicted = jax.lax.top_k(scores, count)
@@ -28,10 +25,7 @@ def top(count: int) -> Rule:
 
 
 def above(threshold: float) -> Rule:
-    """Predicts all classes whose score exceeds `threshold` (Tsai et al. 2020, section 6).
-
-    The threshold is in (0, 1); logits are compared with its logit.
-    """
+    """Predicts all classes whose score, or whose logit's sigmoid, exceeds `threshold` in (0, 1)."""
 
     def rule(scores: Scores, *, logits: bool) -> Classes:
         return scores > (math.log(threshold / (1 - threshold)) if logits else threshold)

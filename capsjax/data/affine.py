@@ -1,7 +1,4 @@
-"""Rotation, shear, scale and translation of one image: one matrix, one bilinear resampling.
-
-Everywhere a point is (row, column), rows run down and columns to the right.
-"""
+"""One bilinear resampling by one matrix. A point is (row, column); rows run down."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,9 +22,7 @@ Size = tuple[int, int]  # rows and columns
 def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampled:
     """Returns the image whose pixel o is `image` at `matrix @ o + offset`, bilinear, black outside.
 
-    The convention of `scipy.ndimage.affine_transform` with `order=1, mode="grid-constant"`.
-
-    A uint8 image is scaled to [0, 1]; `size` is rows and columns of the output.
+    As `scipy.ndimage.affine_transform` with `order=1, mode="grid-constant"`; uint8 become [0, 1].
     """
     check_image(image)
     image = to_unit(image)
@@ -54,8 +49,7 @@ def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampl
 def transform(image: Image, matrix: Matrix, translation: Point, size: Size) -> Resampled:
     """Moves what is at p, seen from the image's centre, to matrix·p + translation.
 
-    The result, of `size`, is seen from its own centre; so with the identity and no translation
-    the image is put in the middle.
+    The result, of `size`, is seen from its own centre.
     """
     (a, b), (c, d) = matrix
     inverse = jnp.array([[d, -b], [-c, a]]) / (a * d - b * c)

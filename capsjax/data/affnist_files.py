@@ -1,7 +1,6 @@
 """`affnist:PATH`: the published files of https://www.cs.toronto.edu/~tijmen/affNIST.
 
-A file is MATLAB's: a struct `affNISTdata` whose `image` is uint8 [1600, N], a 40×40 image a
-column, and whose `label_int` is [1, N].
+A file is MATLAB's: `affNISTdata.image` is uint8 [1600, N], an image a column, `label_int` [1, N].
 """
 
 from pathlib import Path

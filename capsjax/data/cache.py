@@ -1,7 +1,6 @@
 """Decoded arrays on disk, so that images are decoded only once.
 
-One entry is one uncompressed .npz file: the arrays of one split and the fingerprint of the source
-that they were decoded from. The checksums are the zip format's own.
+An entry is an uncompressed .npz file, with the fingerprint of the source of its arrays.
 """
 
 import hashlib
@@ -19,10 +18,9 @@ VERSION = 2
 
 
 def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Examples:
-    """Returns `build()` from the cache, after adding it if it is not there.
+    """Returns `build()` from the cache, after adding it if its `fingerprint` is not there.
 
-    One `key` has one entry; it is out of date if it has another `fingerprint`. `LazyImages` stay
-    where they are. A damaged entry, or a directory that cannot be written, gives a warning.
+    `LazyImages` stay where they are. An entry that cannot be read or written gives a warning.
     """
     fingerprint = f"{VERSION}; {fingerprint}"
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")

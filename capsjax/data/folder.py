@@ -30,9 +30,8 @@ class Survey(NamedTuple):
 class Folder(Source):
     """PATH/CLASS/IMAGE, split by fixed seed, or PATH/SPLIT/CLASS/IMAGE if there is PATH/train.
 
-    Classes are the subfolders in sorted order (of `train`, where there are splits). Hidden files,
-    and what is not a file with the ending of an image, are ignored; images that cannot be read are
-    skipped with a warning that lists them.
+    Classes are the subfolders in sorted order (of `train`, where there are splits). Images that
+    cannot be read are skipped with a warning that lists them; other files are ignored.
     """
 
     def __init__(self, path: Path, fitting: Fitting = AS_IT_IS) -> None:

@@ -15,8 +15,7 @@ class Npz(Source):
     """An archive of `images` and `labels`, without or with `test_images` and `test_labels`.
 
     Without a test set of its own, a fixed stratified fifth is the test split. `class_names` is
-    an array of strings; without it the classes are numbered up to the largest label. Arrays of
-    other names are ignored.
+    an array of strings; without it the classes are numbered up to the largest label.
     """
 
     def __init__(self, path: Path) -> None:

@@ -45,10 +45,7 @@ def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
 
 
 class PreparedDataset(Source):
-    """One prepared set: a directory NAME[/CONFIG]/VERSION that holds dataset_info.json.
-
-    Splits whose decoded images exceed `device_budget_mb` stay in their files.
-    """
+    """One prepared set: a directory NAME[/CONFIG]/VERSION that holds dataset_info.json."""
 
     def __init__(self, directory: Path, device_budget_mb: float | None) -> None:
         self.where = str(directory.resolve())
@@ -92,11 +89,7 @@ class PreparedDataset(Source):
 
 
 def find(name: str, directories: Sequence[Path]) -> Path | None:
-    """Returns where the first directory that holds the set has its newest version.
-
-    `name` is NAME or NAME/CONFIG, either with :VERSION. The configuration can be left out where
-    only one is prepared.
-    """
+    """Returns where the first directory with NAME[/CONFIG][:VERSION] has its newest version."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -117,10 +110,7 @@ def find(name: str, directories: Sequence[Path]) -> Path | None:
 
 
 def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Path:
-    """Downloads and prepares a TFDS set, with TensorFlow, into the first of `directories`.
-
-    Without TensorFlow an error says how to. `known` are names that are known without asking TFDS.
-    """
+    """Downloads and prepares a TFDS set, with TensorFlow, into the first of `directories`."""
     with extra("data"):
         import tensorflow_datasets as tfds
 

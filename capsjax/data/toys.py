@@ -33,11 +33,7 @@ class Digits(Source):
 
 
 def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
-    """Enlarges values 0 … 16, bicubically.
-
-    The ink reaches the edges of the 8×8 images; the black margin keeps it on the canvas when
-    training shifts images by up to `MARGIN` pixels.
-    """
+    """Enlarges values 0 … 16, bicubically; training may shift the ink into the margin."""
     with extra("data"):
         from PIL import Image
 
@@ -49,10 +45,7 @@ def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
 
 
 class Blobs(Source):
-    """Points of three classes in the plane, as images of one pixel and two channels.
-
-    Each class is a normal distribution; the channels have coordinates from −3 to 3 as 0 to 255.
-    """
+    """Points of three normal distributions in the plane, as images of a pixel and two channels."""
 
     where = "blobs"
 

@@ -45,8 +45,7 @@ def direction_cosines(
 ) -> Float[Array, "*batch"]:
     """Returns the cosine between ṽ of positive and of negative transformations (figure 4).
 
-    −1 where a pose moves back along the line on which it moved forth, 1 where both go the same
-    way, 0 where they are at right angles.
+    −1 where a pose moves back along the line on which it moved forth, 1 where both go one way.
     """
     # Unit vectors; rounding must not put a cosine outside the histogram.
     return jnp.clip(jnp.sum(positive * negative, axis=-1), -1, 1)

@@ -40,10 +40,6 @@ def in_batches(
       batch_size: examples at a time, on all devices together.
       devices: of all hosts that make this call. Default: the first of this process.
       progress: called with the number of examples done.
-
-    Raises:
-      ValueError: no examples, arrays of different lengths, or a batch size that is not a positive
-        multiple of the number of devices.
     """
     lengths = [len(array) for array in arrays]
     if len(set(lengths)) != 1 or 0 in lengths:
@@ -76,10 +72,7 @@ def lower(
     batch_size: int,
     devices: Sequence[jax.Device],
 ) -> jax.stages.Lowered:
-    """Returns the program that `in_batches` runs on every batch, lowered from shapes alone.
-
-    The devices need not exist (`jax.experimental.topologies`), and `model` may be abstract.
-    """
+    """Lowers what `in_batches` runs on every batch, for devices and models that need not exist."""
     graphdef, state = nnx.split(model)
     state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
     batch_size = _no_larger_than_needed(batch_size, len(arrays[0]), len(devices))

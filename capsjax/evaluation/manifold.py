@@ -18,10 +18,7 @@ MIDDLE = {"lin2018_capsnet": "capsules1", "lin2018_cnn": "dense1"}
 
 
 def shift_grid(max_shift: int = 4) -> Float[np.ndarray, "n 2"]:
-    """Lists (row, column) shifts from −max_shift to max_shift, row by row: 81 in the paper.
-
-    In the order of the task `multimnist`'s evaluation set "shift_grid".
-    """
+    """Lists (row, column) shifts in the order of `multimnist`'s "shift_grid": 81 in the paper."""
     shifts = np.arange(-max_shift, max_shift + 1.0)
     return np.stack(np.meshgrid(shifts, shifts, indexing="ij"), axis=-1).reshape(-1, 2)
 
@@ -40,10 +37,7 @@ def representations(
 def embed(
     representations: Float[np.ndarray, "n features"], *, perplexity: float = 30.0, seed: int = 0
 ) -> Float[np.ndarray, "n 2"]:
-    """Points in the plane with the same neighbours: scikit-learn's t-SNE, initialised by PCA.
-
-    The exact method: faster than the approximate one for 81 points, too slow for thousands.
-    """
+    """Points in the plane with the same neighbours: scikit-learn's exact t-SNE, begun by PCA."""
     with extra("data"):  # takes a second to import
         from sklearn.manifold import TSNE
 
@@ -61,10 +55,7 @@ def fit_to(
 
 
 def chamfer_distance(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -> float:
-    """Returns the mean distance to the nearest point of the other set, over both directions.
-
-    Euclidean, not squared, in the unit of the points.
-    """
+    """Returns the mean distance to the nearest point of the other set, over both directions."""
     return float((cKDTree(b).query(a)[0].mean() + cKDTree(a).query(b)[0].mean()) / 2)
 
 

@@ -21,8 +21,7 @@ def perturb(
 ) -> Float[Array, "*batch d k d"]:
     """Moves each element of every pose: `result[..., e, j, :]` has offset j on element e.
 
-    For a decoder (Sabour et al. 2017, figure 4; Choi et al. 2019, figure 3), which need not see
-    lengths below 1: nothing is normalised.
+    For a decoder (Sabour et al. 2017, figure 4; Choi et al. 2019, figure 3). Nothing is normalised.
     """
     d = poses.shape[-1]
     moves = jnp.asarray(offsets, poses.dtype)[:, None] * jnp.eye(d, dtype=poses.dtype)[:, None, :]

@@ -107,10 +107,7 @@ def _scores(model: Any, batch: Example) -> Float[Array, "n classes"]:
 def on_examples(
     answer: Callable[[Any, Example], PyTree], examples: EvaluationSet
 ) -> tuple[Callable[..., PyTree], tuple[Any, ...]]:
-    """Returns function and arrays with which `in_batches` calls `answer(model, batch)`.
-
-    The function is without the images, so that none is kept with its program.
-    """
+    """Returns function and arrays with which `in_batches` calls `answer(model, batch)`."""
     source, chosen = examples.source, examples.chosen
     shape = (chosen.shape[1], *source.images.shape[1:])
     numbers = np.arange(len(examples))

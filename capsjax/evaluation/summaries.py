@@ -29,10 +29,7 @@ class Summary(NamedTuple):
 
 
 class MultiLabelSummary(NamedTuple):
-    """Results where an image may show several classes; right if exactly those are predicted.
-
-    The numbers of images by class.
-    """
+    """Results where an image may show several classes; right if exactly those are predicted."""
 
     accuracy: float
     interval: tuple[float, float]

@@ -14,10 +14,7 @@ from capsjax.routing.patches import Padding
 
 
 class CapsuleActivation(nnx.Module):
-    """u_n = tanh(s_n A_n + a_n), one map for each channel n (Choi et al. 2019, eq. 4).
-
-    Unlike squash it turns the pose; its length is at most √D.
-    """
+    """u_n = tanh(s_n A_n + a_n), one map for each channel n (Choi et al. 2019, eq. 4)."""
 
     def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):
         init = nnx.initializers.glorot_uniform(batch_axis=0)
@@ -104,11 +101,7 @@ class AttentionConvCapsules(_AttentionCapsules):
 
 
 class AttentionFullCapsules(_AttentionCapsules):
-    """The fully-conv caps layer: a kernel as large as the map (Choi et al. 2019, section 3.4).
-
-    Args:
-      grid: height and width of the map; the others are as for `AttentionConvCapsules`.
-    """
+    """The fully-conv caps layer: a kernel as large as the map (Choi et al. 2019, section 3.4)."""
 
     def __init__(
         self,

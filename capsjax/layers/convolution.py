@@ -82,7 +82,7 @@ def conv2d(
     kernel_init: nnx.Initializer = _LECUN_NORMAL,
     rngs: nnx.Rngs,
 ) -> nnx.Conv:
-    """Makes an `nnx.Conv` with a square kernel that computes by `convolve` (see it for `blocked`).
+    """Makes an `nnx.Conv` with a square kernel that computes by `convolve`.
 
     `padding` is "SAME", "VALID" or the number of zeros on each side.
     """

@@ -64,8 +64,8 @@ def _scaled_temperature(factor: float, iteration: jax.Array | int) -> jax.Array:
 class EMClassCapsules(nnx.Module):
     """Class capsules whose weights are shared over positions (Hinton et al. 2018).
 
-    `coordinate_addition` writes the position into the votes, so that it is not lost. Poses are
-    matrices; `options` are `num_iterations` and `inverse_temperature`, as in `EMRouting`.
+    `coordinate_addition` writes the position into the votes. Poses are matrices; `options` are
+    `num_iterations` and `inverse_temperature`, as in `EMRouting`.
     """
 
     def __init__(

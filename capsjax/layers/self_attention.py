@@ -13,10 +13,7 @@ from capsjax.routing import Routed, Votes, self_attention_routing
 
 
 class SelfAttentionRouting(nnx.Module):
-    """`self_attention_routing` with its learned prior b, zero at first.
-
-    A `routing` for `DenseCapsules` with these numbers of children and parents.
-    """
+    """`self_attention_routing` with its learned prior b, zero at first, for `DenseCapsules`."""
 
     def __init__(self, num_children: int, num_parents: int):
         self.prior = nnx.Param(jnp.zeros((num_children, num_parents), jnp.float32))

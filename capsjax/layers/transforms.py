@@ -48,10 +48,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
 
 
 def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
-    """Returns a normal with standard deviation 1 / √X: votes are about as long as poses.
-
-    For procedures whose parents are means of votes, such as EM.
-    """
+    """Returns a normal with standard deviation 1 / √X, for procedures that take means of votes."""
     return jax.nn.initializers.normal(1 / math.sqrt(shape[1]))(key, shape, dtype)
 
 

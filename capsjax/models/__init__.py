@@ -62,7 +62,6 @@ def create(
     Args:
       name: one of `names()`.
       input_shape: height, width, channels.
-      num_classes: number of classes.
       rngs: the source of the parameters, `nnx.Rngs(seed)`.
       **overrides: fields of the model's config, see `options(name)`.
     """

@@ -1,7 +1,6 @@
 """CapsNet (Sabour et al. 2017) and its ablations (Gu et al. 2021): one network, five switches.
 
-Four are options of the network: routing, shared transform, squash, reconstruction. The fifth, the
-loss, belongs to training (`capsjax.training.objective`).
+Four are options of the network; the fifth, the loss, belongs to training.
 """
 
 from dataclasses import dataclass, replace

@@ -98,13 +98,11 @@ class ARCapsNet(ReconstructingModel):
     def _made_once(self, x: Array) -> Array:
         """Keeps XLA from making x again for the gradient of the next kernel, on TPUs.
 
-        In one fusion with the gradient of a normalisation that overflows the stack of its compiler
-        for TPU v6e.
+        Fused with the gradient of a normalisation that overflows its compiler's stack for TPU v6e.
         """
         return lax.platform_dependent(x, tpu=lax.optimization_barrier, default=lambda x: x)
 
     def _drop(self, poses: Array, keys: Key[Array, "n"] | None, layer: int) -> Array:
-        """Drops inputs of one layer; each layer has keys of its own."""
         if keys is not None:
             keys = jax.vmap(lambda key: jax.random.fold_in(key, layer))(keys)
         return layers.dropout(poses, keys, keep=self.keep)

@@ -130,8 +130,7 @@ class ReconstructingConvNet(ReconstructingModel):
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1", "conv2" and "classes".
 
-        The poses are the dense layer's units by class. With a linear classifier the units belong
-        to no class; row k of the poses then holds the k-th group of units.
+        With a linear classifier units belong to no class; row k of the poses is the k-th group.
         """
         first = nnx.relu(self.convs[0](images))
         second = self.convs[1](first)

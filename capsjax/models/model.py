@@ -78,7 +78,6 @@ class Model(nnx.Module):
         *,
         rngs: nnx.Rngs,
     ):
-        """Builds the network with fresh parameters; no `config` means the default options."""
         config = config or self.options
         if isinstance(config, Config):
             config = config.narrowed()

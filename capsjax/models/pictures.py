@@ -1,8 +1,7 @@
 """A CapsNet for larger colour images. Not from any paper: CapsNet's capsules between convolutions.
 
-In CapsNet (Sabour et al. 2017) the capsules grow with the pixels, and the decoder's last layer
-with their number times 1024. Here convolutions of stride 2 lead to a grid of at most 8×8, whatever
-the image, and back from the class capsules to an image.
+In CapsNet (Sabour et al. 2017) the capsules grow with the pixels, and so does the decoder. Here
+convolutions of stride 2 lead to a grid of at most 8×8 and back, whatever the image.
 """
 
 import math
@@ -36,10 +35,7 @@ class PictureCapsNetConfig(Normalization, CapsuleSizes):
 
 
 class PictureCapsNet(CapsuleChain):
-    """Convolutions, primary capsules, class capsules by dynamic routing, a convolutional decoder.
-
-    The convolutions are 3×3 with stride 2, batch normalisation and ReLU.
-    """
+    """3×3 convolutions of stride 2 below CapsNet's capsules, and a convolutional decoder."""
 
     options = PictureCapsNetConfig()
     map_name = "convs"

@@ -1,7 +1,4 @@
-"""Capsules with inverted dot-product attention routing (Tsai et al. 2020), and their baselines.
-
-The baselines route dynamically, or by EM after Hinton et al. 2018.
-"""
+"""Capsules with inverted dot-product attention routing (Tsai et al. 2020), and their baselines."""
 
 from dataclasses import dataclass, replace
 from functools import partial

@@ -46,9 +46,7 @@ def restore(
       which: "best" by validation accuracy (the latest where nothing was held out), "latest", or
         the number of a step; a released file holds one.
 
-    Raises:
-      FileNotFoundError: there is no such file, or no checkpoint in the directory.
-      ValueError: there is no such step, or the checkpoint is damaged.
+    Raises FileNotFoundError or ValueError if there is none, no such step, or it is damaged.
     """
     checkpoint = read(path, which)
     return checkpoint.model, checkpoint.config
@@ -106,10 +104,7 @@ def _about(directory: epath.Path) -> About:
 
 
 def _newest_intact(workdir: epath.Path, steps: Sequence[int]) -> int:
-    """Returns the first step whose files are as they were saved; warns of those before it.
-
-    Orbax alone would restore a flipped bit in silence.
-    """
+    """Returns the first step as it was saved; Orbax alone would restore a flipped bit."""
     problems: list[str] = []
     for step in steps:
         directory = workdir / FOLDER / str(step)

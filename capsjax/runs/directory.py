@@ -21,12 +21,8 @@ LOCK, CONFIG = ".lock", "config.json"
 def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[int]:
     """Makes `workdir` the directory of this run, and keeps other processes out while in the block.
 
-    In an object store, or on a file system without locks, nothing is locked. The block gets the
-    `key_version` that the run began with.
-
-    Raises:
-      ValueError: another process trains there; or it belongs to another config (the differences
-        are listed), or holds something that is not a run. Nothing was changed.
+    The block gets the `key_version` that the run began with. Raises ValueError and changes nothing
+    if another process trains there, or it holds another config's run or something else.
     """
     with contextlib.ExitStack() as held:
 

@@ -39,10 +39,9 @@ class Display:
     """Shows a growing history, from step `first` to `total`.
 
     On the terminal: a line per epoch; below it a progress bar, or where there is no terminal a line
-    a minute. In files of a local `workdir`: metrics.jsonl and TensorBoard's events. For an object
-    store, where nothing can be appended to, they grow in a temporary directory and are uploaded
-    after each epoch; hosts but the first write into one that nobody reads. What a crash loses is
-    rewritten from the checkpoint's history.
+    a minute. In files: metrics.jsonl and TensorBoard's events. For an object store, where nothing
+    can be appended to, they grow in a temporary directory and are uploaded after each epoch; hosts
+    but the first write into one that nobody reads.
     """
 
     def __init__(self, workdir: epath.Path, history: History, *, first: int, total: int):

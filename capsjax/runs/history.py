@@ -32,10 +32,7 @@ class History:
     def add_steps(
         self, first: int, metrics: dict[str, Float[np.ndarray, "steps"]], *, every: int, epoch: int
     ) -> None:
-        """Adds the metrics of the steps after step number `first`; raises Diverged by the step.
-
-        A record is made whenever the step number is a multiple of `every`.
-        """
+        """Adds the metrics of the steps after `first`; makes a record at multiples of `every`."""
         for i in range(len(metrics["loss"])):
             step = first + i + 1
             values = {name: float(array[i]) for name, array in metrics.items()}

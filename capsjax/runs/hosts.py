@@ -61,7 +61,7 @@ def is_first_host() -> bool:
 def from_first_host(function: Callable[[], T]) -> T:
     """Calls `function` on host 0 alone; returns its result, which JSON must hold, on all hosts.
 
-    If it raises a ValueError or an OSError there, the other hosts raise a ValueError.
+    A ValueError or an OSError there is a ValueError on the others.
     """
     if jax.process_count() == 1:
         return function()
@@ -84,10 +84,7 @@ def from_first_host(function: Callable[[], T]) -> T:
 
 
 def agree(signum: int, count: int) -> tuple[int, int]:
-    """Returns a signal that any host received (0 for none), and the count of host 0: clocks differ.
-
-    The arguments are this host's: the signal that it received and how many steps it would do next.
-    """
+    """Returns a signal that any host received (0 for none), and the count of host 0."""
     if jax.process_count() == 1:
         return signum, count
     every = np.asarray(multihost_utils.process_allgather(np.asarray([signum, count], np.int32)))

@@ -85,7 +85,6 @@ def train(
       device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
         on the host or in their files and are fed to the devices. The examples are the same.
       devices: those of all hosts by default; each batch is divided over them.
-      monitoring: what is done beside training.
 
     Raises:
       ValueError: a config that does not fit itself, the data, the devices or the directory.
@@ -151,8 +150,7 @@ def load(
 class Run:
     """The dispatches of one run: its `state` after `step` updates, and its `history`.
 
-    What it opens is closed with the `stack` that it is given: no other process trains in the
-    directory until then, and saves under way are waited for.
+    What it opens is closed with the `stack` that it is given.
     """
 
     def __init__(
@@ -209,10 +207,7 @@ class Run:
         return self.step == self._training.num_steps or self.stopped_early
 
     def to_the_end(self) -> int:
-        """Dispatches until the run is finished or a host is signalled, and saves.
-
-        Returns the signal, which may also have come while saving, or 0.
-        """
+        """Dispatches to the end or a signal, and saves; returns the signal, or 0."""
         self._compile()
         signum, count = 0, 1
         while not self.finished:

@@ -83,8 +83,8 @@ def fail(message: str, *, hosts: int = 1) -> NoReturn:
 class Deadline:
     """Ends the process when one piece of work takes longer than `seconds`; 0 for no limit.
 
-    A context manager around the work. A hung collective cannot be interrupted, so the process ends
-    on the spot, with status 1 and the tracebacks of all threads on stderr.
+    A hung collective cannot be interrupted, so the process ends on the spot, with status 1 and the
+    tracebacks of all threads on stderr.
     """
 
     def __init__(self, seconds: float):

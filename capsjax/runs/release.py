@@ -1,8 +1,7 @@
 """Trained networks to hand out: one file of safetensors, with all that `restore` needs in it.
 
-The tensors are the network's variables by path, such as "primary/conv/kernel", which any reader of
-safetensors gives. The file's metadata hold the config, the history and the step as JSON under
-"capsjax", and a checksum.
+Tensors are named by path, such as "primary/conv/kernel". The file's metadata hold the config, the
+history and the step as JSON under "capsjax", and a checksum.
 """
 
 import hashlib

@@ -28,9 +28,7 @@ def train_seeds(
     """Trains `config.seeds` seeds, `config.seed`, `config.seed` + 1, …, one after another.
 
     Each gets its own complete run in `directory`/seed_N, identical to a run of the same config with
-    that seed alone; the accuracies of all go to `directory`/seeds.json. A second call resumes.
-
-    Arguments and errors are those of `loop.train`.
+    that seed alone; the accuracies of all go to `directory`/seeds.json. See `loop.train`.
     """
     workdir, config = _files.absolute(directory), agreed(config)
     seeds = range(config.seed, config.seed + config.seeds)
@@ -53,11 +51,7 @@ def train_seeds(
 
 
 def summarize(histories: dict[int, History]) -> dict[str, Any]:
-    """Summarizes the best and the last validation accuracies: by seed, mean and deviation.
-
-    The standard deviation is that of a sample (n − 1), and None for a single seed. Without
-    held-out images there are no accuracies.
-    """
+    """Summarizes the best and the last validation accuracies: by seed, mean and deviation."""
     summary: dict[str, Any] = {"seeds": list(histories)}
     accuracies = [list(history.validation_accuracy().values()) for history in histories.values()]
     if all(accuracies):

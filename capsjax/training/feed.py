@@ -2,13 +2,11 @@
 
 Both give the same examples. Which source images a step needs follows from the seed and the step's
 number alone; on the host the same functions compute it, with JAX on the CPU, ahead of the step.
-So a stream can begin at any step, and there is no position in it to save.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +30,7 @@ SourceAt = Callable[[int], tuple[DeviceSource, int]]
 
 
 def is_streamed(task: Task) -> bool:
-    """Tells whether the training images stay on the host: they do not fit on a device."""
+    """Tells whether the training images stay on the host."""
     return isinstance(task.train.images, LazyImages)
 
 

@@ -16,7 +16,7 @@ RUN = "RUN"  # stands for the directory of a finished run
         ({"training.stop_at_accuracy": 99.22}, STOP),
         (
             {"training.stop_at_accuracy": 0.9, "data.validation_fraction": 0.0},
-            r"nothing is held out to measure it: raise data\.",
+            r"needs images held out: raise data\.",
         ),
         ({"data.validation_fraction": 0.9999}, "training images of npz.*data.validation_fraction"),
         ({"data.max_shift": 8}, r"max_shift must be in \[0, 8\)"),

@@ -10,6 +10,7 @@ from flax import nnx
 import capsjax
 from capsjax.runs import checkpoints, release
 from capsjax.training import config as configs
+from tests.tiny import differences
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def same(model, other):
 def test_a_file_holds_what_a_checkpoint_does(released, checkpoint):
     found = checkpoints.read(released)
     same(found.model, checkpoint.model)
-    assert configs.differences(found.config, checkpoint.config) == []
+    assert differences(found.config, checkpoint.config) == []
     assert found.history.records == checkpoint.history.records
     assert checkpoints.read(released, checkpoint.step).step == checkpoint.step
     tensors = safetensors.numpy.load_file(released)

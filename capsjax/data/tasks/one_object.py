@@ -38,13 +38,7 @@ class Moves(NamedTuple):
 
 @dataclass(frozen=True)
 class Moved(task.Recipe):
-    """A source image on a canvas, shifted, perhaps flipped and rotated.
-
-    Attributes:
-      max_shift: pixels from the middle, either way along each axis, uniform.
-      flip: mirror half of the images.
-      max_rotation: degrees, either way, uniform.
-    """
+    """A source image on a canvas, shifted, perhaps flipped and rotated; see `Classification`."""
 
     max_shift: int = 0
     flip: bool = False
@@ -230,10 +224,7 @@ class DistortedTask(task.FromSource):
 
 @dataclass(frozen=True)
 class Translated(task.OnCanvas):
-    """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.2).
-
-    The default shift is as far as a 28×28 image fits whole.
-    """
+    """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.2)."""
 
     def build(self, name: str, read: task.Reader) -> task.Task:
         splits = self.splits(read)
@@ -248,8 +239,7 @@ class AffNIST(AffineRanges, task.OnCanvas):
 
     Sabour et al. 2017, section 5.2; Choi et al. 2019, section 4.1; Gu et al. 2021, section 3.1.
     The last gives other ranges: max_shear=1 (45°), max_translation=8, keep_ink=False. `max_shift`
-    is that of training images; the ranges of `capsjax.data.affine.AffineRanges` are those of test
-    images.
+    is that of training images, the ranges of `AffineRanges` are those of test images.
 
     Attributes:
       affine_validation: whether the validation images are transformed like test images (Choi et

@@ -63,18 +63,12 @@ class Overlaid(_TwoObjects):
     of A; (2, 3), (4, 1) and, only tested, (7, 8) of B. Here a pair belongs to A if the last digit
     of its sum is 3 or at least 6, and else to B, which puts those seven where they are printed: 23
     and 22 pairs, in which each digit has 4 or 5 partners.
-
-    Attributes:
-      domain: "A" or "B"; "" for all pairs of two different classes.
-      single_probability: of an image with one object only.
-      versions: if positive, the number of different images of each first object, drawn once and for
-        all with `seed`: of n source images, index v · n + i is version v of first object i, and the
-        key counts for nothing. 0: no limit.
-      seed: see `versions`.
     """
 
-    domain: str = ""
-    single_probability: float = 0.0
+    domain: str = ""  # "A" or "B"; "" for all pairs of two different classes
+    single_probability: float = 0.0  # of an image with one object only
+    # If positive, index v · n + i is version v of first object i of n, drawn once and for all with
+    # `seed`, and keys count for nothing.
     versions: int = 0
     seed: int = 0
 

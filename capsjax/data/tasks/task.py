@@ -73,10 +73,7 @@ class Recipe(ABC):
         return self.canvas or height, self.canvas or width, channels
 
     def choose(self, key: PRNGKeyArray, labels: Labels, index: Index) -> Chosen:
-        """Returns the places of the k source images of an example, by default one.
-
-        The first of n images is at `index`, or at `index` mod n if a task has `versions`.
-        """
+        """Returns the places of an example's k source images; the first is `index` modulo n."""
         return index[None]
 
     @abstractmethod
@@ -191,10 +188,7 @@ class Task:
         return len(self.class_names)
 
     def evaluation_set(self, name: str) -> EvaluationSet:
-        """Returns the fixed set `name`: "train", "validation", or one of `tests`.
-
-        "train" is one example of each training image, made as in training.
-        """
+        """Returns a fixed set: one of `tests`, "validation", or "train", made as in training."""
         sets = {
             "train": lambda: fixed_set(self.train, self.recipe),
             "validation": lambda: self.validation,

@@ -101,7 +101,7 @@ class Tetrominoes(Options):
     """Three tetrominoes of six colours on black, 35×35: as Locatello et al. 2020's Tetrominoes.
 
     Made here instead of read from a file, so there are as many as one likes. The label says which
-    of the seven pieces are in an image; `objects` has each piece alone, whose pixels are its mask.
+    of the seven pieces are in an image; `objects` has each alone, whose pixels are its mask.
 
     Attributes:
       num_objects: pieces in an image.
