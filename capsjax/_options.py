@@ -22,12 +22,9 @@ def checked(
 ) -> Any:
     """Returns a field whose value, or each element of a tuple, must be one that `accepts` accepts.
 
-    Args:
-      default: None if the value may be None or an integer.
-      accepts: of values of the same kind as `example`.
-      requirement: what a message says after the name, such as "must be positive".
-      example: by default the default; an integer for None, a tuple of integers for ().
-      whole: whether `accepts` takes a tuple as one.
+    Values are of the same kind as `example`, which is by default the default; an integer for None,
+    a tuple of integers for (). `requirement` is such as "must be positive". With `whole`, `accepts`
+    takes a tuple as one.
     """
     example = example or {None: 1, (): (1,)}.get(default, default)
     check = {"accepts": accepts, "requirement": requirement, "example": example, "whole": whole}

@@ -1,8 +1,7 @@
 """Losses of one example; batches by `jax.vmap`.
 
 Margin and spread loss take presences in [0, 1], such as the lengths of squashed capsules. The
-cross-entropies take logits; `length_logits` makes them of lengths. They raise ValueError for a
-batch and for class numbers in place of one-hot labels.
+cross-entropies take logits; `length_logits` makes them of lengths.
 """
 
 import jax
@@ -97,8 +96,7 @@ def _of_one_example(scores: Array, label: Array) -> tuple[Array, Array]:
     scores, label = at_least_float32(scores), at_least_float32(label)
     if scores.ndim != 1 or scores.shape != label.shape:
         raise ValueError(
-            "a loss takes the scores [classes] and the label [classes] of one example, got shapes "
-            f"{scores.shape} and {label.shape}: jax.nn.one_hot makes labels of class "
-            "numbers, jax.vmap maps the loss over a batch"
+            "a loss takes scores and label [classes] of one example, got shapes "
+            f"{scores.shape} and {label.shape}: see jax.nn.one_hot and jax.vmap"
         )
     return scores, label

@@ -43,8 +43,6 @@ def parser() -> argparse.ArgumentParser:
     _cli.add(parser, "--data_dir", "--device_budget_mb")
     text = "end with an error when nothing happens for this long, 0 for never"
     option("--stall_seconds", type=float, default=600.0, metavar="S", help=text)
-    text = "trace these steps (STOP not included) into WORKDIR/profile"
-    option("--profile", type=_start_stop, metavar="START:STOP", help=text)
     option = parser.add_argument_group("several hosts").add_argument
     text = "JAX finds the hosts by itself (Cloud TPU, SLURM, Open MPI, Kubernetes)"
     option("--distributed", action="store_true", help=text)
@@ -54,11 +52,6 @@ def parser() -> argparse.ArgumentParser:
     text = "a host that is silent for this long is taken for dead, and the others end"
     option("--heartbeat_seconds", type=float, default=60.0, metavar="S", help=text)
     return parser
-
-
-def _start_stop(text: str) -> tuple[int, int]:
-    start, stop = map(int, text.split(":"))
-    return start, stop
 
 
 def main(args: argparse.Namespace) -> None:
@@ -78,7 +71,7 @@ def main(args: argparse.Namespace) -> None:
         options = {
             "data_dir": args.data_dir,
             "device_budget_mb": args.device_budget_mb,
-            "monitoring": runs.loop.Monitoring(args.stall_seconds, args.profile),
+            "stall_seconds": args.stall_seconds,
         }
         if config.seeds == 1:
             history = runs.loop.train(config, args.workdir, **options).history

@@ -31,9 +31,7 @@ class AffNISTFiles(Source):
         self._files = {split: found for split in _PARTS if (found := _files(path, split))}
         self.splits = tuple(self._files)
         if not self.splits:
-            raise FileNotFoundError(
-                f"name: {path} holds no affNIST files such as test.mat or test_batches/1.mat"
-            )
+            raise FileNotFoundError(f"name: {path} holds no affNIST files such as test.mat")
 
     def fingerprint(self, split: str) -> str:
         return fingerprint(self._files[split])

@@ -36,7 +36,8 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
     except (FileNotFoundError, NotADirectoryError):
         pass
     except Exception as error:  # zipfile and NumPy raise many types for damaged files
-        _warn(f"cache entry {path} cannot be read and is built again: {error}")
+        said = f"cache entry {path} cannot be read and is built again: {error}"
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
     examples = build()
     if isinstance(examples.images, np.ndarray):
         arrays = examples._asdict() | {"class_names": np.array(examples.class_names, np.str_)}
@@ -45,12 +46,6 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
             with replacing(path) as new:  # readers see the old entry or the whole new one
                 np.savez(new, **arrays, fingerprint=fingerprint)
         except OSError as error:
-            _warn(
-                f"cannot write the cache entry {path}: {error}. Images are decoded again at the "
-                "next start; set CAPSJAX_CACHE_DIR to a directory that can be written"
-            )
+            said = f"cannot write the cache entry {path}: {error}; set CAPSJAX_CACHE_DIR"
+            warnings.warn(said, RuntimeWarning, stacklevel=3)
     return examples
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=4)

@@ -76,9 +76,7 @@ def checked(
     if isinstance(images, np.ndarray) and images.ndim == 3:
         images = images[..., None]
     if images.ndim != 4 or images.size == 0:
-        raise ValueError(
-            f"{where}: images have shape {images.shape}, expected [N, H, W] or [N, H, W, C], N > 0"
-        )
+        raise ValueError(f"{where}: images have shape {images.shape}, expected [N, H, W, C], N > 0")
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise ValueError(
             f"{where}: labels are {labels.dtype} of shape {labels.shape}, expected an integer for "

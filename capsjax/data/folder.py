@@ -117,10 +117,7 @@ class Folder(Source):
         self._strays += [path for path in _visible(root) if not path.is_dir()]
         for folder in _subfolders(root):
             if folder.name not in self.class_names:
-                raise ValueError(
-                    f"{folder}: {folder.name!r} is not a class of {self._path / 'train'}, expected "
-                    f"one of {', '.join(self.class_names)}"
-                )
+                raise ValueError(f"{folder} is not a class of {self._path / 'train'}")
             files = _visible(folder)
             images = [file for file in files if is_image_name(file) and file.is_file()]
             if not images:

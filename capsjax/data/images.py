@@ -116,9 +116,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
     except FileNotFoundError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(
-            f"{path}: not an image that PIL can read ({error}); repair or remove the file"
-        ) from error
+        raise ValueError(f"{path}: not an image that PIL can read ({error})") from error
     if image.mode != "F" and not image.mode.startswith("I"):
         return image, []  # PIL has made 16-bit colours 8 bits
     levels = np.asarray(image)

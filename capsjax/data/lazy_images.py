@@ -50,11 +50,7 @@ def select(images: Images, indices: Int[np.ndarray, "m"] | slice) -> Images:
 
 def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
     """Tells whether `num_bytes` exceeds a budget in units of 2**20 bytes (None: no limit)."""
-    if budget_mb is None:
-        return False
-    if not budget_mb >= 0:
-        raise ValueError(f"device_budget_mb must be ≥ 0, got {budget_mb}")
-    return num_bytes > budget_mb * 2**20
+    return budget_mb is not None and num_bytes > budget_mb * 2**20
 
 
 def within(images: Images, budget_mb: float | None) -> Images:

@@ -58,9 +58,7 @@ def load(
     """
     source = _open(name, data_dir, fitting, device_budget_mb)
     if split not in source.splits:
-        raise ValueError(
-            f"split: {name!r} has no split {split!r}; expected one of {', '.join(source.splits)}"
-        )
+        raise ValueError(f"split: {name!r} has no split {split!r}, only {', '.join(source.splits)}")
     read, fingerprint = partial(source.read, split), source.fingerprint(split)
     examples = cached(f"{source.where} {split}", fingerprint, read) if fingerprint else read()
     images = within(examples.images, device_budget_mb)
@@ -73,10 +71,7 @@ def default_split(name: str, data_dir: str | os.PathLike[str] | None = None) -> 
     for split in ("test", *VALIDATION_SPLITS):
         if split in splits:
             return split
-    raise ValueError(
-        f"name: {name!r} has no test or validation split, only {', '.join(splits)}: add images to "
-        "test on, or name a split"
-    )
+    raise ValueError(f"name: {name!r} has no test or validation split, only {', '.join(splits)}")
 
 
 def _open(
@@ -91,8 +86,6 @@ def _open(
         return _INSTALLED[name]()
     kind, _, path = name.partition(":")
     if kind in _OF_A_USER:
-        if not path:
-            raise ValueError(f"name: {name!r} has no path, expected {kind}:PATH")
         files = Path(path).expanduser()
         return Folder(files, fitting) if kind == "folder" else _OF_A_USER[kind](files)
     directories = tfds.search_path(data_dir)

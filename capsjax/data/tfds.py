@@ -34,10 +34,7 @@ def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
     if data_dir is not None:
         directory = Path(data_dir).expanduser()
         if not directory.is_dir():
-            raise FileNotFoundError(
-                f"data_dir: no directory {directory}; expected one that holds prepared TFDS "
-                "datasets (NAME/VERSION/dataset_info.json), or an empty one to prepare them in"
-            )
+            raise FileNotFoundError(f"data_dir: no directory {directory} of prepared TFDS datasets")
         return [directory]
     listed = os.environ.get("CAPSJAX_DATA_DIR", "").split(os.pathsep)
     default = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
@@ -187,8 +184,7 @@ class _Records:
         if image.shape != self.first.shape:
             raise ValueError(
                 f"{self.where}: image {place} has [H, W, C] = {list(image.shape)} and the first "
-                f"has {list(self.first.shape)}; expected images of one size: write resized ones "
-                "into a folder and load folder:PATH"
+                f"has {list(self.first.shape)}: write resized ones into a folder:PATH"
             )
         return image
 

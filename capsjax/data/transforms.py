@@ -31,10 +31,7 @@ def pad(image: Image, size: tuple[int, int]) -> Num[Array, "h_out w_out c"]:
     check_image(image)
     margins = [n - side for n, side in zip(size, image.shape, strict=False)]
     if min(margins) < 0:
-        raise ValueError(
-            f"size: a canvas of {size[0]}×{size[1]} is smaller than the image of "
-            f"{image.shape[0]}×{image.shape[1]}"
-        )
+        raise ValueError(f"size: {size} is smaller than the image {image.shape}")
     return jnp.pad(image, (*((m // 2, m - m // 2) for m in margins), (0, 0)))
 
 
@@ -62,6 +59,4 @@ def overlay(images: Num[Array, "n h w c"]) -> Float[Array, "h w c"]:
 def check_image(image: Array | np.ndarray) -> None:
     """Raises ValueError unless it is one image."""
     if image.ndim != 3:
-        raise ValueError(
-            f"image: expected one image [H, W, C], got shape {image.shape}; vmap over batches"
-        )
+        raise ValueError(f"expected one image [H, W, C], got shape {image.shape}; use vmap")

@@ -108,9 +108,7 @@ def check_labels(labels: Any, images: Any, num_classes: int) -> None:
         )
     low, high = np.min(labels), np.max(labels)
     if low < 0 or high >= num_classes:
-        raise ValueError(
-            f"labels must be classes of the network, 0 to {num_classes - 1}; got {low} to {high}"
-        )
+        raise ValueError(f"labels must be classes, 0 to {num_classes - 1}; got {low} to {high}")
 
 
 def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:

@@ -21,12 +21,7 @@ class Ensemble(nnx.Module):
         self.members = nnx.List(members)
 
     def __call__(
-        self,
-        images: Images,
-        *,
-        mask: Mask | None = None,
-        keys: Keys | None = None,
-        capture: bool = False,
+        self, images: Images, *, mask: Mask = None, keys: Keys = None, capture: bool = False
     ) -> Output:
         """See `Model`. Returns no poses; what `capture` adds is called "member0/classes" …."""
         outputs = [member(images, mask=mask, keys=keys, capture=capture) for member in self.members]

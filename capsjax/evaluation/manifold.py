@@ -1,6 +1,5 @@
 """Whether a representation keeps a known plane of shifts (Lin et al. 2018, section 3.2)."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from scipy.spatial import cKDTree, procrustes
 from capsjax._extras import extra
 from capsjax._names import lookup
 from capsjax.evaluation.batches import in_batches, outline
+from capsjax.layers.bound import bound
 
 # Where the paper looks: the capsules after the first routing ("Cap1"), and the dense layer in
 # their place ("Linear1").
@@ -31,7 +31,7 @@ def representations(
     Raises ValueError if the network has no such layer.
     """
     lookup("layer", layer, outline(model, images).features)
-    return in_batches(_Layer(layer), model, (images,), batch_size=batch_size)
+    return in_batches(bound(_layer, name=layer), model, (images,), batch_size=batch_size)
 
 
 def embed(
@@ -70,9 +70,5 @@ def grid_distance(
     return chamfer_distance(fit_to(embedding, grid), grid)
 
 
-@dataclass(frozen=True)  # equal for the same layer: it is compiled once for each
-class _Layer:
-    name: str
-
-    def __call__(self, model: Any, images: Array) -> Array:
-        return model(images, capture=True).features[self.name].reshape(len(images), -1)
+def _layer(model: Any, images: Array, *, name: str) -> Array:
+    return model(images, capture=True).features[name].reshape(len(images), -1)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from capsjax.data.lazy_images import DEVICE_BUDGET_MB, LazyImages
 from capsjax.data.sources import default_split
 from capsjax.data.tasks import EvaluationSet, Example, NumberedExamples
 from capsjax.evaluation.batches import in_batches, lower, outline
+from capsjax.layers.bound import bound
 from capsjax.models import ScoreKind
 
 
@@ -112,16 +112,14 @@ def on_examples(
     shape = (chosen.shape[1], *source.images.shape[1:])
     numbers = np.arange(len(examples))
     images = LazyImages(lambda numbers: source.images[chosen[numbers]], shape, numbers)
-    return _OnExamples(examples.numbered, answer), (numbers, images, source.labels[chosen])
+    function = bound(_answered, numbered=examples.numbered, answer=answer)
+    return function, (numbers, images, source.labels[chosen])
 
 
-@dataclass(frozen=True)
-class _OnExamples:
-    numbered: NumberedExamples
-    answer: Callable[[Any, Example], PyTree]
-
-    def __call__(self, model: Any, numbers: Array, images: Array, labels: Array) -> PyTree:
-        return self.answer(model, jax.vmap(self.numbered.make)(numbers, images, labels))
+def _answered(
+    model: Any, *arrays: Array, numbered: NumberedExamples, answer: Callable[[Any, Example], PyTree]
+) -> PyTree:
+    return answer(model, jax.vmap(numbered.make)(*arrays))
 
 
 def gives_logits(model: nnx.Module, image_shape: Sequence[int]) -> bool:

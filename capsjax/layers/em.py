@@ -99,10 +99,7 @@ def coordinate_addition(
     """
     side = math.isqrt(votes.shape[-1])
     if votes.ndim < 5 or side < 2 or side**2 != votes.shape[-1]:
-        raise ValueError(
-            "votes must be [..., H, W, C, J, D] with D a square of at least 4, got shape "
-            f"{votes.shape}"
-        )
+        raise ValueError(f"D of [H, W, C, J, D] must be a square of at least 4: {votes.shape}")
     height, width = votes.shape[-5:-3]
     rows = (jnp.arange(height, dtype=votes.dtype) + 0.5) / height
     columns = (jnp.arange(width, dtype=votes.dtype) + 0.5) / width

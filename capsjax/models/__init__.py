@@ -26,16 +26,9 @@ from capsjax.models.model import Network as Network
 from capsjax.models.model import Output as Output
 from capsjax.models.model import ScoreKind as ScoreKind
 
-_PUBLISHED: dict[str, Network] = {
-    **capsnet.NETWORKS,
-    **convnets.NETWORKS,
-    **lin2018.NETWORKS,
-    **choi2019.NETWORKS,
-    **tsai2020.NETWORKS,
-    **efficient_capsnet.NETWORKS,
-    **pictures.NETWORKS,
-    **slots.NETWORKS,
-}
+_PUBLISHED: dict[str, Network] = {}
+for _family in (capsnet, convnets, lin2018, choi2019, tsai2020, efficient_capsnet, pictures, slots):
+    _PUBLISHED |= _family.NETWORKS
 _REGISTERED: dict[str, Network] = {}
 
 
@@ -89,9 +82,8 @@ def lookup(name: str) -> Network:
     """Returns the class, config and published sizes behind `name`."""
     if name not in names():
         raise ValueError(
-            f"unknown model {name!r}: {nearest(name, names())}. capsjax.models.names() lists all; "
-            "a network of your own is known after capsjax.models.register(...), which scripts do "
-            "with --import=FILE.py"
+            f"unknown model {name!r}: {nearest(name, names())}. One of your own is known after "
+            "capsjax.models.register(...), in scripts with --import=FILE.py"
         )
     return _REGISTERED.get(name) or _PUBLISHED[name]
 

@@ -28,8 +28,7 @@ class CapsNetConfig(Normalization, Reconstruction, CapsuleSizes):
       shared_transform: one transform for all primary capsules (Aff-CapsNet).
       squash: whether to squash the primary and the class capsules.
       squash_form: "rational" (Sabour et al., eq. 1) or "exponential" (Choi et al. 2019, eq. 2).
-      primary_relu: ReLU after the second convolution too, below its squash (Gu et al. 2021: "All
-        Conv and FC are followed by a ReLU").
+      primary_relu: ReLU after the second convolution too, below its squash (Gu et al. 2021).
     """
 
     kernel_size: int = positive(9)

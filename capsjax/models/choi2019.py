@@ -25,8 +25,7 @@ class ARCapsNetConfig(Reconstruction):
       channels: capsule channels of all layers but the last.
       primary_pose: pose size of the primary capsules.
       pose_size: of all layers above.
-      num_conv_caps: conv-caps layers, 0 or more. The first halves the grid, each further one adds
-        its input to its output.
+      num_conv_caps: conv-caps layers. The first halves the grid, further ones add their input.
       keep: fraction in (0, 1] of the inputs of conv-caps and fully-conv layers that dropout keeps.
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Key, UInt8
 
-from capsjax.functional import check_array, check_normalization, normalize, to_unit
+from capsjax.functional import check_array, normalize, to_unit
 from capsjax.models.config import Config, Normalization
 from capsjax.routing import Routed
 
@@ -84,7 +84,6 @@ class Model(nnx.Module):
         self.input_shape = input_shape
         self.num_classes = num_classes
         if isinstance(config, Normalization) and (config.mean or config.std):
-            check_normalization(input_shape[-1], config.mean, config.std)
             self.mean, self.std = config.mean, config.std
         self.build(config, rngs)
 
@@ -107,11 +106,9 @@ class Model(nnx.Module):
         check_array("images", images)
         if images.ndim != 4 or images.shape[1:] != self.input_shape:
             wanted = ", ".join(map(str, self.input_shape))
-            raise ValueError(
-                f"images must have shape [n, {wanted}], got {list(images.shape)}; "
-                "one image needs a leading axis: images[None]"
-            )
-        pixels = normalize(images, self.mean, self.std) if self.mean else to_unit(images)
+            raise ValueError(f"images must have shape [n, {wanted}], got {list(images.shape)}")
+        normalized = self.mean or self.std
+        pixels = normalize(images, self.mean, self.std) if normalized else to_unit(images)
         output = self.forward(pixels, mask=mask, keys=keys, capture=capture)
         return output if capture else output._replace(routed={}, features={})
 

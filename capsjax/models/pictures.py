@@ -26,8 +26,7 @@ class PictureCapsNetConfig(Normalization, CapsuleSizes):
     """Sizes of a PictureCapsNet.
 
     Attributes:
-      features: channels of the first convolution, and of the decoder's last; doubled with each
-        halving of the image, up to four times as many.
+      features: channels of the first convolution; doubled with each halving, up to four times.
     """
 
     features: int = positive(32)

@@ -55,9 +55,7 @@ def parse(tree: Any, source: object) -> About:
         history = History(**tree["history"])
         return About(configs.from_json(tree["config"]), history, tree.get("circumstances", {}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{source} does not hold what capsjax writes ({type(error).__name__}: {error})"
-        ) from error
+        raise ValueError(f"{source} does not hold what capsjax writes ({error!r})") from error
 
 
 def current_circumstances(devices: Sequence[jax.Device]) -> Circumstances:

@@ -1,4 +1,4 @@
-"""What a person sees of a run: the terminal, metrics.jsonl, TensorBoard, a profile."""
+"""What a person sees of a run: the terminal, metrics.jsonl, TensorBoard."""
 
 import contextlib
 import json
@@ -7,7 +7,6 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-import jax
 from etils import epath
 
 from capsjax import _files
@@ -124,48 +123,8 @@ class Display:
         self._written = len(self._history.records)
 
     def _upload(self) -> None:
-        if self._uploads:
-            _upload(self._local, self._workdir)
-
-
-class Profiler(contextlib.AbstractContextManager):
-    """Writes a trace of the steps START up to but not STOP, counted from 0, into `workdir`/profile.
-
-    A context manager around the training; host 0 alone writes, of its own devices. Dispatches end
-    where a profile begins or ends; their length cannot change a result.
-    """
-
-    def __init__(self, workdir: epath.Path, steps: tuple[int, int] | None):
-        self._workdir = workdir
-        self._start, self._stop = steps or (0, 0)
-        self._tracing: tempfile.TemporaryDirectory | None = None
-
-    def __exit__(self, *exception: object) -> None:
-        self._end_trace()
-
-    def cut(self, step: int, count: int) -> int:
-        """Returns the steps after `step` until something begins or ends, at most `count`."""
-        return min([count, *(event - step for event in (self._start, self._stop) if event > step)])
-
-    def at(self, step: int) -> None:
-        """Begins and ends what is due at `step`; to be called between dispatches."""
-        if step >= self._stop:
-            self._end_trace()
-        elif step >= self._start and self._tracing is None and is_first_host():
-            # The trace is written here first: the profiler cannot write to object stores.
-            self._tracing = tempfile.TemporaryDirectory()
-            jax.profiler.start_trace(self._tracing.name)
-
-    def _end_trace(self) -> None:
-        if self._tracing is not None:
-            jax.profiler.stop_trace()
-            _upload(Path(self._tracing.name), self._workdir / "profile")
-            self._tracing.cleanup()
-            self._tracing = None
-
-
-def _upload(source: Path, target: epath.Path) -> None:
-    for file in (path for path in source.rglob("*") if path.is_file()):
-        copy = target / file.relative_to(source).as_posix()
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(file.read_bytes())
+        for file in self._local.rglob("*") if self._uploads else ():
+            if file.is_file():
+                copy = self._workdir / file.relative_to(self._local).as_posix()
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(file.read_bytes())

@@ -37,10 +37,8 @@ def read(
             f"what init_from and init_layers ask for does not fit this network, of {source}: "
             f"{_some(lacking)}"
         )
-    return taken, (
-        f"From {source}: {len(taken)} of {len(shapes)} variables, {_some(list(taken))}. "
-        f"Fresh: {_some(fresh + lacking)}."
-    )
+    words = f"From {source}: {len(taken)} of {len(shapes)} variables, {_some(list(taken))}."
+    return taken, f"{words} Fresh: {_some(fresh + lacking)}."
 
 
 def _size(array: Any) -> str:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -15,7 +14,6 @@ from flax import nnx
 from jaxtyping import Array
 
 from capsjax import _files
-from capsjax._options import Options, checked, not_negative
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
@@ -24,7 +22,7 @@ from capsjax.runs import about, checkpoints, finetuning, hosts
 from capsjax.runs.about import About
 from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.directory import claimed
-from capsjax.runs.display import Display, Profiler, say
+from capsjax.runs.display import Display, say
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.process import Deadline, Interrupted, catch_signals
 from capsjax.training import config as configs
@@ -46,26 +44,6 @@ class Result(NamedTuple):
     history: History
 
 
-@dataclass(frozen=True)
-class Monitoring(Options):
-    """What happens beside training; none of it changes a result.
-
-    Attributes:
-      stall_seconds: the longest that one piece of work may take before the process is ended; 0 for
-        no limit.
-      profile: (START, STOP), steps to trace into the run's profile/.
-    """
-
-    stall_seconds: float = not_negative(600.0)
-    profile: tuple[int, int] | None = checked(
-        None,
-        lambda steps: len(steps) == 2 and 0 <= steps[0] < steps[1],
-        "must be START:STOP with 0 ≤ START < STOP",
-        example=(0, 1),
-        whole=True,
-    )
-
-
 def train(
     config: ml_collections.ConfigDict,
     directory: str | os.PathLike[str],
@@ -73,7 +51,7 @@ def train(
     data_dir: str | None = None,
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
     devices: Sequence[jax.Device] | None = None,
-    monitoring: Monitoring = Monitoring(),
+    stall_seconds: float = 600.0,
 ) -> Result:
     """Trains the network that `config` describes; resumes what an earlier call left unfinished.
 
@@ -85,20 +63,35 @@ def train(
       device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
         on the host or in their files and are fed to the devices. The examples are the same.
       devices: those of all hosts by default; each batch is divided over them.
+      stall_seconds: the longest that one piece of work may take before the process is ended; 0 for
+        no limit.
 
     Raises:
       ValueError: a config that does not fit itself, the data, the devices or the directory.
       Diverged: a loss or gradient is not finite. The last good checkpoint stays.
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
-    training = load(config, data_dir=data_dir, device_budget_mb=device_budget_mb, devices=devices)
+    config, devices = agreed(config), list(devices or jax.devices())
+    if config.seeds != 1:
+        raise ValueError(f"seeds must be 1 here, got {config.seeds}: see runs.seeds.train_seeds")
+    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    training = build(config, task, devices)
+    say(
+        f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "
+        f"{len(task.train.labels):,} images to train on, {len(task.validation):,} held out. "
+        f"{len(devices)} × {devices[0].device_kind}."
+    )
+    if feed.is_streamed(task):
+        size = f"{task.train.images.nbytes / 2**20:,.1f} MB"
+        say(f"The images take {size}, more than device_budget_mb: they are fed from the host.")
     workdir, config = _files.absolute(directory), training.config
     pretrained: dict[str, Array] = {}
     if config.init_from and not hosts.from_first_host(lambda: checkpoints.finished(workdir)):
         pretrained, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
         say(words)
     with contextlib.ExitStack() as stack:
-        run = Run(training, workdir, monitoring, training.init_state(pretrained), stack)
+        fresh = training.init_state(pretrained)
+        run = Run(training, workdir, fresh, stack, stall_seconds=stall_seconds)
         if run.finished:
             say(f"{workdir}: finished before, at step {run.step}.")
             return Result(run.state, run.history)
@@ -122,31 +115,6 @@ def agreed(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     return configs.from_json(hosts.from_first_host(lambda: configs.to_json(own)))
 
 
-def load(
-    config: ml_collections.ConfigDict,
-    *,
-    data_dir: str | None,
-    device_budget_mb: float | None,
-    devices: Sequence[jax.Device] | None,
-) -> Training:
-    """Loads the data of `config` and builds what is trained."""
-    config = agreed(config)
-    if config.seeds != 1:
-        raise ValueError(f"seeds must be 1 here, got {config.seeds}: see runs.seeds.train_seeds")
-    devices = list(devices or jax.devices())
-    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
-    training = build(config, task, devices)
-    say(
-        f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "
-        f"{len(task.train.labels):,} images to train on, {len(task.validation):,} held out. "
-        f"{len(devices)} × {devices[0].device_kind}."
-    )
-    if feed.is_streamed(task):
-        size = f"{task.train.images.nbytes / 2**20:,.1f} MB"
-        say(f"The images take {size}, more than device_budget_mb: they are fed from the host.")
-    return training
-
-
 class Run:
     """The dispatches of one run: its `state` after `step` updates, and its `history`.
 
@@ -157,18 +125,19 @@ class Run:
         self,
         training: Training,
         directory: epath.Path,
-        monitoring: Monitoring,
         fresh: TrainState,
         stack: contextlib.ExitStack,
+        *,
+        stall_seconds: float,
     ):
         """Claims the directory, and takes the state of its newest intact checkpoint, or `fresh`."""
         self.config, self.history = training.config.copy_and_resolve_references(), History()
-        self._training, self._directory, self._monitoring = training, directory, monitoring
+        self._training, self._directory = training, directory
         self._warm = False  # whether an epoch has ended in this process
         self.config.key_version = stack.enter_context(claimed(directory, self.config))
         keep = self.config.checkpoints.keep
         self._saver = stack.enter_context(Checkpoints(directory, keep=keep))
-        self._deadline = stack.enter_context(Deadline(monitoring.stall_seconds))
+        self._deadline = stack.enter_context(Deadline(stall_seconds))
         self.state, saved = fresh, None
         if self._saver.latest_step() is not None:
             self.state, saved = self._saver.restore(fresh)
@@ -191,7 +160,6 @@ class Run:
             feed.source_images(task, training.batches, key, training.devices, first, last)
         )
         self.state, self._key = replicate((self.state, key), training.devices)
-        self._profiler = stack.enter_context(Profiler(directory, self._monitoring.profile))
         self._display = stack.enter_context(
             Display(directory, self.history, first=first, total=last)
         )
@@ -212,8 +180,7 @@ class Run:
         signum, count = 0, 1
         while not self.finished:
             self._deadline.restart()
-            self._profiler.at(self.step)
-            signum, count = self._agree(self._profiler.cut(self.step, count))
+            signum, count = self._agree(count)
             if signum:
                 break
             began = time.monotonic()
@@ -225,7 +192,6 @@ class Run:
             if self.step % self._training.batches.per_epoch == 0:
                 self._end_epoch(self.step // self._training.batches.per_epoch)
             count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
-        self._profiler.at(self.step)
         self._save()
         self._saver.wait()
         return signum or self._agree(0)[0]

@@ -73,10 +73,7 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
         metadata = header["__metadata__"]
         description, expected = metadata["capsjax"], metadata["sha256"]
     except (safetensors.SafetensorError, KeyError) as error:
-        raise ValueError(
-            f"{name} is damaged, or was not made by experiments/release.py "
-            f"({type(error).__name__}: {error})"
-        ) from error
+        raise ValueError(f"{name} is damaged, or not a released network ({error!r})") from error
     if _digest(tensors, description) != expected:
         raise ValueError(f"{name} is damaged: its checksum does not match. Copy it again")
     tree = json.loads(description)

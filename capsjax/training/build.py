@@ -152,9 +152,7 @@ def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKi
     images = jax.ShapeDtypeStruct((2, *config.task.input_shape), jnp.float32)
     out = nnx.eval_shape(lambda model, images: model(images), model, images)
     if not isinstance(out, Output):
-        raise TypeError(
-            f"the network {name!r} must return a capsjax.models.Output, got {type(out).__name__}"
-        )
+        raise TypeError(f"{name!r} must return a capsjax.models.Output, got {type(out).__name__}")
     return out.score_kind
 
 
@@ -165,11 +163,8 @@ def _batches(config: ml_collections.ConfigDict, task: Task, num_devices: int) ->
     if not batches.per_epoch:
         raise ValueError(
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "
-            f"training images of {task.name} (data.validation_fraction holds out "
-            f"{len(task.validation)})"
+            f"training images of {task.name}"
         )
     if options.stop_at_accuracy and not len(task.validation):
-        raise ValueError(
-            "training.stop_at_accuracy needs images held out: raise data.validation_fraction"
-        )
+        raise ValueError("stop_at_accuracy needs images held out: raise data.validation_fraction")
     return batches

@@ -362,7 +362,7 @@ def test_bad_evaluation_sets(source):
     [
         ("multimnist", np.zeros(20, int), "images of two classes, there is 1"),
         ("multimnist_a", np.arange(30) % 3, "domains are pairs of ten digits, there are 3"),
-        ("diverse_multimnist", np.arange(30) % 2 * 2, "class '1' has no images in the training"),
+        ("diverse_multimnist", np.arange(30) % 2 * 2, "'1' has no images in the training"),
     ],
 )
 def test_sources_with_too_few_classes(name, labels, message, tmp_path):

@@ -216,7 +216,7 @@ def test_without_tensorflow_says_where_it_looked_and_how_to_prepare(tmp_path, mo
 
 
 def test_missing_data_dir_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"data_dir: no directory .*nowhere; expected one"):
+    with pytest.raises(FileNotFoundError, match=r"data_dir: no directory .*nowhere of prepared"):
         capsjax.data.load("mnist", "train", tmp_path / "nowhere")
 
 

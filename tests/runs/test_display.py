@@ -2,13 +2,11 @@
 
 import json
 
-import jax
 import numpy as np
 from etils import epath
 
-from capsjax.runs import display, loop
+from capsjax.runs import display
 from capsjax.runs.history import History
-from tests.tiny import tiny_config
 
 TRAIN = {"loss": 0.5, "accuracy": 0.9}
 
@@ -43,21 +41,3 @@ def test_the_file_follows_the_history(tmp_path):
     with display.Display(epath.Path(tmp_path), older, first=1, total=4):
         pass
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
-
-
-def test_a_trace_changes_nothing(npz, tmp_path, tiny_run):
-    directory = tmp_path / "run"
-    monitoring = loop.Monitoring(profile=(3, 5))
-    loop.train(tiny_config(npz), directory, devices=jax.devices()[:1], monitoring=monitoring)
-    assert (directory / "metrics.jsonl").read_text() == (tiny_run / "metrics.jsonl").read_text()
-    (trace,) = (directory / "profile").rglob("*.xplane.pb")
-    assert trace.stat().st_size > 0
-
-
-def test_dispatches_end_where_a_profile_begins_or_ends(tmp_path):
-    profiler = display.Profiler(tmp_path, (3, 5))
-    ends, step = [], 0
-    while step < 14:
-        step += profiler.cut(step, 256 if step < 5 else 2)
-        ends.append(step)
-    assert ends == [3, 5, 7, 9, 11, 13, 15]

@@ -41,16 +41,3 @@ def test_configs(config, tmp_path, tiny_run, changes, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         loop.train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"profile": (5, 5)}, r"START:STOP with 0 ≤ START < STOP, got \(5, 5\)"),
-        ({"stall_seconds": float("nan")}, "stall_seconds must be finite"),
-    ],
-)
-def test_monitoring(config, tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
-        loop.train(config, tmp_path / "run", monitoring=loop.Monitoring(**options))
-    assert not (tmp_path / "run").exists()

@@ -86,7 +86,7 @@ def test_a_flipped_bit_is_noticed(released):
 def test_a_file_that_was_cut_or_is_of_others(released, keep):
     contents = safetensors.numpy.save({"x": np.zeros(3)})
     released.write_bytes(contents if keep is None else released.read_bytes()[:keep])
-    with pytest.raises(ValueError, match=r"is damaged, or was not made by experiments/release.py"):
+    with pytest.raises(ValueError, match=r"is damaged, or not a released network"):
         capsjax.restore(released)
 
 

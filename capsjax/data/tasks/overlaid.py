@@ -160,10 +160,7 @@ class OverlaidDigits(task.OnCanvas):
         def by_class(source: task.Source, part: str) -> task.Source:
             missing = np.setdiff1d(np.arange(len(names)), source.labels)
             if missing.size and len(source.labels):
-                raise ValueError(
-                    f"source: class {names[missing[0]]!r} has no images in the {part} part: add "
-                    "some, or change validation_fraction"
-                )
+                raise ValueError(f"source: {names[missing[0]]!r} has no images in the {part} part")
             order = np.argsort(source.labels, kind="stable")
             return task.Source(select(source.images, order), source.labels[order])
 
