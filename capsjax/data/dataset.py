@@ -25,15 +25,9 @@ class Examples(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """One split of an image classification set.
+    """One split of an image classification set, with the name that it was loaded by.
 
-    Attributes:
-      images: uint8 [N, H, W, C]; an array, or `LazyImages` if they exceed the budget.
-      labels: int32 [N], each in [0, num_classes).
-      class_names: one name per class.
-      name: the name that it was loaded by, such as "mnist" or "folder:PATH".
-      split: the split that was loaded.
-      splits: all splits of the set.
+    Images are uint8 [N, H, W, C], `LazyImages` if they exceed the budget; labels int32 [N].
     """
 
     images: Images
@@ -41,7 +35,7 @@ class Dataset(NamedTuple):
     class_names: tuple[str, ...]
     name: str
     split: str
-    splits: tuple[str, ...] = ("train", "test")
+    splits: tuple[str, ...] = ("train", "test")  # all of the set
 
     @property
     def num_classes(self) -> int:

@@ -124,9 +124,8 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Pa
         places = "\n".join(f"  {directory}" for directory in directories)
         raise FileNotFoundError(
             f"name: dataset {name!r} is not prepared in\n{places}\n"
-            "Either name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or "
-            f"install what prepares it, {install('prepare')}, and load it again where there is a "
-            f"network: it is then downloaded into {directories[0]}"
+            "Name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or install what "
+            f"downloads it, {install('prepare')}, and load it again"
         )
     # A format that can be read without TensorFlow.
     builder = tfds.builder(name, data_dir=directories[0], file_format="array_record")

@@ -36,8 +36,7 @@ def compactness_of_mean(poses: Float[Array | np.ndarray, "n k d"]) -> Float[Arra
 
     0 where the images move along different units, however compact each one is. The numbers of Gu
     et al.'s table 5 are of this size, and too small for the mean of `semantic_compactness`, which
-    is far larger even for a few random versions per image. Images whose pose does not vary are left
-    out.
+    is far larger even for a few random versions. Images whose pose does not vary are left out.
     """
     return _divergence(jnp.nanmean(_normalized_variance(poses), axis=0))
 

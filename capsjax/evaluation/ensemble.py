@@ -44,11 +44,9 @@ def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDi
     first = configs[0]
     for n, config in enumerate(configs[1:], start=2):
         for key in ("input_shape", "class_names"):
-            if config.task[key] != first.task[key]:
-                raise ValueError(
-                    f"member {n} of the ensemble ({config.model.name}) has {key} "
-                    f"{config.task[key]}, the first has {first.task[key]}"
-                )
+            theirs, ours = config.task[key], first.task[key]
+            if theirs != ours:
+                raise ValueError(f"member {n} of the ensemble has {key} {theirs}, the first {ours}")
     if len({gives_logits(model, first.task.input_shape) for model in models}) > 1:
         raise ValueError("some members of the ensemble score with logits and some with lengths")
     return Ensemble(models)

@@ -48,7 +48,6 @@ def evaluation_data(
     Images of a "folder:PATH" are made to fit the network, as its training images were.
 
     Args:
-      config: of the network.
       name: of the set or task; None for the one that the network was trained on.
       split: of the set, or the name of an evaluation set of the task. None for "test", or for the
         validation split of a set that has no test split.

@@ -106,8 +106,8 @@ def _predicted(rule: Rule, logits: bool, scores: Array) -> Array:
 def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> Accuracy:
     """Computes the accuracy with Wilson's interval for the effective sample size.
 
-    Versions of one image tend to be right or wrong together. The effective size is n if they are
-    independent, and the number of images if all versions of an image agree.
+    It is n if versions of one image are right or wrong independently, and the number of images if
+    all versions of an image agree.
     """
     by_image = correct.reshape(-1, versions).mean(axis=1)
     rate, num = float(correct.mean()), len(by_image)

@@ -30,7 +30,6 @@ def console() -> Console:
 
 
 def say(text: str) -> None:
-    """Prints a line of plain text."""
     console().print(text, markup=False)
 
 

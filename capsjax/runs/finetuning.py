@@ -33,10 +33,7 @@ def read(
         else:
             taken[name] = there
     if not taken or (layers and lacking):
-        raise ValueError(
-            f"what init_from and init_layers ask for does not fit this network, of {source}: "
-            f"{_some(lacking)}"
-        )
+        raise ValueError(f"init_from: {source} does not fit this network: {_some(lacking)}")
     words = f"From {source}: {len(taken)} of {len(shapes)} variables, {_some(list(taken))}."
     return taken, f"{words} Fresh: {_some(fresh + lacking)}."
 

@@ -46,10 +46,7 @@ def is_on_the_web(path: str | os.PathLike[str]) -> bool:
 def write(
     file: str | os.PathLike[str], model: nnx.Module, description: Mapping[str, Any]
 ) -> epath.Path:
-    """Writes `model` into a new file, local or any address of etils.epath; returns its path.
-
-    `description` has the "config", "history" and "step", as what `json` writes.
-    """
+    """Writes `model` and a `description` for JSON into a new file; returns its path."""
     if not is_one(file):
         raise ValueError(f"file must end in {SUFFIX}, got {os.fspath(file)!r}")
     path = _files.absolute(file)

@@ -21,9 +21,7 @@ class SeedResults(NamedTuple):
 
 
 def train_seeds(
-    config: ml_collections.ConfigDict,
-    directory: str | os.PathLike[str],
-    **options: Any,
+    config: ml_collections.ConfigDict, directory: str | os.PathLike[str], **options: Any
 ) -> SeedResults:
     """Trains `config.seeds` seeds, `config.seed`, `config.seed` + 1, …, one after another.
 

@@ -116,7 +116,7 @@ def test_unfit_folders_are_named(tmp_path):
     refused(r"dog/\d.png: has \[H, W, C\] = \[6, 6, 1\] and .*ant.*--config\.data\.size=32")
     write_classes(root / "train", 2)
     write_image(root / "test/dog/0.png", random_images(1)[0])
-    refused(r"'dog' is not a class of .*train, expected one of ant")
+    refused(r"dog is not a class of .*train")
 
 
 @pytest.fixture

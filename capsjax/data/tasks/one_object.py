@@ -132,7 +132,6 @@ class Distorted(task.Recipe):
 
 
 def _one_object(image: Float[Array, "h w c"], label: Label, num_classes: int) -> task.Example:
-    """Returns an example of one object, which is the whole image."""
     one_hot = jax.nn.one_hot(label[0], num_classes)
     return task.Example(image, one_hot, task.Objects(image[None], one_hot[None]))
 

@@ -33,8 +33,6 @@ class Placements(NamedTuple):
 
 @dataclass(frozen=True)
 class _TwoObjects(task.Recipe):
-    """How recipes of two objects are rendered."""
-
     max_shift: int = 0  # pixels from the middle, either way along each axis
 
     def render(self, images: Images, labels: ClassLabels, parameters: Placements) -> task.Example:
@@ -145,7 +143,7 @@ def class_range(labels: Int[Array, "n"], label: task.Index) -> tuple[task.Index,
 
 @dataclass(frozen=True)
 class OverlaidDigits(task.OnCanvas):
-    """What tasks of two overlapping digits have in common."""
+    """Tasks of two overlapping digits."""
 
     canvas: int = 36
     max_shift: int = 4

@@ -156,27 +156,17 @@ class EvaluationSet:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What to train on, what to test on, and what counts as correct.
-
-    Attributes:
-      train: source images that the parameters are fitted to.
-      recipe: makes training examples.
-      validation: made from images held out of the training split, stratified; the best checkpoint
-        is chosen by it. Empty with `validation_fraction=0`.
-      multi_label: whether an image may show several classes.
-      versions: different training examples of each source image, where there are only so many; 1
-        where every draw is new.
-      tests: the evaluation sets of the test split by name, loaded when asked for.
-    """
+    """What to train on, what to test on, and what counts as correct."""
 
     name: str
     class_names: tuple[str, ...]
-    train: Source
-    recipe: Recipe
-    validation: EvaluationSet
+    train: Source  # images that the parameters are fitted to
+    recipe: Recipe  # makes training examples
+    validation: EvaluationSet  # of held-out images; the best checkpoint is chosen by it
     rule: Rule
-    multi_label: bool = False
-    versions: int = 1
+    multi_label: bool = False  # whether an image may show several classes
+    versions: int = 1  # training examples of a source image where they are limited, else 1
+    # The evaluation sets of the test split by name, loaded when asked for.
     tests: Mapping[str, Callable[[], EvaluationSet]] = field(default_factory=dict)
 
     @property
