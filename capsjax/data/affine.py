@@ -168,10 +168,11 @@ def ink_translations(image: Image, matrix: Matrix, size: Size) -> tuple[Point, P
         first = jnp.min(moved, where=ink, initial=jnp.inf) - reach
         last = jnp.max(moved, where=ink, initial=-jnp.inf) + reach
         # The pixels of the canvas are between -1 and n, both excluded.
-        edge, blank = (size[axis] + 1) / 2, ~jnp.any(ink)
-        low = jnp.where(blank, -edge, -edge - first)
-        high = jnp.where(blank, edge, edge - last)
-        fits, middle = low <= high, (low + high) / 2
+        edge, blank = (size[axis] + 1) / 2, jnp.logical_not(jnp.any(ink))
+        low, high = -edge - first, edge - last
+        middle = (low + high) / 2
+        low, high = jnp.where(blank, -edge, low), jnp.where(blank, edge, high)
+        fits = low <= high
         return jnp.where(fits, low, middle), jnp.where(fits, high, middle)
 
     (top, bottom), (left, right) = along(0), along(1)

@@ -77,7 +77,7 @@ class Folder(Source):
                     "crop where pad would be black"
                 )
         for label in sorted({label for _, label in files} - {label for _, label, _ in decoded}):
-            raise ValueError(f"{where}: no {self.class_names[label]} can be read: {broken[0]}")
+            raise ValueError(f"no image of {self.class_names[label]} can be read: {broken[0]}")
         if broken:
             warnings.warn(
                 f"{where}: {len(broken)} of {len(files)} images are skipped:\n  "

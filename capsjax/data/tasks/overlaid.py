@@ -82,9 +82,10 @@ class Overlaid(_TwoObjects):
 
     def draw(self, key: PRNGKeyArray, index: task.Index, images: Images) -> Placements:
         _, _, offset_key, single_key = self._keys(key, index)
-        offsets = [random_offset(k, self.max_shift) for k in jax.random.split(offset_key)]
+        offsets = jax.vmap(partial(random_offset, max_shift=self.max_shift))
         second = ~jax.random.bernoulli(single_key, self.single_probability)
-        return Placements(jnp.stack(offsets), jnp.stack([jnp.array(True), second]))
+        present = jnp.stack([jnp.array(True), second])
+        return Placements(offsets(jax.random.split(offset_key)), present)
 
     def _keys(self, key: PRNGKeyArray, index: task.Index) -> Key[Array, "4"]:
         # For the second object's class and image, the offsets and the number.
