@@ -79,12 +79,8 @@ class Folder(Source):
         for label in sorted({label for _, label in files} - {label for _, label, _ in decoded}):
             raise ValueError(f"no image of {self.class_names[label]} can be read: {broken[0]}")
         if broken:
-            warnings.warn(
-                f"{where}: {len(broken)} of {len(files)} images are skipped:\n  "
-                + "\n  ".join(broken[:LISTED]),
-                RuntimeWarning,
-                stacklevel=5,
-            )
+            said = f"{where}: {len(broken)} of {len(files)} images are skipped:"
+            warnings.warn("\n  ".join([said, *broken[:LISTED]]), RuntimeWarning, stacklevel=5)
         _, labels, images = zip(*decoded, strict=True)
         return checked(np.stack(images), np.array(labels), self.class_names, where)
 

@@ -60,14 +60,10 @@ class EfficientCapsNet(CapsuleChain):
         norm = nnx.InstanceNorm if self.leaky else nnx.BatchNorm
         self.norms = nnx.List([norm(n, epsilon=1e-3, rngs=rngs) for n in features])
         self.primary = DepthwiseCapsules(features[-1], pose_size, k or seen, rngs=rngs)
-        self.build_classes(
-            num_capsules,
-            config,
-            rngs,
-            routing=SelfAttentionRouting(num_capsules, self.num_classes),
-            # As in the released code, whose fan-in counts the children and the parents too.
-            kernel_init=nnx.initializers.he_normal(in_axis=1),
-        )
+        routing = SelfAttentionRouting(num_capsules, self.num_classes)
+        # As in the released code, whose fan-in counts the children and the parents too.
+        init = nnx.initializers.he_normal(in_axis=1)
+        self.build_classes(num_capsules, config, rngs, routing=routing, kernel_init=init)
         self.build_decoder(config, config.class_pose, rngs)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:

@@ -160,9 +160,8 @@ class Run:
             feed.source_images(task, training.batches, key, training.devices, first, last)
         )
         self.state, self._key = replicate((self.state, key), training.devices)
-        self._display = stack.enter_context(
-            Display(directory, self.history, first=first, total=last)
-        )
+        display = Display(directory, self.history, first=first, total=last)
+        self._display = stack.enter_context(display)
 
     @property
     def stopped_early(self) -> bool:
@@ -202,10 +201,8 @@ class Run:
     def _compile(self) -> None:
         self._deadline.suspend()
         source, _ = self._source_at(self.step)
-        no_step = np.int32(0)
-        self.state, _ = jax.block_until_ready(
-            self._dispatch(self.state, source, self._key, no_step)
-        )
+        state, _ = self._dispatch(self.state, source, self._key, np.int32(0))  # no step at all
+        self.state = jax.block_until_ready(state)
         hosts.agree(0, 0)  # all hosts have compiled
 
     def _advance(self, count: int) -> int:

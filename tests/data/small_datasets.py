@@ -4,11 +4,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import jax
 import numpy as np
 from PIL import Image
-
-from capsjax.data.tasks import make_example
 
 CLASSES = ("ant", "bee", "cat")
 
@@ -81,17 +78,3 @@ def tiny_examples(count: int, **kwargs) -> list[dict]:
 def write_image(path: Path, image: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(png(image).getvalue())
-
-
-def sample(task, seed=0, count=1000):
-    """Training examples, drawn with replacement."""
-
-    def example(key, index, images, labels):
-        chosen = task.recipe.choose(key, labels, index)
-        return make_example(task.recipe, key, index, images[chosen], labels[chosen])
-
-    index_key, example_key = jax.random.split(jax.random.key(seed))
-    images, labels = task.train
-    indices = jax.random.randint(index_key, (count,), 0, len(labels) * task.versions)
-    make = jax.jit(jax.vmap(example, in_axes=(0, 0, None, None)))
-    return make(jax.random.split(example_key, count), indices, images, labels)

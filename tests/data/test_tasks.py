@@ -10,7 +10,6 @@ import scipy.stats
 
 from capsjax.data import tasks
 from capsjax.data.tasks.one_object import Distorted, Distortions
-from tests.data.small_datasets import sample
 
 # Image i of the training split is everywhere 1 + i, image j of the test split 141 + j.
 NUM_TRAIN, NUM_TEST = 140, 60
@@ -38,6 +37,11 @@ def create(name, source, **options):
         return tasks.create(source, **{"max_shift": 1, "flip": True} | options)
     usual = {"erased": 2} if name == "mnist_distorted" else {"canvas": 14, "max_shift": 3}
     return tasks.create(name, source=source, **usual | options)
+
+
+def sample(task, seed=0):
+    """1000 training examples. Programs of the same shapes are compiled once in a session."""
+    return jax.jit(task.sample, static_argnums=3)(jax.random.key(seed), *task.train, 1000)
 
 
 def examples(evaluation_set, numbers):

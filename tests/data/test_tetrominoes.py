@@ -1,11 +1,11 @@
 """Images of tetrominoes: the pieces, where they lie, and their masks."""
 
+import jax
 import numpy as np
 import pytest
 
 from capsjax.data import tasks
 from capsjax.data.tasks.tetrominoes import PIECES, pieces
-from tests.data.small_datasets import sample
 
 
 def squares(objects):
@@ -19,7 +19,7 @@ def squares(objects):
 @pytest.fixture(scope="module")
 def batch():
     task = tasks.create("tetrominoes")
-    return sample(task)
+    return jax.jit(task.sample, static_argnums=3)(jax.random.key(0), *task.train, 1000)
 
 
 def test_there_are_19_pieces():
@@ -43,7 +43,7 @@ def test_pieces_cover_four_squares_each_and_none_twice(batch):
 
 def test_a_piece_without_room_is_left_out():
     task = tasks.create("tetrominoes", board=4)
-    batch = sample(task, count=100)
+    batch = jax.jit(task.sample, static_argnums=3)(jax.random.key(0), *task.train, 100)
     present = np.asarray(batch.objects.labels).sum(-1)
     pixels = np.asarray(batch.objects.images).max(-1).sum((2, 3))
     np.testing.assert_array_equal(pixels, 4 * 25 * present)

@@ -177,6 +177,19 @@ class Task:
     def num_classes(self) -> int:
         return len(self.class_names)
 
+    def sample(
+        self, key: PRNGKeyArray, images: UInt8[Array, "n h w c"], labels: Labels, count: int
+    ) -> Example:
+        """Returns `count` random training examples of `self.train`, drawn with replacement."""
+        index_key, example_key = jax.random.split(key)
+        indices = jax.random.randint(index_key, (count,), 0, len(labels) * self.versions)
+
+        def example(key: PRNGKeyArray, index: Index) -> Example:
+            chosen = self.recipe.choose(key, labels, index)
+            return make_example(self.recipe, key, index, images[chosen], labels[chosen])
+
+        return jax.vmap(example)(jax.random.split(example_key, count), indices)
+
     def evaluation_set(self, name: str) -> EvaluationSet:
         """Returns a fixed set: one of `tests`, "validation", or "train", made as in training."""
         sets = {
