@@ -96,8 +96,9 @@ class AttentionConvCapsules(_AttentionCapsules):
         """Poses [..., H_out, W_out, N, D] and couplings [..., H_out, W_out, M, N]."""
         check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
         patches = self.windows(poses)
-        *place, _, size = patches.shape
-        return self.route(patches.reshape(*place, -1, self.in_channels, size))
+        *place, children, size = patches.shape
+        taps = children // self.in_channels
+        return self.route(patches.reshape(*place, taps, self.in_channels, size))
 
 
 class AttentionFullCapsules(_AttentionCapsules):
