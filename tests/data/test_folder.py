@@ -46,7 +46,7 @@ def test_splits_of_its_own(tmp_path):
     loaded = capsjax.data.load(name, "val")
     np.testing.assert_array_equal(loaded.images, np.concatenate(list(val.values())))
     assert loaded.labels.tolist() == [0, 0, 1, 1, 2, 2]
-    with pytest.raises(ValueError, match="no split 'test'; expected one of train, val"):
+    with pytest.raises(ValueError, match="no split 'test', only train, val"):
         capsjax.data.load(name, "test")
 
 

@@ -30,7 +30,7 @@ MISTAKES = [
     ("data digits --export=x.png", "--export must end in .npz"),
     ("data multimnits --out=x.png", "unknown dataset 'multimnits'"),
     ("data digits --export=x.npz --count=0", "count must be at least 1"),
-    ("data digits --out=x.png --set=tset", "expected one of train, validation, test"),
+    ("data digits --out=x.png --set=tset", "'tset': did you mean 'test'"),
     (
         "data digits --out=x.png --set=validation --option=validation_fraction=0",
         "the set 'validation' is empty",
