@@ -18,10 +18,7 @@ def cache_dir() -> Path:
 
 
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
-    """Returns `path`, made absolute if it is local; an address such as gs://… as it is.
-
-    Raises ValueError for an address that cannot be reached.
-    """
+    """Returns `path`, made absolute if it is local; an address such as gs://… as it is."""
     if is_local(path):
         return epath.Path(path).absolute()
     try:
@@ -50,8 +47,8 @@ def write_atomically(path: Path | epath.Path, contents: str | bytes) -> None:
 def replacing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
     """Opens a file to write, which takes the place of `path` at the end of the block.
 
-    Until then readers see the old file. An error leaves it as it was, and names `path`. Of a link
-    the target is replaced; a device or a pipe is written to.
+    An error leaves the old file as it was, and names `path`. Of a link the target is replaced; a
+    device or a pipe is written to.
     """
     # Not asked with etils, to which everything that is not a directory is a file.
     if not is_local(path) or (os.path.exists(path) and not os.path.isfile(path)):
@@ -88,8 +85,7 @@ def sync(path: epath.Path | Path) -> None:
 def lock(file: Path, *, wait: bool = True) -> Iterator[bool]:
     """Holds the lock `file` while in the block; the system releases it if the process ends.
 
-    The file is created, and stays. If another process holds the lock, this waits; without `wait`,
-    the block gets False.
+    If another process holds it, this waits; without `wait`, the block gets False.
     """
     import fcntl  # not on every system
 

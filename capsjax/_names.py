@@ -39,11 +39,7 @@ def dotted(section: str, name: str) -> str:
 
 
 def check_kind(name: str, value: Any, default: Any) -> None:
-    """Raises ValueError unless the option `name` has a value of the same kind as its default.
-
-    A default of None, or of another type than JSON has, tells nothing, and an empty tuple nothing
-    of its elements.
-    """
+    """Raises ValueError unless the option `name` has a value of the same kind as its default."""
     if isinstance(default, tuple):
         if not isinstance(value, tuple | list):
             such = f" such as {default}" if default else ""

@@ -1,7 +1,6 @@
 """Options, each declared once: as a field of a frozen dataclass.
 
-The field has the name, the type, the default and the allowed values; a line under "Attributes:" in
-the docstring of its class documents it.
+A line under "Attributes:" in the docstring of its class documents it.
 """
 
 import inspect
@@ -23,12 +22,9 @@ def checked(
 ) -> Any:
     """Returns a field whose value, or each element of a tuple, must be one that `accepts` accepts.
 
-    Args:
-      default: None if the value may be None or an integer.
-      accepts: of values of the same kind as `example`.
-      requirement: what a message says after the name, such as "must be positive".
-      example: by default the default; an integer for None, a tuple of integers for ().
-      whole: whether `accepts` takes a tuple as one.
+    Values are of the same kind as `example`, which is by default the default; an integer for None,
+    a tuple of integers for (). `requirement` is such as "must be positive". With `whole`, `accepts`
+    takes a tuple as one.
     """
     example = example or {None: 1, (): (1,)}.get(default, default)
     check = {"accepts": accepts, "requirement": requirement, "example": example, "whole": whole}
@@ -89,11 +85,7 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Returns the options with these values, and defaults where there are none.
-
-        Raises:
-          ValueError: an unknown option (the nearest is named) or a value that is not allowed.
-        """
+        """Returns the options with these values, and defaults where there are none."""
         check_options("the config", values, [option.name for option in fields(cls)], cls.SECTION)
         return cls(**values)
 

@@ -1,7 +1,4 @@
-"""Pure functions on poses and images. All act on the trailing axis and know nothing of batches.
-
-What is not a floating-point array raises TypeError, a shape that does not fit ValueError.
-"""
+"""Pure functions on poses and images. All act on the trailing axis and know nothing of batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,9 +13,7 @@ from jaxtyping import Array, Float, Num, Shaped
 def check_array(name: str, x: Any) -> None:
     """Raises TypeError unless `x` is a JAX (concrete or traced) or NumPy array."""
     if not isinstance(x, jax.Array | np.ndarray | np.generic):
-        raise TypeError(
-            f"{name} must be an array, got {type(x).__name__}: convert with jnp.asarray"
-        )
+        raise TypeError(f"{name} must be an array, got {type(x).__name__}: use jnp.asarray")
 
 
 def identity(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -32,10 +27,7 @@ def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def type_of_sums(*of: Any) -> Any:
-    """Returns the type in which arrays, or numbers of these types, are summed: at least float32.
-
-    Under `jax_numpy_dtype_promotion=strict` too: that sums are wider is meant.
-    """
+    """Returns the type in which arrays, or numbers of these types, are summed: at least float32."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*of, jnp.float32)
 
@@ -105,10 +97,7 @@ def _shortened(
 
 
 def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
-    """Powers of two, 1 for ordinary lengths, that bring squares into the range of the type.
-
-    Being such powers they change no bit of what is computed from the scaled numbers.
-    """
+    """Powers of two, which change no bit, that bring squares into the range of the type."""
     exponent = jnp.finfo(x.dtype).maxexp
     # Between 1 / long and long even fourth powers, which gradients form, are in range.
     long, strong = 2.0 ** (3 * exponent // 16), 2.0 ** (exponent // 2 + 8)
@@ -139,12 +128,7 @@ def mask_poses(
     """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees."""
     check_array("poses", poses)
     check_array("mask", mask)
-    try:
-        jnp.broadcast_shapes(mask.shape, poses.shape[:-1])
-        fits = mask.ndim + 1 == poses.ndim and mask.shape[-1] == poses.shape[-2]
-    except ValueError:
-        fits = False
-    if not fits:
+    if mask.ndim + 1 != poses.ndim or mask.shape[-1] != poses.shape[-2]:
         raise ValueError(
             f"mask must have the axes of poses {poses.shape} but for the last, got shape "
             f"{mask.shape}; for class numbers pass jax.nn.one_hot(labels, {poses.shape[-2]})."
@@ -164,10 +148,7 @@ def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape
       ValueError: another type, whose range is not known, or a NumPy array of floats above 16.
     """
     if isinstance(image, np.ndarray) and image.dtype.kind == "f" and image.max(initial=0) > 16:
-        raise ValueError(
-            f"image must be floats in [0, 1] or uint8, got floats up to {image.max()}: divide by "
-            "255, or convert with astype(np.uint8)"
-        )
+        raise ValueError(f"image must be in [0, 1], got floats up to {image.max()}: divide by 255")
     image = jnp.asarray(image)
     if image.dtype == jnp.uint8:
         return image.astype(jnp.float32) / 255
@@ -181,15 +162,11 @@ def normalize(
 ) -> Float[Array, "*shape c"]:
     """Returns (x − mean) / std by channel, of images in [0, 1]; their floating type is kept."""
     check_array("images", images)
-    check_normalization(images.shape[-1], mean, std)
-    x = to_unit(images)
-    return (x - jnp.asarray(mean, x.dtype)) / jnp.asarray(std, x.dtype)
-
-
-def check_normalization(channels: int, mean: Sequence[float], std: Sequence[float]) -> None:
-    """Raises ValueError unless there is one `mean` and one positive `std` per channel."""
+    channels = images.shape[-1]
     if len(mean) != channels or len(std) != channels or not all(s > 0 for s in std):
         raise ValueError(
             f"mean and std must have {channels} numbers each, one per channel, std positive; got "
             f"{tuple(mean)} and {tuple(std)}"
         )
+    x = to_unit(images)
+    return (x - jnp.asarray(mean, x.dtype)) / jnp.asarray(std, x.dtype)

@@ -1,8 +1,7 @@
 """Losses of one example; batches by `jax.vmap`.
 
 Margin and spread loss take presences in [0, 1], such as the lengths of squashed capsules. The
-cross-entropies take logits; `length_logits` makes them of lengths. They raise ValueError for a
-batch and for class numbers in place of one-hot labels.
+cross-entropies take logits; `length_logits` makes them of lengths.
 """
 
 import jax
@@ -22,12 +21,8 @@ def margin_loss(
 ) -> Float[Array, ""]:
     """Σ_k T_k max(0, m⁺ − |p_k|)² + λ (1 − T_k) max(0, |p_k| − m⁻)²   (Sabour et al. 2017, eq. 4).
 
-    Args:
-      lengths: |p_k|, the lengths of the class capsules.
-      label: T_k, 1 for every class that is present, else 0.
-      m_plus: the length that a present class should reach.
-      m_minus: the length that an absent class may have.
-      down_weight: λ, the weight of absent classes.
+    `lengths` are |p_k|, `label` is T_k: 1 for every class that is present, else 0; `m_plus` and
+    `m_minus` are m⁺ and m⁻, `down_weight` is λ.
     """
     lengths, label = _of_one_example(lengths, label)
     present = jnp.square(jnp.maximum(0, m_plus - lengths))
@@ -41,11 +36,7 @@ def spread_loss(
     """Σ_{k≠t} max(0, m − (a_t − a_k))²   (Hinton et al. 2018, spread loss).
 
     With several present classes t, the sum over all pairs of a present and an absent class.
-
-    Args:
-      presences: a_k in [0, 1].
-      label: 1 for every class that is present, else 0.
-      margin: m; the paper raises it from 0.2 to 0.9 in the course of training.
+    `presences` are a_k in [0, 1]; the paper raises the `margin` m from 0.2 to 0.9 in training.
     """
     presences, label = _of_one_example(presences, label)
     short = jnp.maximum(0, margin - (presences[:, None] - presences[None, :]))
@@ -105,8 +96,7 @@ def _of_one_example(scores: Array, label: Array) -> tuple[Array, Array]:
     scores, label = at_least_float32(scores), at_least_float32(label)
     if scores.ndim != 1 or scores.shape != label.shape:
         raise ValueError(
-            "a loss takes the scores [classes] and the label [classes] of one example, got shapes "
-            f"{scores.shape} and {label.shape}: jax.nn.one_hot makes labels of class "
-            "numbers, jax.vmap maps the loss over a batch"
+            "a loss takes scores and label [classes] of one example, got shapes "
+            f"{scores.shape} and {label.shape}: see jax.nn.one_hot and jax.vmap"
         )
     return scores, label

@@ -4,13 +4,12 @@
   python experiments/predict.py --checkpoint=runs/mnist my_digits 'scans/*.png' --output=all.html
   python experiments/predict.py --checkpoint=releases/digits_capsnet.safetensors --crop docs/photos
   python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.jax_export
-  python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.onnx
 
 Images are made grey or coloured and scaled as those that the network was trained on. A file that
 cannot be read is skipped and listed at the end; the exit status is then 1. Digits of MNIST are
 light on dark and fill most of the image: --crop makes photographs of writing like the training
-images, --invert alone turns ink on paper light. --export writes for ONNX runtimes if the name ends
-in .onnx, and otherwise for JAX alone, see docs/evaluation.md.
+images, --invert alone turns ink on paper light. --export writes a file that JAX alone can run, see
+docs/evaluation.md.
 """
 
 import argparse
@@ -52,8 +51,7 @@ def parser() -> argparse.ArgumentParser:
     option("--top", type=int, default=3, metavar="N", help="classes to show per image")
     text = "write all results: a file that ends in .json, .csv or .html"
     option("--output", type=Path, metavar="FILE", help=text)
-    text = "write the network for JAX, or as ONNX if FILE ends in .onnx"
-    option("--export", metavar="FILE", help=text)
+    option("--export", metavar="FILE", help="write the network for JAX, without capsjax")
     return parser
 
 
@@ -104,9 +102,6 @@ def export(checkpoint: "runs.checkpoints.Checkpoint", file: str) -> str:
     import jax
 
     model, shape = checkpoint.model, checkpoint.config.task.input_shape
-    if file.endswith(".onnx"):
-        _cli.save(file, evaluation.onnx.export_onnx(model, shape))
-        return "ONNX, checked with onnxruntime"
     _cli.save(file, evaluation.export.export_scores(model, shape))
     return f"for {', '.join(evaluation.export.PLATFORMS)}; jax {jax.__version__}"
 

@@ -41,14 +41,8 @@ def parser() -> argparse.ArgumentParser:
     option = parser.add_argument
     option("--workdir", required=True, metavar="DIR", help="of the run, local or gs://bucket/run")
     _cli.add(parser, "--data_dir", "--device_budget_mb")
-    text = "epochs between pictures and entropies of couplings for TensorBoard, 0 for none"
-    option("--snapshot_every", type=int, default=1, metavar="EPOCHS", help=text)
     text = "end with an error when nothing happens for this long, 0 for never"
     option("--stall_seconds", type=float, default=600.0, metavar="S", help=text)
-    text = "trace these steps (STOP not included) into WORKDIR/profile"
-    option("--profile", type=_start_stop, metavar="START:STOP", help=text)
-    text = "send the metrics to wandb or trackio too, where installed"
-    option("--tracker", default="", metavar="NAME[:PROJECT]", help=text)
     option = parser.add_argument_group("several hosts").add_argument
     text = "JAX finds the hosts by itself (Cloud TPU, SLURM, Open MPI, Kubernetes)"
     option("--distributed", action="store_true", help=text)
@@ -58,11 +52,6 @@ def parser() -> argparse.ArgumentParser:
     text = "a host that is silent for this long is taken for dead, and the others end"
     option("--heartbeat_seconds", type=float, default=60.0, metavar="S", help=text)
     return parser
-
-
-def _start_stop(text: str) -> tuple[int, int]:
-    start, stop = map(int, text.split(":"))
-    return start, stop
 
 
 def main(args: argparse.Namespace) -> None:
@@ -79,11 +68,10 @@ def main(args: argparse.Namespace) -> None:
             runs.hosts.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
         if config.data.name.startswith("folder:"):
             fit_length(config, args)
-        names = ("stall_seconds", "snapshot_every", "profile", "tracker")
         options = {
             "data_dir": args.data_dir,
             "device_budget_mb": args.device_budget_mb,
-            "monitoring": runs.loop.Monitoring(**{name: getattr(args, name) for name in names}),
+            "stall_seconds": args.stall_seconds,
         }
         if config.seeds == 1:
             history = runs.loop.train(config, args.workdir, **options).history

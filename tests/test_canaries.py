@@ -27,8 +27,6 @@ TRIED = {
     "jax.experimental.pallas.tpu": KERNELS,
     "jax.experimental.pallas.triton": "tests/test_canaries.py",
     "jax.experimental.topologies": "tests/experiments/test_compile.py",
-    "jax.extend.core.ClosedJaxpr": "tests/evaluation/test_onnx.py",
-    "jax.extend.core.Literal": "tests/evaluation/test_onnx.py",
     "jax.extend.core.Primitive": KERNELS,
     "jax.extend.core.jaxpr_as_fun": KERNELS,
     "jax.interpreters.ad": KERNELS,

@@ -49,7 +49,7 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "tensorflow_datasets": "tensorflow-datasets",
 }
-OPTIONAL = {"wandb", "trackio", "torch"}  # a user installs them, and is told so
+OPTIONAL = {"torch"}  # a user installs it, and is told so
 
 
 def imports(node: ast.AST, within: str = "") -> set[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 
+from capsjax import _names
 from capsjax.training import config as configs
 
 
@@ -55,3 +56,8 @@ def assert_same(result, other):
 
 # For experiments/train.py --config=tests/tiny.py:FILE.npz
 get_config = tiny_config
+
+
+def differences(old, new):
+    """One line for each key in which two configs differ."""
+    return _names.differences(configs.flatten(old), configs.flatten(new))

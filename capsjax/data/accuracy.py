@@ -9,18 +9,13 @@ from jaxtyping import Array, Bool, Float
 
 Scores = Float[Array, "classes"]
 Classes = Bool[Array, "classes"]  # those that are predicted
-
-
 # Called as `rule(scores, logits=…)`: from scores, which are lengths or probabilities in [0, 1] or
 # logits, to the predicted classes.
 Rule = Callable[..., Classes]
 
 
 def top(count: int) -> Rule:
-    """Returns the `count` classes with the highest scores; the first of equal ones.
-
-    Top-1, and for two overlapping digits "both are the top two" (Sabour et al. 2017, section 6).
-    """
+    """Returns the `count` classes with the highest scores; the first of equal ones."""
 
     def rule(scores: Scores, *, logits: bool) -> Classes:
         _, predicted = jax.lax.top_k(scores, count)
@@ -30,13 +25,7 @@ def top(count: int) -> Rule:
 
 
 def above(threshold: float) -> Rule:
-    """Predicts all classes whose score exceeds `threshold` (Tsai et al. 2020, section 6).
-
-    Args:
-      threshold: for lengths and probabilities, in (0, 1); logits are compared with its logit.
-    """
-    if not 0 < threshold < 1:
-        raise ValueError(f"threshold must be in (0, 1), got {threshold}")
+    """Predicts all classes whose score, or whose logit's sigmoid, exceeds `threshold` in (0, 1)."""
 
     def rule(scores: Scores, *, logits: bool) -> Classes:
         return scores > (math.log(threshold / (1 - threshold)) if logits else threshold)

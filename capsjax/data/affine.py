@@ -1,7 +1,4 @@
-"""Rotation, shear, scale and translation of one image: one matrix, one bilinear resampling.
-
-Everywhere a point is (row, column), rows run down and columns to the right.
-"""
+"""One bilinear resampling by one matrix. A point is (row, column); rows run down."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,9 +22,7 @@ Size = tuple[int, int]  # rows and columns
 def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampled:
     """Returns the image whose pixel o is `image` at `matrix @ o + offset`, bilinear, black outside.
 
-    The convention of `scipy.ndimage.affine_transform` with `order=1, mode="grid-constant"`.
-
-    A uint8 image is scaled to [0, 1]; `size` is rows and columns of the output.
+    As `scipy.ndimage.affine_transform` with `order=1, mode="grid-constant"`; uint8 become [0, 1].
     """
     check_image(image)
     image = to_unit(image)
@@ -54,8 +49,7 @@ def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampl
 def transform(image: Image, matrix: Matrix, translation: Point, size: Size) -> Resampled:
     """Moves what is at p, seen from the image's centre, to matrix·p + translation.
 
-    The result, of `size`, is seen from its own centre; so with the identity and no translation
-    the image is put in the middle.
+    The result, of `size`, is seen from its own centre.
     """
     (a, b), (c, d) = matrix
     inverse = jnp.array([[d, -b], [-c, a]]) / (a * d - b * c)
@@ -119,14 +113,11 @@ class AffineRanges(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_scale < self.min_scale:
-            raise ValueError(
-                "expected 0 < min_scale ≤ max_scale, got "
-                f"min_scale {self.min_scale} and max_scale {self.max_scale}"
-            )
+            raise ValueError(f"min_scale {self.min_scale} and max_scale {self.max_scale}: no range")
 
 
 class AffineParameters(NamedTuple):
-    """One affine transformation; see `affine_matrix` and `transform` for what they mean."""
+    """Those of `affine_matrix` and `transform`."""
 
     rotation: Number
     shear: Number
@@ -141,10 +132,7 @@ class AffineParameters(NamedTuple):
 def random_affine(
     key: PRNGKeyArray, image: Image, size: Size, ranges: AffineRanges
 ) -> AffineParameters:
-    """Draws a transformation of `image` onto a canvas of `size`.
-
-    Only with `keep_ink` does it depend on the image, through the extent of its ink.
-    """
+    """Draws a transformation of `image` onto a canvas of `size`."""
     keys = jax.random.split(key, 4)
     rotation, shear = ranges.max_rotation, ranges.max_shear
     uniform = jax.random.uniform
@@ -180,10 +168,9 @@ def ink_translations(image: Image, matrix: Matrix, size: Size) -> tuple[Point, P
         first = jnp.min(moved, where=ink, initial=jnp.inf) - reach
         last = jnp.max(moved, where=ink, initial=-jnp.inf) + reach
         # The pixels of the canvas are between -1 and n, both excluded.
-        edge = (size[axis] + 1) / 2
+        edge, blank = (size[axis] + 1) / 2, jnp.logical_not(jnp.any(ink))
         low, high = -edge - first, edge - last
         middle = (low + high) / 2
-        blank = jnp.logical_not(jnp.any(ink))
         low, high = jnp.where(blank, -edge, low), jnp.where(blank, edge, high)
         fits = low <= high
         return jnp.where(fits, low, middle), jnp.where(fits, high, middle)

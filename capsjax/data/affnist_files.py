@@ -1,7 +1,6 @@
 """`affnist:PATH`: the published files of https://www.cs.toronto.edu/~tijmen/affNIST.
 
-A file is MATLAB's: a struct `affNISTdata` whose `image` is uint8 [1600, N], a 40×40 image a
-column, and whose `label_int` is [1, N].
+A file is MATLAB's: `affNISTdata.image` is uint8 [1600, N], an image a column, `label_int` [1, N].
 """
 
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 
 SIZE = 40
-DIGITS = tuple(str(digit) for digit in range(10))
+DIGITS = tuple("0123456789")
 # By split, the names that files or folders of numbered files have in the archives, best first.
 _PARTS = {
     "train": ("training_and_validation", "training"),
@@ -32,11 +31,7 @@ class AffNISTFiles(Source):
         self._files = {split: found for split in _PARTS if (found := _files(path, split))}
         self.splits = tuple(self._files)
         if not self.splits:
-            raise FileNotFoundError(
-                f"name: {path} holds no affNIST files; expected affnist:PATH with test_batches/"
-                "1.mat … or test.mat, and training_and_validation_batches/1.mat … or "
-                "training_and_validation.mat"
-            )
+            raise FileNotFoundError(f"name: {path} holds no affNIST files such as test.mat")
 
     def fingerprint(self, split: str) -> str:
         return fingerprint(self._files[split])

@@ -1,8 +1,6 @@
 """Decoded arrays on disk, so that images are decoded only once.
 
-One entry is one uncompressed .npz file: the arrays of one split and the fingerprint of the source
-that they were decoded from. A changed source has another fingerprint, and its entry is replaced.
-The checksums are the zip format's own.
+An entry is an uncompressed .npz file, with the fingerprint of the source of its arrays.
 """
 
 import hashlib
@@ -20,10 +18,9 @@ VERSION = 2
 
 
 def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Examples:
-    """Returns `build()` from the cache, after adding it if it is not there.
+    """Returns `build()` from the cache, after adding it if its `fingerprint` is not there.
 
-    One `key` has one entry; it is out of date if it has another `fingerprint`. `LazyImages` stay
-    where they are. A damaged entry, or a directory that cannot be written, gives a warning.
+    `LazyImages` stay where they are. An entry that cannot be read or written gives a warning.
     """
     fingerprint = f"{VERSION}; {fingerprint}"
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")
@@ -39,7 +36,8 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
     except (FileNotFoundError, NotADirectoryError):
         pass
     except Exception as error:  # zipfile and NumPy raise many types for damaged files
-        _warn(f"cache entry {path} cannot be read and is built again: {error}")
+        said = f"cache entry {path} cannot be read and is built again: {error}"
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
     examples = build()
     if isinstance(examples.images, np.ndarray):
         arrays = examples._asdict() | {"class_names": np.array(examples.class_names, np.str_)}
@@ -48,12 +46,6 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
             with replacing(path) as new:  # readers see the old entry or the whole new one
                 np.savez(new, **arrays, fingerprint=fingerprint)
         except OSError as error:
-            _warn(
-                f"cannot write the cache entry {path}: {error}. Images are decoded again at the "
-                "next start; set CAPSJAX_CACHE_DIR to a directory that can be written"
-            )
+            said = f"cannot write the cache entry {path}: {error}; set CAPSJAX_CACHE_DIR"
+            warnings.warn(said, RuntimeWarning, stacklevel=3)
     return examples
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=4)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Examples(NamedTuple):
-    """One split's decoded arrays, as a source reads them and the cache keeps them."""
+    """One split, decoded."""
 
     images: Images
     labels: Int32[np.ndarray, "n"]
@@ -25,15 +25,9 @@ class Examples(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """One split of an image classification set.
+    """One split of an image classification set, with the name that it was loaded by.
 
-    Attributes:
-      images: uint8 [N, H, W, C]; an array, or `LazyImages` if they exceed the budget.
-      labels: int32 [N], each in [0, num_classes).
-      class_names: one name per class.
-      name: the name that it was loaded by, such as "mnist" or "folder:PATH".
-      split: the split that was loaded.
-      splits: all splits of the set.
+    Images are uint8 [N, H, W, C], `LazyImages` if they exceed the budget; labels int32 [N].
     """
 
     images: Images
@@ -41,7 +35,7 @@ class Dataset(NamedTuple):
     class_names: tuple[str, ...]
     name: str
     split: str
-    splits: tuple[str, ...] = ("train", "test")
+    splits: tuple[str, ...] = ("train", "test")  # all of the set
 
     @property
     def num_classes(self) -> int:
@@ -49,8 +43,6 @@ class Dataset(NamedTuple):
 
 
 class Source(ABC):
-    """One dataset: its location, its splits, and how to read one."""
-
     where: str
     splits: tuple[str, ...] = ("train", "test")
 
@@ -78,9 +70,7 @@ def checked(
     if isinstance(images, np.ndarray) and images.ndim == 3:
         images = images[..., None]
     if images.ndim != 4 or images.size == 0:
-        raise ValueError(
-            f"{where}: images have shape {images.shape}, expected [N, H, W] or [N, H, W, C], N > 0"
-        )
+        raise ValueError(f"{where}: images have shape {images.shape}, expected [N, H, W, C], N > 0")
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise ValueError(
             f"{where}: labels are {labels.dtype} of shape {labels.shape}, expected an integer for "

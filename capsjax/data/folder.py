@@ -30,18 +30,12 @@ class Survey(NamedTuple):
 class Folder(Source):
     """PATH/CLASS/IMAGE, split by fixed seed, or PATH/SPLIT/CLASS/IMAGE if there is PATH/train.
 
-    Classes are the subfolders in sorted order (of `train`, where there are splits). Hidden files,
-    and what is not a file with the ending of an image, are ignored; images that cannot be read are
-    skipped with a warning that lists them.
+    Classes are the subfolders in sorted order (of `train`, where there are splits). Images that
+    cannot be read are skipped with a warning that lists them; other files are ignored.
     """
 
     def __init__(self, path: Path, fitting: Fitting = AS_IT_IS) -> None:
-        """Lists the files; raises ValueError where they are arranged in another way."""
-        if not path.is_dir():
-            raise FileNotFoundError(
-                f"name: no directory {path}; expected folder:PATH with one subfolder per class"
-            )
-        path = path.resolve()
+        path = path.resolve(strict=True)
         self._path, self._fitting = path, fitting
         self.where = str(path)
         if fitting != AS_IT_IS:
@@ -83,16 +77,10 @@ class Folder(Source):
                     "crop where pad would be black"
                 )
         for label in sorted({label for _, label in files} - {label for _, label, _ in decoded}):
-            raise ValueError(
-                f"{where}: of class {self.class_names[label]} no image can be read: {broken[0]}"
-            )
+            raise ValueError(f"no image of {self.class_names[label]} can be read: {broken[0]}")
         if broken:
-            warnings.warn(
-                f"{where}: {len(broken)} of {len(files)} images are skipped:\n  "
-                + "\n  ".join(broken[:LISTED]),
-                RuntimeWarning,
-                stacklevel=5,
-            )
+            said = f"{where}: {len(broken)} of {len(files)} images are skipped:"
+            warnings.warn("\n  ".join([said, *broken[:LISTED]]), RuntimeWarning, stacklevel=5)
         _, labels, images = zip(*decoded, strict=True)
         return checked(np.stack(images), np.array(labels), self.class_names, where)
 
@@ -123,16 +111,11 @@ class Folder(Source):
         self._strays += [path for path in _visible(root) if not path.is_dir()]
         for folder in _subfolders(root):
             if folder.name not in self.class_names:
-                raise ValueError(
-                    f"{folder}: {folder.name!r} is not a class of {self._path / 'train'}, expected "
-                    f"one of {', '.join(self.class_names)}"
-                )
+                raise ValueError(f"{folder} is not a class of {self._path / 'train'}")
             files = _visible(folder)
             images = [file for file in files if is_image_name(file) and file.is_file()]
             if not images:
-                raise ValueError(
-                    f"{folder}: class folder without images; add some or remove the folder"
-                )
+                raise ValueError(f"{folder}: no images; add some or remove the folder")
             self._strays += sorted(set(files).difference(images))
             listed += [(file, self.class_names.index(folder.name)) for file in images]
         return listed

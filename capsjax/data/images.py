@@ -1,4 +1,4 @@
-"""Image files to arrays of 8 bits, as they are or made to fit: the one place where that is done.
+"""Image files to arrays of 8 bits, as they are or made to fit.
 
 16 bits become 8. Files that seem to hold fewer bits in 16 (no pixel reaches 4096), integers of 32
 bits and floats, whose range a file does not say, are refused.
@@ -44,8 +44,6 @@ AS_IT_IS = Fitting()
 
 
 class Fitted(NamedTuple):
-    """An image that was made to fit."""
-
     pixels: UInt8[np.ndarray, "h w c"]
     steps: Sequence[str]  # in words, what was done to it
     edge: float  # the median brightness of its outermost pixels before it was padded, in [0, 1]
@@ -55,10 +53,8 @@ def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
     """Decodes an image file: grey (and black and white) to one channel, colour to three.
 
     The orientation that a camera stored in the file is applied, and transparent pixels are drawn on
-    white. More than 8 bits become 8, by the rule of this module.
-
-    Raises:
-      ValueError: the file is not an image, is damaged, or has pixels of an unknown range.
+    white. Raises ValueError for a file that is not an image, is damaged, or has pixels of an
+    unknown range.
     """
     return read_fitted(path, AS_IT_IS).pixels
 
@@ -112,8 +108,6 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
     with extra("data"):
         from PIL import Image, ImageOps
 
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
-        raise ValueError(f"{path}: not an image file but a directory, pipe or device")
     try:
         with Image.open(path) as file:
             sixteen_bits = ";16" in repr(file.tile)
@@ -122,15 +116,10 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
     except FileNotFoundError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(
-            f"{path}: not an image that PIL can read ({error}); repair or remove the file"
-        ) from error
+        raise ValueError(f"{path}: not an image that PIL can read ({error})") from error
     if image.mode != "F" and not image.mode.startswith("I"):
         return image, []  # PIL has made 16-bit colours 8 bits
     levels = np.asarray(image)
     if not sixteen_bits or levels.min() < 0 or 0 < levels.max() < 4096:
-        raise ValueError(
-            f"{path}: has pixels of an unknown range; expected 8 bits or all of 16: convert the "
-            "file to 8 bits"
-        )
+        raise ValueError(f"{path}: has pixels of an unknown range: convert the file to 8 bits")
     return Image.fromarray((levels >> 8).astype(np.uint8)), ["16 bits made 8"]

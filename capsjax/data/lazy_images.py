@@ -1,7 +1,4 @@
-"""Images that do not fit on a device: they stay on the host or in their files.
-
-`LazyImages` takes the place of an array; a batch reads only the images that it needs.
-"""
+"""Images that do not fit on a device: they stay on the host or in their files."""
 
 from collections.abc import Callable
 
@@ -14,7 +11,7 @@ DEVICE_BUDGET_MB = 2048.0
 
 
 class LazyImages:
-    """Images uint8 [N, H, W, C] that are read when they are indexed."""
+    """In place of an array: images uint8 [N, H, W, C] that are read when they are indexed."""
 
     dtype = np.dtype(np.uint8)
     ndim = 4
@@ -34,7 +31,6 @@ class LazyImages:
         return len(self._places)
 
     def __getitem__(self, indices: Int[np.ndarray, "*batch"]) -> UInt8[np.ndarray, "*batch h w c"]:
-        """Returns the images at `indices`, read now."""
         indices = np.asarray(indices)
         images = self._read(self._places[indices.ravel()])
         return images.reshape(*indices.shape, *self.shape[1:])
@@ -54,11 +50,7 @@ def select(images: Images, indices: Int[np.ndarray, "m"] | slice) -> Images:
 
 def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
     """Tells whether `num_bytes` exceeds a budget in units of 2**20 bytes (None: no limit)."""
-    if budget_mb is None:
-        return False
-    if not budget_mb >= 0:
-        raise ValueError(f"device_budget_mb must be ≥ 0, got {budget_mb}")
-    return num_bytes > budget_mb * 2**20
+    return budget_mb is not None and num_bytes > budget_mb * 2**20
 
 
 def within(images: Images, budget_mb: float | None) -> Images:

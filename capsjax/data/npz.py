@@ -15,20 +15,13 @@ class Npz(Source):
     """An archive of `images` and `labels`, without or with `test_images` and `test_labels`.
 
     Without a test set of its own, a fixed stratified fifth is the test split. `class_names` is
-    an array of strings; without it the classes are numbered up to the largest label. Arrays of
-    other names are ignored.
+    an array of strings; without it the classes are numbered up to the largest label.
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"name: no file {path}; expected npz:PATH, an archive with images and labels "
-                "written by np.savez"
-            )
-        self.where = str(path.resolve())
+        self.where = str(path.resolve(strict=True))
 
     def read(self, split: str) -> Examples:
-        """Reads a split; raises ValueError if the archive is damaged or holds something else."""
         if not zipfile.is_zipfile(self.where):
             raise ValueError(f"{self.where}: not an .npz archive; write one with np.savez")
         try:
@@ -54,14 +47,12 @@ class Npz(Source):
             return examples
         chosen = with_test_split(examples.labels)[split]
         if chosen.size == 0:
-            raise ValueError(
-                f"{self.where}: too few for a test split; add test_images and test_labels"
-            )
+            raise ValueError(f"{where}: too few for a test split; add test_images and test_labels")
         return Examples(examples.images[chosen], examples.labels[chosen], class_names)
 
 
 def _numbered(labels: list[np.ndarray]) -> tuple[str, ...]:
-    """Returns "0" up to the largest label; `checked` refuses labels of other types."""
+    # `checked` refuses labels of other types.
     largest = max((int(x.max()) for x in labels if x.size and x.dtype.kind in "iu"), default=-1)
     if largest >= MAX_UNNAMED_CLASSES:
         raise ValueError(f"labels go up to {largest}; if that is right, add class_names")

@@ -22,10 +22,7 @@ _OF_A_USER = {"folder": Folder, "npz": Npz, "affnist": AffNISTFiles}
 
 
 def names() -> tuple[str, ...]:
-    """Returns the built-in names of `load`; other names are those of TFDS sets or a user's files.
-
-    `digits` and `blobs` come with the installation; the others are read from prepared directories.
-    """
+    """Returns the built-in names of `load`; others are those of TFDS sets or a user's files."""
     return BUILT_IN
 
 
@@ -37,11 +34,10 @@ def load(
     device_budget_mb: float | None = None,
     fitting: Fitting = AS_IT_IS,
 ) -> Dataset:
-    """Loads one split of an image classification set into memory.
+    """Loads one split of an image classification set.
 
-    Decoded images are cached on disk (`capsjax.data.cache`), so that only the first load of a
-    set decodes it. A TFDS set that is nowhere prepared is downloaded and prepared if TensorFlow
-    is installed.
+    Decoded images are cached on disk (`capsjax.data.cache`). A TFDS set that is nowhere prepared is
+    downloaded and prepared if TensorFlow is installed.
 
     Args:
       name: "digits" (scikit-learn's, enlarged to 28×28), "blobs" (points of three classes), a TFDS
@@ -51,14 +47,10 @@ def load(
       split: "train" or "test", or any other split that the set has.
       data_dir: the directory that holds prepared TFDS datasets. None means the directories in
         the environment variable CAPSJAX_DATA_DIR (separated as in PATH), then TFDS's default.
-        Only TFDS datasets are looked for there.
       device_budget_mb: images that take more than this many MB (of 2**20 bytes) when decoded come
         as `capsjax.data.lazy_images.LazyImages`, which is fed to a device in batches. The
         images of a TFDS set stay in their files; only the labels are read. None: no limit.
       fitting: what the images of a "folder:PATH" are made, if not left as they are.
-
-    Returns:
-      A `Dataset` of images uint8 [N, H, W, C] and labels int32 [N].
 
     Raises:
       FileNotFoundError: the files (and TensorFlow, to prepare those of TFDS) are not there.
@@ -66,9 +58,7 @@ def load(
     """
     source = _open(name, data_dir, fitting, device_budget_mb)
     if split not in source.splits:
-        raise ValueError(
-            f"split: {name!r} has no split {split!r}; expected one of {', '.join(source.splits)}"
-        )
+        raise ValueError(f"split: {name!r} has no split {split!r}, only {', '.join(source.splits)}")
     read, fingerprint = partial(source.read, split), source.fingerprint(split)
     examples = cached(f"{source.where} {split}", fingerprint, read) if fingerprint else read()
     images = within(examples.images, device_budget_mb)
@@ -81,10 +71,7 @@ def default_split(name: str, data_dir: str | os.PathLike[str] | None = None) -> 
     for split in ("test", *VALIDATION_SPLITS):
         if split in splits:
             return split
-    raise ValueError(
-        f"name: {name!r} has no test or validation split, only {', '.join(splits)}: add images to "
-        "test on, or name a split"
-    )
+    raise ValueError(f"name: {name!r} has no test or validation split, only {', '.join(splits)}")
 
 
 def _open(
@@ -98,9 +85,7 @@ def _open(
     if name in _INSTALLED:
         return _INSTALLED[name]()
     kind, _, path = name.partition(":")
-    if kind in _OF_A_USER:
-        if not path:
-            raise ValueError(f"name: {name!r} has no path, expected {kind}:PATH")
+    if kind in _OF_A_USER and path:
         files = Path(path).expanduser()
         return Folder(files, fitting) if kind == "folder" else _OF_A_USER[kind](files)
     directories = tfds.search_path(data_dir)

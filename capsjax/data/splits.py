@@ -16,16 +16,10 @@ def with_test_split(labels: Int[np.ndarray, "n"]) -> dict[str, Int[np.ndarray, "
 def stratified_holdout(
     labels: Int[np.ndarray, "n"], fraction: float, seed: int
 ) -> tuple[Int[np.ndarray, "kept"], Int[np.ndarray, "held_out"]]:
-    """Splits indices so that each class gives the same fraction of its examples.
+    """Splits indices so that each class gives the same `fraction` of its examples, in [0, 1).
 
-    A class of n examples gives `fraction * n` of them, rounded, but at least one and not all if
-    it has two or more, so that every such class is in both parts. A class of one is kept whole;
-    `fraction` 0 holds nothing out.
-
-    Args:
-      labels: the class of each example.
-      fraction: how much to hold out, in [0, 1).
-      seed: non-negative; the same seed gives the same split everywhere.
+    It is rounded, but at least one and not all of a class of two or more, so that every such class
+    is in both parts. A class of one is kept whole. The same seed gives the same split everywhere.
 
     Returns:
       The kept and the held-out indices, each ascending; together they are 0 … n − 1.

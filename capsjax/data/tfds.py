@@ -34,10 +34,7 @@ def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
     if data_dir is not None:
         directory = Path(data_dir).expanduser()
         if not directory.is_dir():
-            raise FileNotFoundError(
-                f"data_dir: no directory {directory}; expected one that holds prepared TFDS "
-                "datasets (NAME/VERSION/dataset_info.json), or an empty one to prepare them in"
-            )
+            raise FileNotFoundError(f"data_dir: no directory {directory} of prepared TFDS datasets")
         return [directory]
     listed = os.environ.get("CAPSJAX_DATA_DIR", "").split(os.pathsep)
     default = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
@@ -45,10 +42,7 @@ def search_path(data_dir: str | os.PathLike[str] | None) -> list[Path]:
 
 
 class PreparedDataset(Source):
-    """One prepared set: a directory NAME[/CONFIG]/VERSION that holds dataset_info.json.
-
-    Splits whose decoded images exceed `device_budget_mb` stay in their files.
-    """
+    """One prepared set: a directory NAME[/CONFIG]/VERSION that holds dataset_info.json."""
 
     def __init__(self, directory: Path, device_budget_mb: float | None) -> None:
         self.where = str(directory.resolve())
@@ -92,11 +86,7 @@ class PreparedDataset(Source):
 
 
 def find(name: str, directories: Sequence[Path]) -> Path | None:
-    """Returns where the first directory that holds the set has its newest version.
-
-    `name` is NAME or NAME/CONFIG, either with :VERSION. The configuration can be left out where
-    only one is prepared.
-    """
+    """Returns where the first directory with NAME[/CONFIG][:VERSION] has its newest version."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -117,16 +107,11 @@ def find(name: str, directories: Sequence[Path]) -> Path | None:
 
 
 def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Path:
-    """Downloads and prepares a TFDS set, with TensorFlow, into the first of `directories`.
+    """Downloads and prepares a TFDS set, with TensorFlow, into the first of `directories`."""
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
-    Without TensorFlow an error says how to. `known` are names that are known without asking TFDS.
-    """
-    names = list(known)
-    if _installed("tensorflow_datasets"):
-        with extra("data"):
-            import tensorflow_datasets as tfds
-
-        names += tfds.list_builders(with_community_datasets=False)
+    names = [*known, *tfds.list_builders(with_community_datasets=False)]
     if re.split("[:/]", name)[0] not in names:
         hint = f"write 'folder:{name}' for a directory of images, 'npz:{name}' for an .npz file"
         if not name or not Path(name).expanduser().exists():
@@ -139,9 +124,8 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Pa
         places = "\n".join(f"  {directory}" for directory in directories)
         raise FileNotFoundError(
             f"name: dataset {name!r} is not prepared in\n{places}\n"
-            "Either name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or "
-            f"install what prepares it, {install('prepare')}, and load it again where there is a "
-            f"network: it is then downloaded into {directories[0]}"
+            "Name a directory that holds it (CAPSJAX_DATA_DIR, or data_dir), or install what "
+            f"downloads it, {install('prepare')}, and load it again"
         )
     # A format that can be read without TensorFlow.
     builder = tfds.builder(name, data_dir=directories[0], file_format="array_record")
@@ -154,7 +138,6 @@ def _installed(module: str) -> bool:
 
 
 def _versions(base: Path) -> list[str]:
-    """Returns the versions of a set or configuration, oldest first."""
     versions = [info.parent.name for info in base.glob("*/dataset_info.json")]
     numbered = [version for version in versions if _VERSION.fullmatch(version)]
     return sorted(numbered, key=lambda version: [int(part) for part in version.split(".")])
@@ -189,7 +172,7 @@ class _Records:
             return self._source.__getitems__(places)
 
     def in_order(self, verb: str) -> Iterator[dict[str, Any]]:
-        """Reads all examples in batches, which costs a third less than one by one."""
+        # In batches, which costs a third less than one by one.
         starts = range(0, len(self), _BATCH)
         batches = (self[range(start, min(start + _BATCH, len(self)))] for start in starts)
         return track(chain.from_iterable(batches), f"{verb} {self._name}", len(self))
@@ -200,8 +183,7 @@ class _Records:
         if image.shape != self.first.shape:
             raise ValueError(
                 f"{self.where}: image {place} has [H, W, C] = {list(image.shape)} and the first "
-                f"has {list(self.first.shape)}; expected images of one size: write resized ones "
-                "into a folder and load folder:PATH"
+                f"has {list(self.first.shape)}: write resized ones into a folder:PATH"
             )
         return image
 

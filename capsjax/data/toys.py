@@ -28,19 +28,12 @@ class Digits(Source):
 
         digits = load_digits()
         chosen = with_test_split(digits.target)[split]
-        return Examples(
-            images=np.stack([_enlarge(image) for image in digits.images[chosen]]),
-            labels=digits.target[chosen].astype(np.int32),
-            class_names=tuple(str(name) for name in digits.target_names),
-        )
+        images = np.stack([_enlarge(image) for image in digits.images[chosen]])
+        return Examples(images, digits.target[chosen].astype(np.int32), tuple("0123456789"))
 
 
 def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
-    """Enlarges values 0 … 16, bicubically.
-
-    The ink reaches the edges of the 8×8 images; the black margin keeps it on the canvas when
-    training shifts images by up to `MARGIN` pixels.
-    """
+    """Enlarges values 0 … 16, bicubically; training may shift the ink into the margin."""
     with extra("data"):
         from PIL import Image
 
@@ -52,10 +45,7 @@ def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
 
 
 class Blobs(Source):
-    """Points of three classes in the plane, as images of one pixel and two channels.
-
-    Each class is a normal distribution; the channels have coordinates from −3 to 3 as 0 to 255.
-    """
+    """Points of three normal distributions in the plane, as images of a pixel and two channels."""
 
     where = "blobs"
 
@@ -66,8 +56,5 @@ class Blobs(Source):
         points, labels = make_blobs(3000, centers=CENTRES, cluster_std=0.5, random_state=0)
         chosen = with_test_split(labels)[split]
         channels = np.round((points[chosen] + LIMIT) / (2 * LIMIT) * 255).clip(0, 255)
-        return Examples(
-            images=channels.astype(np.uint8).reshape(-1, 1, 1, 2),
-            labels=labels[chosen].astype(np.int32),
-            class_names=("left", "right", "top"),
-        )
+        images = channels.astype(np.uint8).reshape(-1, 1, 1, 2)
+        return Examples(images, labels[chosen].astype(np.int32), ("left", "right", "top"))

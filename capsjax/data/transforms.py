@@ -1,7 +1,4 @@
-"""Pure functions on one example, to be vmapped over a batch inside the compiled step.
-
-See `capsjax.data.affine` for rotations, scales and shears.
-"""
+"""Pure functions on one example, to be vmapped over a batch; see `affine` for rotations."""
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +18,7 @@ def random_offset(key: PRNGKeyArray, max_shift: int) -> Place:
 
 
 def translate(image: Image, offset: Place, max_shift: int) -> Image:
-    """Moves an image by `offset` whole rows down and columns to the right, filling with zeros.
-
-    Each offset is in [−max_shift, max_shift]; `max_shift` is part of the compiled program.
-    """
+    """Moves an image by `offset` rows down and columns right, at most the static `max_shift`."""
     check_image(image)
     margin = (max_shift, max_shift)
     padded = jnp.pad(image, (margin, margin, (0, 0)))
@@ -33,17 +27,11 @@ def translate(image: Image, offset: Place, max_shift: int) -> Image:
 
 
 def pad(image: Image, size: tuple[int, int]) -> Num[Array, "h_out w_out c"]:
-    """Puts an image in the middle of a black canvas of `size` (rows, columns).
-
-    An odd row or column goes to the bottom or the right.
-    """
+    """Puts an image in the middle of a black canvas of `size`; an odd row goes to the bottom."""
     check_image(image)
     margins = [n - side for n, side in zip(size, image.shape, strict=False)]
     if min(margins) < 0:
-        raise ValueError(
-            f"size: a canvas of {size[0]}×{size[1]} is smaller than the image of "
-            f"{image.shape[0]}×{image.shape[1]}"
-        )
+        raise ValueError(f"size: {size} is smaller than the image {image.shape}")
     return jnp.pad(image, (*((m // 2, m - m // 2) for m in margins), (0, 0)))
 
 
@@ -64,16 +52,11 @@ def erase(image: Image, corner: Place, size: int) -> Image:
 
 
 def overlay(images: Num[Array, "n h w c"]) -> Float[Array, "h w c"]:
-    """Overlays images: the sum of their ink in [0, 1], at most 1.
-
-    As in the MultiMNIST of Sabour et al. 2017, section 6.1.
-    """
+    """Overlays images: the sum of their ink in [0, 1], at most 1 (Sabour et al. 2017, 6.1)."""
     return jnp.minimum(jnp.sum(to_unit(images), axis=0), 1)
 
 
 def check_image(image: Array | np.ndarray) -> None:
     """Raises ValueError unless it is one image."""
     if image.ndim != 3:
-        raise ValueError(
-            f"image: expected one image [H, W, C], got shape {image.shape}; vmap over batches"
-        )
+        raise ValueError(f"expected one image [H, W, C], got shape {image.shape}; use vmap")

@@ -10,36 +10,25 @@ from capsjax.functional import at_least_float32, safe_norm
 
 # Table 3's columns: factor and amounts, in degrees and pixels, for `transformations.moved_poses`.
 TRANSFORMATIONS = {
-    f"{factor}{'+' if step > 0 else '-'}": (
-        factor,
-        tuple(step * n for n in (1.0, 2.0, 3.0, 4.0, 5.0)),
-    )
-    for factor, size in (("rotation", 5), ("x", 1), ("y", 1))
-    for step in (size, -size)
+    f"{factor}{sign}": (factor, tuple(float(sign + "1") * size * n for n in range(1, 6)))
+    for factor, size in (("rotation", 5.0), ("x", 1.0), ("y", 1.0))
+    for sign in "+-"
 }
 
 
 class Alignment(NamedTuple):
-    """How well k difference vectors align with the line nearest to them.
-
-    Attributes:
-      ratios: r_i = |v_i · ṽ| / |v_i|, of each: 1 on the line, 0 across it; NaN where v_i = 0.
-      direction: ṽ, of length 1, turned so that Σ_i v_i · ṽ ≥ 0.
-    """
-
-    ratios: Float[Array, "*batch k"]
-    direction: Float[Array, "*batch d"]
+    ratios: Float[Array, "*batch k"]  # |v_i · ṽ| / |v_i|: 1 on the line, 0 across; NaN if v_i = 0
+    direction: Float[Array, "*batch d"]  # ṽ, of length 1, turned so that Σ_i v_i · ṽ ≥ 0
 
 
 def align(differences: Float[Array | np.ndarray, "*batch k d"]) -> Alignment:
     """Finds the direction nearest to k vectors and their alignment (Choi et al. 2019, eq. 12–15).
 
-    ṽ is the first right-singular vector of the stacked vectors, without centring. Random vectors
-    are a reference: five standard normal ones give .462 ± .269 in R^32 and .498 ± .277 in R^16
-    (mean and standard deviation of r). The .311 ± .262 that the paper prints cannot come from its
-    formula: of five vectors of equal length, the mean of r² is at least 1/5.
-
-    The `differences` are v_i = u(T_i(x)) − u(x), of the pose of the true class.
+    The `differences` are v_i = u(T_i(x)) − u(x), of the pose of the true class; ṽ is their first
+    right-singular vector, without centring. Random vectors are a reference: five standard normal
+    ones give .462 ± .269 in R^32 and .498 ± .277 in R^16 (mean and standard deviation of r). The
+    .311 ± .262 that the paper prints cannot come from its formula: of five vectors of equal length,
+    the mean of r² is at least 1/5.
     """
     v = at_least_float32(jnp.asarray(differences))
     direction = jnp.linalg.svd(v, full_matrices=False)[2][..., 0, :]
@@ -54,8 +43,7 @@ def direction_cosines(
 ) -> Float[Array, "*batch"]:
     """Returns the cosine between ṽ of positive and of negative transformations (figure 4).
 
-    −1 where a pose moves back along the line on which it moved forth, 1 where both go the same
-    way, 0 where they are at right angles.
+    −1 where a pose moves back along the line on which it moved forth, 1 where both go one way.
     """
     # Unit vectors; rounding must not put a cosine outside the histogram.
     return jnp.clip(jnp.sum(positive * negative, axis=-1), -1, 1)

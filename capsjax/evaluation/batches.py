@@ -40,10 +40,6 @@ def in_batches(
       batch_size: examples at a time, on all devices together.
       devices: of all hosts that make this call. Default: the first of this process.
       progress: called with the number of examples done.
-
-    Raises:
-      ValueError: no examples, arrays of different lengths, or a batch size that is not a positive
-        multiple of the number of devices.
     """
     lengths = [len(array) for array in arrays]
     if len(set(lengths)) != 1 or 0 in lengths:
@@ -76,10 +72,7 @@ def lower(
     batch_size: int,
     devices: Sequence[jax.Device],
 ) -> jax.stages.Lowered:
-    """Returns the program that `in_batches` runs on every batch, lowered from shapes alone.
-
-    The devices need not exist (`jax.experimental.topologies`), and `model` may be abstract.
-    """
+    """Lowers what `in_batches` runs on every batch, for devices and models that need not exist."""
     graphdef, state = nnx.split(model)
     state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
     batch_size = _no_larger_than_needed(batch_size, len(arrays[0]), len(devices))
@@ -115,13 +108,10 @@ def check_labels(labels: Any, images: Any, num_classes: int) -> None:
         )
     low, high = np.min(labels), np.max(labels)
     if low < 0 or high >= num_classes:
-        raise ValueError(
-            f"labels must be classes of the network, 0 to {num_classes - 1}; got {low} to {high}"
-        )
+        raise ValueError(f"labels must be classes, 0 to {num_classes - 1}; got {low} to {high}")
 
 
 def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
-    """Lowers `batch_size` for a small set, so that it is not padded to a large batch."""
     return min(batch_size, -(-num // num_devices) * num_devices)
 
 
@@ -129,8 +119,6 @@ def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
 def _program(
     function: Callable[..., PyTree], graphdef: nnx.GraphDef, devices: tuple[jax.Device, ...]
 ) -> partial:
-    """Compiles the function of a batch for these devices; its results are whole on all of them."""
-
     def apply(state: nnx.State, batch: Sequence[Array], shared: Sequence[PyTree]) -> PyTree:
         model: Any = nnx.merge(graphdef, state)
         model.eval()  # the copy inside this program

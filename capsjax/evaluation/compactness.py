@@ -19,46 +19,31 @@ AMOUNTS: dict[str, Float[np.ndarray, "9"]] = {
 }
 
 
-def semantic_compactness(
-    poses: Float[Array | np.ndarray, "*batch k d"],
-) -> Float[Array, "*batch"]:
+def semantic_compactness(poses: Float[Array | np.ndarray, "*batch k d"]) -> Float[Array, "*batch"]:
     """Computes KL(Var_n ‖ uniform), in nats (Gu et al. 2021, section 3.3 and table 5).
 
     Var_n is the variance of each of the d units over the k versions of an image, divided by the
-    sum over the units. log d where one unit alone varies, 0 where all vary alike. Table 5 has the
-    mean over the test set, for each factor of variation:
+    sum over the units. One number per image: log d where one unit alone varies, 0 where all vary
+    alike, NaN where none does. Table 5 has the mean over the test set, for each factor:
 
       semantic_compactness(moved_poses(model, images, labels, "x", AMOUNTS["x"])).mean()
-
-    Args:
-      poses: of the true class, of each version; see `transformations.moved_poses`.
-
-    Returns:
-      One number per image; NaN where no unit varies at all.
     """
     return _divergence(_normalized_variance(poses))
 
 
-def compactness_of_mean(
-    poses: Float[Array | np.ndarray, "n k d"],
-) -> Float[Array, ""]:
+def compactness_of_mean(poses: Float[Array | np.ndarray, "n k d"]) -> Float[Array, ""]:
     """Computes KL(mean of Var_n over the images ‖ uniform), in nats: averaged first, then compared.
 
     0 where the images move along different units, however compact each one is. The numbers of Gu
     et al.'s table 5 are of this size, and too small for the mean of `semantic_compactness`, which
-    is far larger even for a few random versions per image.
-
-    `poses` are as for `semantic_compactness`; images whose pose does not vary are left out.
+    is far larger even for a few random versions. Images whose pose does not vary are left out.
     """
     return _divergence(jnp.nanmean(_normalized_variance(poses), axis=0))
 
 
 def _normalized_variance(poses: Array | np.ndarray) -> Array:
-    if poses.ndim < 2 or poses.shape[-2] < 2:
-        raise ValueError(
-            "poses must have axes [..., k, d] (versions of an image, units) with k ≥ 2, "
-            f"got shape {poses.shape}"
-        )
+    if poses.shape[-2] < 2:
+        raise ValueError(f"poses [..., k, d] must have k ≥ 2, got shape {poses.shape}")
     variance = jnp.var(at_least_float32(jnp.asarray(poses)), axis=-2)
     return variance / jnp.sum(variance, axis=-1, keepdims=True)
 

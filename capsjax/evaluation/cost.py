@@ -13,23 +13,15 @@ from capsjax.training.state import num_parameters
 
 
 class Cost(NamedTuple):
-    """The cost of the scores of one batch on the default device.
+    """The cost of the scores of one batch on the default device."""
 
-    Attributes:
-      parameters: trainable numbers.
-      argument_bytes: of parameters, statistics and images.
-      temporary_bytes: further memory that the compiler plans for while the program runs.
-      seconds: of each call, without the first one after compiling.
-    """
-
-    parameters: int
-    argument_bytes: int
-    temporary_bytes: int
-    seconds: tuple[float, ...]
+    parameters: int  # trainable numbers
+    argument_bytes: int  # of parameters, statistics and images
+    temporary_bytes: int  # further memory that the compiler plans for while the program runs
+    seconds: tuple[float, ...]  # of each call, without the first one after compiling
 
     @property
     def median_seconds(self) -> float:
-        """The median over the calls."""
         return statistics.median(self.seconds)
 
 

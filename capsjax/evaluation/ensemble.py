@@ -21,17 +21,9 @@ class Ensemble(nnx.Module):
         self.members = nnx.List(members)
 
     def __call__(
-        self,
-        images: Images,
-        *,
-        mask: Mask | None = None,
-        keys: Keys | None = None,
-        capture: bool = False,
+        self, images: Images, *, mask: Mask = None, keys: Keys = None, capture: bool = False
     ) -> Output:
-        """Returns mean scores, but no poses: those of different networks cannot be compared.
-
-        As `capsjax.models.Model`; what `capture` adds is called "member0/classes" and so on.
-        """
+        """See `Model`. Returns no poses; what `capture` adds is called "member0/classes" …."""
         outputs = [member(images, mask=mask, keys=keys, capture=capture) for member in self.members]
         routed, features = {}, {}
         for i, output in enumerate(outputs):
@@ -45,19 +37,16 @@ class Ensemble(nnx.Module):
 def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDict]) -> nnx.Module:
     """Returns the ensemble of models as `capsjax.restore` returns them; of one, the model itself.
 
-    Raises:
-      ValueError: they are for different images or classes, or score in different ways.
+    Raises ValueError if they are for different images or classes, or score in different ways.
     """
     if len(models) == 1:
         return models[0]
     first = configs[0]
     for n, config in enumerate(configs[1:], start=2):
         for key in ("input_shape", "class_names"):
-            if config.task[key] != first.task[key]:
-                raise ValueError(
-                    f"member {n} of the ensemble ({config.model.name}) has {key} "
-                    f"{config.task[key]}, the first has {first.task[key]}"
-                )
+            theirs, ours = config.task[key], first.task[key]
+            if theirs != ours:
+                raise ValueError(f"member {n} of the ensemble has {key} {theirs}, the first {ours}")
     if len({gives_logits(model, first.task.input_shape) for model in models}) > 1:
         raise ValueError("some members of the ensemble score with logits and some with lengths")
     return Ensemble(models)

@@ -1,7 +1,4 @@
-"""How decided a routing is: the entropy of its couplings, and where they point to.
-
-The entropy is that of Lin et al. 2018, section 3.1 and figure 3.
-"""
+"""How decided a routing is: the entropy of its couplings, and where they point to."""
 
 from typing import Any
 
@@ -19,27 +16,21 @@ def routing_entropies(
 ) -> dict[str, Float[np.ndarray, "n"]]:
     """Returns the mean entropy of the coupling's rows, in nats, by routing layer, for each image.
 
-    Log J where every child is spread evenly over J parents, 0 where each has chosen one. A layer
-    with positions is averaged over them too. The paper's H̄ of R1, the first routing, is
+    Log J where every child is spread evenly over J parents, 0 where each has chosen one (Lin et al.
+    2018, section 3.1). A layer with positions is averaged over them too. The paper's H̄ of R1, in
+    figure 3, is
 
       routing_entropies(model, images)["capsules1"].mean()
 
-    and its figure 3 the trace of that number over training.
-
-    Raises:
-      ValueError: the network routes nothing, or a coupling does not divide each child over its
-        parents (that of attention routing, Choi et al. 2019, divides each parent over its children:
-        its rows have no entropy).
+    Raises ValueError if the network routes nothing, or a coupling does not divide each child over
+    its parents: attention routing (Choi et al. 2019) divides each parent over its children.
     """
     if not outline(model, images).routed:
         raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
     measured = in_batches(_entropies, model, (images,), batch_size=batch_size)
     for name, (_, errors) in measured.items():
         if errors.max() > 1e-3:
-            raise ValueError(
-                f"{name}: the coupling of a child does not add up to 1 over its parents: it is not "
-                "divided over them, and has no entropy"
-            )
+            raise ValueError(f"{name}: a child's coupling does not add up to 1 over its parents")
     return {name: entropies for name, (entropies, _) in measured.items()}
 
 
@@ -52,10 +43,8 @@ def true_class_shares(
 ) -> Float[np.ndarray, "n"]:
     """Returns the share of a child's vote that a true class gets in the last routing, by image.
 
-    The mean over the children, and over the classes in the image. 1 / classes if the couplings are
-    equal: the network then takes the mean of the votes, and does not route.
-
-    The `targets` are 1 for each class that is in the image, else 0.
+    The mean over the children, and over the classes in the image, whose `targets` are 1. It is
+    1 / classes if couplings are equal: the network takes the mean of the votes and does not route.
     """
     return in_batches(_true_shares, model, (images, targets), batch_size=batch_size)
 

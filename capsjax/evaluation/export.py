@@ -1,7 +1,5 @@
 """A trained network as one file that needs only JAX to run."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -18,18 +16,12 @@ def export_scores(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes
 
       scores = jax.export.deserialize(bytearray(contents)).call(images)
     """
-    scores, images = scores_of(model, input_shape)
-    return bytes(jax_export.export(jax.jit(scores), platforms=PLATFORMS)(images).serialize())
-
-
-def scores_of(
-    model: nnx.Module, input_shape: tuple[int, int, int]
-) -> tuple[Callable[[Array], Array], jax.ShapeDtypeStruct]:
-    """Returns the function from uint8 images to scores, and the shape of any number of images."""
     graphdef, state = nnx.split(model)
 
+    @jax.jit
     def scores(images: UInt8[Array, "b h w c"]) -> Float[Array, "b classes"]:
         return nnx.merge(graphdef, state)(images).scores
 
     (batch,) = jax_export.symbolic_shape("b")
-    return scores, jax.ShapeDtypeStruct((batch, *input_shape), jnp.uint8)
+    images = jax.ShapeDtypeStruct((batch, *input_shape), jnp.uint8)
+    return bytes(jax_export.export(scores, platforms=PLATFORMS)(images).serialize())

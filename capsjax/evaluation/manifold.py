@@ -1,6 +1,5 @@
 """Whether a representation keeps a known plane of shifts (Lin et al. 2018, section 3.2)."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,8 +8,9 @@ from jaxtyping import Array, Float, Num
 from scipy.spatial import cKDTree, procrustes
 
 from capsjax._extras import extra
-from capsjax._names import nearest
+from capsjax._names import lookup
 from capsjax.evaluation.batches import in_batches, outline
+from capsjax.layers.bound import bound
 
 # Where the paper looks: the capsules after the first routing ("Cap1"), and the dense layer in
 # their place ("Linear1").
@@ -18,10 +18,7 @@ MIDDLE = {"lin2018_capsnet": "capsules1", "lin2018_cnn": "dense1"}
 
 
 def shift_grid(max_shift: int = 4) -> Float[np.ndarray, "n 2"]:
-    """Lists (row, column) shifts from −max_shift to max_shift, row by row: 81 in the paper.
-
-    In the order of the task `multimnist`'s evaluation set "shift_grid".
-    """
+    """Lists (row, column) shifts in the order of `multimnist`'s "shift_grid": 81 in the paper."""
     shifts = np.arange(-max_shift, max_shift + 1.0)
     return np.stack(np.meshgrid(shifts, shifts, indexing="ij"), axis=-1).reshape(-1, 2)
 
@@ -31,23 +28,16 @@ def representations(
 ) -> Float[np.ndarray, "n features"]:
     """Returns the output of `layer`, a name in the captured `features`, for each image, flattened.
 
-    Raises:
-      ValueError: the network has no such layer (the nearest is named).
+    Raises ValueError if the network has no such layer.
     """
-    known = outline(model, images).features
-    if layer not in known:
-        raise ValueError(f"this network has no layer {layer!r}: {nearest(layer, known)}")
-    return in_batches(_Layer(layer), model, (images,), batch_size=batch_size)
+    lookup("layer", layer, outline(model, images).features)
+    return in_batches(bound(_layer, name=layer), model, (images,), batch_size=batch_size)
 
 
 def embed(
     representations: Float[np.ndarray, "n features"], *, perplexity: float = 30.0, seed: int = 0
 ) -> Float[np.ndarray, "n 2"]:
-    """Points in the plane with the same neighbours: scikit-learn's t-SNE, initialised by PCA.
-
-    The exact method: faster than the approximate one for 81 points, too slow for thousands.
-    The paper gives no perplexity; the default is scikit-learn's.
-    """
+    """Points in the plane with the same neighbours: scikit-learn's exact t-SNE, begun by PCA."""
     with extra("data"):  # takes a second to import
         from sklearn.manifold import TSNE
 
@@ -58,20 +48,14 @@ def embed(
 def fit_to(
     points: Float[np.ndarray, "n d"], target: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d"]:
-    """Returns `points` moved, turned, mirrored and scaled as a whole to fit `target` best.
-
-    Least squares over the pairs with the same index (Procrustes): image and shift belong together.
-    """
+    """Returns `points` moved, turned, mirrored and scaled to fit `target` best (Procrustes)."""
     centre = np.mean(target, axis=0)
     _, fitted, _ = procrustes(target, points)  # of length 1, around 0
     return fitted * np.linalg.norm(target - centre) + centre
 
 
 def chamfer_distance(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -> float:
-    """Returns the mean distance to the nearest point of the other set, over both directions.
-
-    Euclidean, not squared, in the unit of the points.
-    """
+    """Returns the mean distance to the nearest point of the other set, over both directions."""
     return float((cKDTree(b).query(a)[0].mean() + cKDTree(a).query(b)[0].mean()) / 2)
 
 
@@ -86,9 +70,5 @@ def grid_distance(
     return chamfer_distance(fit_to(embedding, grid), grid)
 
 
-@dataclass(frozen=True)  # equal for the same layer: it is compiled once for each
-class _Layer:
-    name: str
-
-    def __call__(self, model: Any, images: Array) -> Array:
-        return model(images, capture=True).features[self.name].reshape(len(images), -1)
+def _layer(model: Any, images: Array, *, name: str) -> Array:
+    return model(images, capture=True).features[name].reshape(len(images), -1)

@@ -21,8 +21,7 @@ def perturb(
 ) -> Float[Array, "*batch d k d"]:
     """Moves each element of every pose: `result[..., e, j, :]` has offset j on element e.
 
-    For a decoder (Sabour et al. 2017, figure 4; Choi et al. 2019, figure 3), which need not see
-    lengths below 1: nothing is normalised.
+    For a decoder (Sabour et al. 2017, figure 4; Choi et al. 2019, figure 3). Nothing is normalised.
     """
     d = poses.shape[-1]
     moves = jnp.asarray(offsets, poses.dtype)[:, None] * jnp.eye(d, dtype=poses.dtype)[:, None, :]
@@ -37,16 +36,13 @@ def reconstruct_perturbed(
     *,
     conditional: bool = True,
 ) -> Float[np.ndarray, "d k h w c"]:
-    """Decodes one image with every element of the pose of class `label` moved.
+    """Decodes one image with every element of the pose of class `label` moved; see `perturb`.
 
     For ConvNets, whose units are not squashed, Gu et al. 2021, figure 4, move them much farther:
     `symmetric_offsets(8, 2)`. The 160 units of ConvNet-R are moved group by group, as classes.
 
     Args:
       decoder: from [n, classes, d] poses and [n, classes] masks to images, as a model's.
-      poses: the class poses of the image.
-      label: the class whose pose is moved.
-      offsets: see `perturb`.
       conditional: whether the decoder sees class `label` alone; otherwise it sees all classes, the
         others unmoved ("normal" reconstruction).
     """

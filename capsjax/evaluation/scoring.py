@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -18,31 +17,22 @@ from capsjax.data.lazy_images import DEVICE_BUDGET_MB, LazyImages
 from capsjax.data.sources import default_split
 from capsjax.data.tasks import EvaluationSet, Example, NumberedExamples
 from capsjax.evaluation.batches import in_batches, lower, outline
+from capsjax.layers.bound import bound
 from capsjax.models import ScoreKind
 
 
 class EvaluationData(NamedTuple):
-    """What a network is evaluated on.
+    """What a network is evaluated on."""
 
-    Attributes:
-      name: of the data set or the task.
-      split: of the data set, or the name of the task's evaluation set.
-      class_names: in the order of the labels.
-      examples: all examples of the split.
-      rule: from scores to the predicted classes.
-      multi_label: whether an image can show several classes.
-    """
-
-    name: str
-    split: str
-    class_names: tuple[str, ...]
+    name: str  # of the data set or the task
+    split: str  # of the data set, or the name of the task's evaluation set
+    class_names: tuple[str, ...]  # in the order of the labels
     examples: EvaluationSet
-    rule: Rule
-    multi_label: bool
+    rule: Rule  # from scores to the predicted classes
+    multi_label: bool  # whether an image can show several classes
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Height, width and channels."""
         return self.examples.recipe.image_shape(self.examples.source.images.shape[1:])
 
 
@@ -58,7 +48,6 @@ def evaluation_data(
     Images of a "folder:PATH" are made to fit the network, as its training images were.
 
     Args:
-      config: of the network.
       name: of the set or task; None for the one that the network was trained on.
       split: of the set, or the name of an evaluation set of the task. None for "test", or for the
         validation split of a set that has no test split.
@@ -80,10 +69,7 @@ def evaluation_data(
 
 
 def fitting(config: ml_collections.ConfigDict, name: str = "folder:") -> Fitting:
-    """Returns the conversion that fits images of the data set `name` to the network of `config`.
-
-    Proportions are kept as in training; by padding if it was not trained on a folder.
-    """
+    """Returns the conversion that fits images of the data set `name` to the network of `config`."""
     if not name.startswith("folder:"):
         return AS_IT_IS
     height, width, channels = config.task.input_shape
@@ -120,27 +106,19 @@ def _scores(model: Any, batch: Example) -> Float[Array, "n classes"]:
 def on_examples(
     answer: Callable[[Any, Example], PyTree], examples: EvaluationSet
 ) -> tuple[Callable[..., PyTree], tuple[Any, ...]]:
-    """Returns function and arrays with which `in_batches` calls `answer(model, batch)`.
-
-    The arrays are the number, source images and labels of each example. The function is without the
-    images, so that none is kept with its program.
-    """
+    """Returns function and arrays with which `in_batches` calls `answer(model, batch)`."""
     source, chosen = examples.source, examples.chosen
     shape = (chosen.shape[1], *source.images.shape[1:])
     numbers = np.arange(len(examples))
     images = LazyImages(lambda numbers: source.images[chosen[numbers]], shape, numbers)
-    return _OnExamples(examples.numbered, answer), (numbers, images, source.labels[chosen])
+    function = bound(_answered, numbered=examples.numbered, answer=answer)
+    return function, (numbers, images, source.labels[chosen])
 
 
-@dataclass(frozen=True)
-class _OnExamples:
-    """Makes examples and gives them to `answer`."""
-
-    numbered: NumberedExamples
-    answer: Callable[[Any, Example], PyTree]
-
-    def __call__(self, model: Any, numbers: Array, images: Array, labels: Array) -> PyTree:
-        return self.answer(model, jax.vmap(self.numbered.make)(numbers, images, labels))
+def _answered(
+    model: Any, *arrays: Array, numbered: NumberedExamples, answer: Callable[[Any, Example], PyTree]
+) -> PyTree:
+    return answer(model, jax.vmap(numbered.make)(*arrays))
 
 
 def gives_logits(model: nnx.Module, image_shape: Sequence[int]) -> bool:
@@ -157,8 +135,7 @@ def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
         if there != here:
             raise ValueError(
                 f"{data.name} has {what} {_in_words(there)}, this network takes {_in_words(here)}: "
-                f"choose a data set like --dataset={config.data.name}, which it was trained on, or "
-                f"train a network with --config.data.name={data.name}"
+                f"it was trained on --dataset={config.data.name}"
             )
 
 

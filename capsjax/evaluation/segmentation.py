@@ -14,21 +14,13 @@ from capsjax.evaluation.scoring import on_examples
 
 
 class Segmented(NamedTuple):
-    """Images taken apart by a network that captures "masks" and "parts".
-
-    Attributes:
-      image: what it sees.
-      reconstruction: what it makes of it.
-      parts: the part of the image that each slot draws.
-      masks: each slot's share of each pixel.
-      objects: the object that each pixel belongs to, counted from 1; 0 for none.
-    """
+    """Images taken apart by a network that captures "masks" and "parts"."""
 
     image: Float[Array | np.ndarray, "n h w c"]
     reconstruction: Float[Array | np.ndarray, "n h w c"]
-    parts: Float[Array | np.ndarray, "n slots h w c"]
-    masks: Float[Array | np.ndarray, "n slots h w"]
-    objects: Int[Array | np.ndarray, "n h w"]
+    parts: Float[Array | np.ndarray, "n slots h w c"]  # what each slot draws
+    masks: Float[Array | np.ndarray, "n slots h w"]  # each slot's share of each pixel
+    objects: Int[Array | np.ndarray, "n h w"]  # that a pixel belongs to, from 1; 0 for none
 
 
 def has_masks(model: nnx.Module, image_shape: tuple[int, ...]) -> bool:

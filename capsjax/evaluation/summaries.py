@@ -20,37 +20,22 @@ class Accuracy(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Top-1 results.
-
-    Attributes:
-      accuracy: fraction of correct answers.
-      interval: its 95 % confidence interval (Wilson's score interval).
-      per_class: fraction of correct answers by true class (NaN for a class without examples).
-      confusion: counts, true class by predicted class.
-    """
+    """Top-1 results; `accuracy` and `interval` as in `Accuracy`."""
 
     accuracy: float
     interval: tuple[float, float]
-    per_class: Float[np.ndarray, "classes"]
-    confusion: Int[np.ndarray, "classes classes"]
+    per_class: Float[np.ndarray, "classes"]  # accuracy by true class; NaN without examples
+    confusion: Int[np.ndarray, "classes classes"]  # counts, true class by predicted class
 
 
 class MultiLabelSummary(NamedTuple):
-    """Results where an image may show several classes.
-
-    Attributes:
-      accuracy: fraction of images for which exactly the classes present are predicted.
-      interval: its 95 % confidence interval (Wilson's score interval).
-      present: by class, the number of images that show it.
-      found: by class, the number of images that show it and for which it is predicted.
-      mistaken: by class, the number of images that do not show it but for which it is predicted.
-    """
+    """Results where an image may show several classes; right if exactly those are predicted."""
 
     accuracy: float
     interval: tuple[float, float]
-    present: Int[np.ndarray, "classes"]
-    found: Int[np.ndarray, "classes"]
-    mistaken: Int[np.ndarray, "classes"]
+    present: Int[np.ndarray, "classes"]  # that show it
+    found: Int[np.ndarray, "classes"]  # that show it and for which it is predicted
+    mistaken: Int[np.ndarray, "classes"]  # that do not show it but for which it is predicted
 
 
 def summarize(
@@ -59,8 +44,7 @@ def summarize(
     """Compares the class with the highest score with the label.
 
     `versions` is how many consecutive examples are made of one source image; the interval counts
-    them for what they tell together. Raises ValueError for scores that are not finite, or labels
-    that are not integers in [0, classes).
+    them for what they tell together. Raises ValueError for scores that are not finite.
     """
     num_classes, predicted = scores.shape[-1], scores.argmax(-1)
     _check_finite(scores)
@@ -122,8 +106,8 @@ def _predicted(rule: Rule, logits: bool, scores: Array) -> Array:
 def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> Accuracy:
     """Computes the accuracy with Wilson's interval for the effective sample size.
 
-    Versions of one image tend to be right or wrong together. The effective size is n if they are
-    independent, and the number of images if all versions of an image agree.
+    It is n if versions of one image are right or wrong independently, and the number of images if
+    all versions of an image agree.
     """
     by_image = correct.reshape(-1, versions).mean(axis=1)
     rate, num = float(correct.mean()), len(by_image)

@@ -16,17 +16,11 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 class Scheme(NamedTuple):
-    """One of the paper's tests.
+    """One of the paper's tests."""
 
-    Attributes:
-      source: domain that the kept layers were trained on, "A" or "B".
-      num_kept: of the three layers, from below.
-      target: domain that the others are trained and the network is tested on.
-    """
-
-    source: str
-    num_kept: int
-    target: str
+    source: str  # domain that the kept layers were trained on, "A" or "B"
+    num_kept: int  # of the three layers, from below
+    target: str  # domain that the others are trained and the network is tested on
 
 
 SCHEMES = {

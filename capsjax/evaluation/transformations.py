@@ -27,19 +27,13 @@ from capsjax.evaluation.batches import check_labels, in_batches, outline
 
 
 class Motion(NamedTuple):
-    """What `capsjax.data.affine.transform` does to an image; with leading axes, several.
+    """What `capsjax.data.affine.transform` does to an image; with leading axes, several."""
 
-    Attributes:
-      matrix: from input to output points (row, column).
-      translation: rows down and columns to the right.
-    """
-
-    matrix: Float[Array, "*k 2 2"]
-    translation: Float[Array, "*k 2"]
+    matrix: Float[Array, "*k 2 2"]  # from input to output points (row, column)
+    translation: Float[Array, "*k 2"]  # rows down and columns to the right
 
 
 _HERE = (0.0, 0.0)
-
 _MOTIONS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "rotation": lambda degrees: (affine_matrix(rotation=degrees), _HERE),
     "x": lambda pixels: (jnp.eye(2), (0.0, pixels)),
@@ -55,8 +49,8 @@ def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> M
     """Motions by each of `amounts`, finite numbers, of `factor`, one of `FACTORS`."""
     motion = lookup("factor", factor, _MOTIONS)
     values = np.asarray(amounts, np.float32)
-    if values.ndim != 1 or not values.size or not np.isfinite(values).all():
-        raise ValueError(f"amounts: expected one or more finite numbers, got {amounts!r}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"amounts must be finite, got {amounts!r}")
     if factor == "scale" and values.min() <= 0:
         raise ValueError(f"amounts of scale must be positive, got {values.min()}")
     matrices, translations = zip(*(motion(float(v)) for v in values), strict=True)
@@ -80,8 +74,7 @@ def moved_poses(
 ) -> Float[np.ndarray, "n k d"]:
     """Returns the pose of each image's true class, for the image moved by each of `amounts`.
 
-    If a network's units belong to no class (ConvNet-R), the pose is the group of units in the
-    class's place. `factor` and `amounts` are those of `motions`.
+    If a network's units belong to no class (ConvNet-R), it is the group in the class's place.
     """
     every = motions(factor, amounts)
     poses = outline(model, images).poses

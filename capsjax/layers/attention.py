@@ -14,11 +14,7 @@ from capsjax.routing.patches import Padding
 
 
 class CapsuleActivation(nnx.Module):
-    """u_n = tanh(s_n A_n + a_n), one map for each channel n (Choi et al. 2019, eq. 4).
-
-    The paper writes it as a 1×1 convolution of each capsule channel. Unlike squash it turns the
-    pose; its length is at most √D. There are N `channels` of poses of D numbers.
-    """
+    """u_n = tanh(s_n A_n + a_n), one map for each channel n (Choi et al. 2019, eq. 4)."""
 
     def __init__(self, channels: int, pose_size: int, *, rngs: nnx.Rngs):
         init = nnx.initializers.glorot_uniform(batch_axis=0)
@@ -46,8 +42,7 @@ class _AttentionCapsules(nnx.Module):
 
     def __init__(self, taps: int, sizes: tuple[int, int, int, int], rngs: nnx.Rngs):
         in_channels, in_pose, out_channels, out_pose = sizes
-        self.in_channels = in_channels
-        self.in_pose = in_pose
+        self.in_channels, self.in_pose = in_channels, in_pose
         glorot = nnx.initializers.glorot_uniform
         # fan_in = taps · D_in and fan_out = taps · D: a convolution for each pair of channels.
         transforms = glorot(in_axis=2, out_axis=4, batch_axis=(0, 3))
@@ -77,7 +72,6 @@ class AttentionConvCapsules(_AttentionCapsules):
     Args:
       in_channels, in_pose: M and D_in, the capsule channels below and the size of their poses.
       out_channels, out_pose: N and D, the same here.
-      kernel_size, strides, padding: of the windows; "VALID" or "SAME".
     """
 
     def __init__(
@@ -108,11 +102,7 @@ class AttentionConvCapsules(_AttentionCapsules):
 
 
 class AttentionFullCapsules(_AttentionCapsules):
-    """The fully-conv caps layer: a kernel as large as the map (Choi et al. 2019, section 3.4).
-
-    Args:
-      grid: height and width of the map; the others are as for `AttentionConvCapsules`.
-    """
+    """The fully-conv caps layer: a kernel as large as the map (Choi et al. 2019, section 3.4)."""
 
     def __init__(
         self,
@@ -129,7 +119,6 @@ class AttentionFullCapsules(_AttentionCapsules):
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
         """Poses [..., N, D] and couplings [..., M, N]."""
-        height, width = self.grid
-        sizes = {"in_channels": self.in_channels, "in_pose": self.in_pose}
-        check_poses(poses, height=height, width=width, **sizes)
+        (height, width), in_channels, in_pose = self.grid, self.in_channels, self.in_pose
+        check_poses(poses, height=height, width=width, in_channels=in_channels, in_pose=in_pose)
         return self.route(jax.lax.collapse(poses, poses.ndim - 4, -2))

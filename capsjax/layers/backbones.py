@@ -24,7 +24,6 @@ class SimpleBackbone(nnx.Module):
         self.conv = _he_conv2d(in_features, out_features, 3, strides=2, padding=1, rngs=rngs)
 
     def __call__(self, images: Float[Array, "n h w c"]) -> Float[Array, "n h_half w_half f"]:
-        """Returns the feature map, with half the height and width, rounded up."""
         return nnx.relu(self.conv(images))
 
 
@@ -50,10 +49,9 @@ class ConvNorm(nnx.Module):
 
 
 class ResidualBlock(nnx.Module):
-    """Two 3×3 convolutions beside a shortcut (the basic block of He et al. 2016).
+    """Two 3×3 convolutions, the first with `strides`, beside a shortcut (He et al. 2016).
 
-    The first has `strides`. The shortcut is the identity, or a 1×1 convolution where the shape
-    changes.
+    The shortcut is the identity, or a 1×1 convolution where the shape changes.
     """
 
     def __init__(self, in_features: int, out_features: int, strides: int, *, rngs: nnx.Rngs):
@@ -72,11 +70,8 @@ class ResNetBackbone(nnx.Module):
     """A 3×3 convolution, then stages of residual blocks; the first block of a stage strides.
 
     Tsai et al. 2020, appendix A.1: stages (64, 3, 1) and (128, 4, 2), 1,340,224 parameters. The
-    ResNet-18 for CIFAR has (64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2).
-
-    Args:
-      in_features: channels of the images.
-      stages: features, blocks and stride of each stage; the stem has the features of the first.
+    ResNet-18 for CIFAR has (64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2): features, blocks and
+    stride of each. The stem has the features of the first.
     """
 
     def __init__(self, in_features: int, stages: Sequence[tuple[int, int, int]], *, rngs: nnx.Rngs):
@@ -91,7 +86,6 @@ class ResNetBackbone(nnx.Module):
         self.out_features = features
 
     def __call__(self, images: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out f"]:
-        """Returns the feature map; each stride of 2 halves height and width, rounding up."""
         x = nnx.relu(self.stem(images))
         for block in self.blocks:
             x = block(x)

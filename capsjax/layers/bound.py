@@ -4,10 +4,7 @@ import functools
 
 
 class bound(functools.partial):
-    """A `functools.partial` that is equal to another of the same function and arguments.
-
-    So the graphdefs of two equal networks are equal, and `nnx.jit` compiles them once.
-    """
+    """A `partial` that is equal to another, so that `nnx.jit` compiles two equal networks once."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, bound) and self._parts == other._parts

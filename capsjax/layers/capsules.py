@@ -44,9 +44,7 @@ class DenseCapsules(nnx.Module):
         kernel_init: nnx.Initializer | None = None,
         rngs: nnx.Rngs,
     ):
-        self.num_children = num_children
-        self.in_pose = in_pose
-        self.routing = routing
+        self.num_children, self.in_pose, self.routing = num_children, in_pose, routing
         shape = kernel_shape(num_children, in_pose, num_parents, out_pose, form)
         if shared:
             shape = (1, *shape[1:])
@@ -82,7 +80,6 @@ class ConvCapsules(DenseCapsules):
     Args:
       in_channels, in_pose: C and D_in, the capsules per position below and the size of their poses.
       out_channels, out_pose: J and D_out, the same here.
-      kernel_size, strides, padding: k and the step of the windows; "VALID" or "SAME".
       **options: `form`, `routing`, `use_bias`, `kernel_init` and `rngs`, as in `DenseCapsules`.
     """
 

@@ -82,7 +82,7 @@ def conv2d(
     kernel_init: nnx.Initializer = _LECUN_NORMAL,
     rngs: nnx.Rngs,
 ) -> nnx.Conv:
-    """Makes an `nnx.Conv` with a square kernel that computes by `convolve` (see it for `blocked`).
+    """Makes an `nnx.Conv` with a square kernel that computes by `convolve`.
 
     `padding` is "SAME", "VALID" or the number of zeros on each side.
     """
@@ -100,5 +100,5 @@ def conv2d(
 
 
 def _conv_general_dilated(images, kernel, strides, padding, *, precision, blocked, **_):
-    """Calls `convolve`, with the arguments of `nnx.Conv`; `conv2d` leaves other options unset."""
+    # `conv2d` leaves the other options of `nnx.Conv` unset.
     return convolve(images, kernel, strides[0], padding, precision, blocked=blocked)

@@ -16,14 +16,9 @@ from capsjax.layers.transforms import check_poses
 
 
 class Decoder(nnx.Module):
-    """Dense layers from class poses to an image in [0, 1].
+    """Dense layers from class poses to an image in [0, 1], of height, width and channels.
 
     Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then a sigmoid per pixel.
-
-    Args:
-      num_classes, pose_size: number and size of the class poses.
-      image_shape: height, width, channels.
-      features: sizes of the hidden layers.
     """
 
     def __init__(
@@ -40,7 +35,6 @@ class Decoder(nnx.Module):
         self.build(num_classes * pose_size, features, rngs)
 
     def build(self, inputs: int, features: Sequence[int], rngs: nnx.Rngs) -> None:
-        """Makes the layers, for so many `inputs`."""
         sizes = [inputs, *features, math.prod(self.image_shape)]
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
 
@@ -57,9 +51,8 @@ class Decoder(nnx.Module):
     ) -> Float[Array, "n *targets h w c"]:
         """Reconstructs the objects of the classes in `mask` ("conditional" in Gu et al. 2021).
 
-        The mask is 1 for the classes to be seen, else 0. With several masks for an image, one for
-        each of two overlapping digits, there are as many reconstructions. Without a mask the poses
-        of all classes are seen ("normal").
+        The mask is 1 for the classes to be seen, else 0; with several masks for an image there are
+        as many reconstructions. Without a mask the poses of all classes are seen ("normal").
         """
         check_poses(poses, num_classes=self.num_classes, pose_size=self.pose_size)
         if mask is None:
@@ -75,13 +68,8 @@ class ConvDecoder(Decoder):
     """Convolutions from class poses to an image in [0, 1].
 
     A dense layer makes a small map. Each step repeats its pixels to twice the height and width and
-    convolves 3×3, with ReLU; the last convolution gives the channels, with a sigmoid. In `Decoder`
-    the last layer has a weight for each hidden unit and pixel; this one hardly grows with the
-    number of pixels.
-
-    Args:
-      num_classes, pose_size, image_shape: as for `Decoder`.
-      features: channels of the small map and after each doubling, at least one.
+    convolves 3×3, with ReLU; the last convolution gives the channels, with a sigmoid. `features`
+    are the channels of the small map and after each doubling.
     """
 
     def build(self, inputs: int, features: Sequence[int], rngs: nnx.Rngs) -> None:
@@ -98,7 +86,6 @@ class ConvDecoder(Decoder):
         self.out = convolution(features[-1], channels)
 
     def pixels(self, x: Float[Array, "*batch classes_d"]) -> Float[Array, "*pixels"]:
-        """See `Decoder`; with one batch axis."""
         x = nnx.relu(self.dense(x)).reshape(-1, *self.map_shape)
         for conv in self.convs:
             x = nnx.relu(conv(jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2)))
@@ -116,8 +103,8 @@ def reconstruct(
 ) -> Float[Array, "n ... h w c"] | None:
     """Reconstructs in one of the settings of Gu et al. 2021; returns None without a decoder.
 
-    Conditional: the classes in `mask` are seen, or without one that of the highest score. Otherwise
-    the poses of all classes are seen.
+    `conditional`: the classes in `mask` are seen, or without one that of the highest score.
+    Otherwise all are.
     """
     if decoder is None:
         return None

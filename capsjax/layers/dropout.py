@@ -11,20 +11,13 @@ def dropout(
     """Sets each number of `x` to 0 with probability 1 − `keep`, else divides it by `keep`.
 
     What an example loses depends on its own key alone, not on the batch or device it is in.
-
-    Args:
-      x: one row per example.
-      keys: one per example; None for no dropout.
-      keep: probability of keeping a number, in (0, 1]; 1 means no dropout.
+    Without keys, or with `keep` 1, there is no dropout.
     """
     if not 0 < keep <= 1:
         raise ValueError(f"keep must be in (0, 1], got {keep}; it is what is kept, not dropped")
     if keys is None or keep == 1:
         return x
     if keys.shape != x.shape[:1]:
-        raise ValueError(
-            f"keys must be one for each example of x {x.shape}, got shape {keys.shape}: "
-            "jax.random.split(key, len(x)) makes them"
-        )
+        raise ValueError(f"keys {keys.shape} must be one for each example of x {x.shape}")
     kept = jax.vmap(lambda key: jax.random.bernoulli(key, keep, x.shape[1:]))(keys)
     return jnp.where(kept, x / keep, 0)

@@ -28,8 +28,6 @@ class EMRouting(nnx.Module):
     `ConvCapsules`, as its `child_activations` gives them).
 
     Args:
-      num_parents: J.
-      num_iterations: M-steps, at least 1.
       inverse_temperature: λ in λ_t = λ (1 − 0.95^(t+1)); 0.01 is published. The cost it multiplies
         grows with the number of children: with few of them and so small a λ, activations stay
         near one half and hardly learn.
@@ -66,12 +64,8 @@ def _scaled_temperature(factor: float, iteration: jax.Array | int) -> jax.Array:
 class EMClassCapsules(nnx.Module):
     """Class capsules whose weights are shared over positions (Hinton et al. 2018).
 
-    `coordinate_addition` writes the position into the votes, so that it is not lost.
-
-    Args:
-      in_channels, num_classes: C, the capsules per position below, and J.
-      pose_size: D, a square of at least 4: poses are matrices.
-      **options: `num_iterations` and `inverse_temperature`, as in `EMRouting`.
+    `coordinate_addition` writes the position into the votes. Poses are matrices; `options` are
+    `num_iterations` and `inverse_temperature`, as in `EMRouting`.
     """
 
     def __init__(
@@ -101,15 +95,11 @@ def coordinate_addition(
     """Adds each child's row and column to its votes (Hinton et al. 2018, coordinate addition).
 
     Votes are √D×√D matrices. The centre of the position, as a fraction of height and width, is
-    added to the first two numbers of the last column: the place of a translation in a homogeneous
-    transform.
+    added to the first two numbers of the last column, where a homogeneous transform translates.
     """
     side = math.isqrt(votes.shape[-1])
     if votes.ndim < 5 or side < 2 or side**2 != votes.shape[-1]:
-        raise ValueError(
-            "votes must be [..., H, W, C, J, D] with D a square of at least 4, got shape "
-            f"{votes.shape}"
-        )
+        raise ValueError(f"D of [H, W, C, J, D] must be a square of at least 4: {votes.shape}")
     height, width = votes.shape[-5:-3]
     rows = (jnp.arange(height, dtype=votes.dtype) + 0.5) / height
     columns = (jnp.arange(width, dtype=votes.dtype) + 0.5) / width

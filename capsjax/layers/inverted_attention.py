@@ -51,12 +51,8 @@ class InvertedAttention(nnx.Module):
     """One iteration of `inverted_attention_routing`, with its learned LayerNorm.
 
     A `routing` for the capsule layers, called with the poses of the previous iteration or None. One
-    scale and offset serves all capsules and positions of the layer.
-
-    Args:
-      pose_size: D.
-      layer_norm: False leaves it out (ablation A of Tsai et al. 2020).
-      scale: of the agreement; see `inverted_attention_routing`.
+    scale and offset serves all capsules and positions of the layer. `layer_norm=False` is ablation
+    A of Tsai et al. 2020; `scale` is that of `inverted_attention_routing`.
     """
 
     def __init__(
@@ -177,13 +173,11 @@ class InvertedAttentionStack(nnx.Module):
     def _update(
         self, layer: DenseCapsules, capture: bool, below: Routed, previous: Routed | None
     ) -> Routed:
-        """Does one iteration of one layer."""
         votes, *weights = self._children(layer, below)
         poses = None if previous is None else previous.poses
         return _carried(layer.routing(votes, poses, *weights), capture)
 
     def _converge(self, below: Routed, capture: bool) -> list[Routed]:
-        """Solves every layer for its fixed point."""
         tolerance = max(_TOLERANCE, float(jnp.finfo(below.poses.dtype).eps))
         states = []
         for layer in self.layers:
@@ -221,7 +215,6 @@ class GridPoseNorm(nnx.LayerNorm):
         super().__init__(pose_size, epsilon=_EPSILON, rngs=rngs)
 
     def __call__(self, x: Float[Array, "n H W C D"], **_: Any) -> Float[Array, "n H W C D"]:
-        """Returns the normalised poses."""
         return lax.platform_dependent(x, tpu=self._by_products, default=super().__call__)
 
     def _by_products(self, x: Array) -> Array:
@@ -241,5 +234,4 @@ class GridPoseNorm(nnx.LayerNorm):
 
 
 def _carried(routed: Routed, capture: bool) -> Routed:
-    """Returns what schedules carry between iterations: couplings only if they are asked for."""
     return routed if capture else routed._replace(coupling=None)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Capsules from a feature map."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from flax import nnx
@@ -16,7 +17,6 @@ class PrimaryCapsules(nnx.Module):
     Sabour et al. 2017, section 4: 9×9 with stride 2, 32 channels of 8-dimensional capsules.
 
     Args:
-      in_features: channels of the feature map.
       channels, pose_size: C, the capsules per position, and D.
       kernel_size, strides, padding, use_bias: of the convolution, see `conv2d`.
       activation: a function or module of the poses [n, H, W, C, D]: squash, `nnx.LayerNorm(D)`,
@@ -37,17 +37,10 @@ class PrimaryCapsules(nnx.Module):
         rngs: nnx.Rngs,
     ):
         self.channels, self.pose_size, self.activation = channels, pose_size, activation
-        self.conv = conv2d(
-            in_features,
-            channels * pose_size,
-            kernel_size,
-            strides=strides,
-            padding=padding,
-            use_bias=use_bias,
-            rngs=rngs,
-        )
+        options: dict[str, Any] = {"strides": strides, "padding": padding, "use_bias": use_bias}
+        features = channels * pose_size
+        self.conv = conv2d(in_features, features, kernel_size, rngs=rngs, **options)
 
     def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n h_out w_out C D"]:
-        """Returns the capsules' poses on the grid of the convolution."""
         maps = self.conv(features)
         return self.activation(maps.reshape(*maps.shape[:-1], self.channels, self.pose_size))

@@ -13,10 +13,7 @@ from capsjax.routing import Routed, Votes, self_attention_routing
 
 
 class SelfAttentionRouting(nnx.Module):
-    """`self_attention_routing` with its learned prior b, zero at first.
-
-    A `routing` for `DenseCapsules` with these numbers of children and parents.
-    """
+    """`self_attention_routing` with its learned prior b, zero at first, for `DenseCapsules`."""
 
     def __init__(self, num_children: int, num_parents: int):
         self.prior = nnx.Param(jnp.zeros((num_children, num_parents), jnp.float32))
@@ -29,15 +26,10 @@ class SelfAttentionRouting(nnx.Module):
 class DepthwiseCapsules(nnx.Module):
     """Capsules that each see a whole feature map: a depthwise convolution with one position.
 
-    Mazzia et al. 2021: one filter a channel, as large as the map; `pose_size`
-    consecutive channels are a capsule. Such a convolution is a product and a sum: XLA's grouped
-    convolutions, slow to differentiate on a CPU, are not needed.
-
-    Args:
-      features: channels of the map.
-      pose_size: D, a divisor of `features`.
-      kernel_size: k; of a larger map the rows and columns after the first k are not seen.
-      activation: a function of the poses.
+    Mazzia et al. 2021: one filter a channel, as large as the map; `pose_size` consecutive channels
+    are a capsule. Of a map larger than `kernel_size` the further rows and columns are not seen.
+    Such a convolution is a product and a sum: XLA's grouped convolutions, slow to differentiate on
+    a CPU, are not needed.
     """
 
     def __init__(
@@ -49,12 +41,7 @@ class DepthwiseCapsules(nnx.Module):
         activation: Callable[[jax.Array], jax.Array] = exponential_squash,
         rngs: nnx.Rngs,
     ):
-        if features % pose_size:
-            raise ValueError(
-                f"features must be a multiple of pose_size {pose_size}, got {features}"
-            )
-        self.pose_size = pose_size
-        self.activation = activation
+        self.pose_size, self.activation = pose_size, activation
         sides = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
         # A filter of one channel, as initialisers see it, is [k, k, 1, features].
         init = nnx.initializers.glorot_uniform()
@@ -62,7 +49,6 @@ class DepthwiseCapsules(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(features, jnp.float32))
 
     def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n C D"]:
-        """Returns the capsules' poses."""
         rows, columns, _, channels = self.kernel.shape
         check_poses(features, channels=channels)
         seen = features[:, :rows, :columns]

@@ -26,8 +26,7 @@ def kernel_shape(
     if in_pose != out_pose or side * side != in_pose:
         raise ValueError(
             "in_pose and out_pose of matrix poses must be equal and a square, got "
-            f"{in_pose} and {out_pose}: the nearest are {side**2} and {(side + 1) ** 2}; or use "
-            'form="vector"'
+            f"{in_pose} and {out_pose}: the nearest are {side**2} and {(side + 1) ** 2}"
         )
     return num_children, side, num_parents, side
 
@@ -36,9 +35,8 @@ def unit_sums(num_children: int) -> nnx.Initializer:
     """Returns a normal of deviation J / √(I·Y), truncated at two of them: the layers' default.
 
     With uniform couplings and children of length 1 the sums Σ_i c_ij v_ij are then a little shorter
-    than 1 (the truncation takes an eighth off the deviation).
-    Where they start much shorter, squash, quadratic near 0, lets hardly any gradient through, and
-    stacked layers do not learn. (The shape of a shared kernel does not show I, `num_children`.)
+    than 1. Where they start much shorter, squash, quadratic near 0, lets hardly any gradient
+    through, and stacked layers do not learn. (The shape of a shared kernel does not show I.)
     """
 
     def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
@@ -50,10 +48,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
 
 
 def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
-    """Returns a normal with standard deviation 1 / √X: votes are about as long as poses.
-
-    For procedures whose parents are means of votes, such as EM.
-    """
+    """Returns a normal with standard deviation 1 / √X, for procedures that take means of votes."""
     return jax.nn.initializers.normal(1 / math.sqrt(shape[1]))(key, shape, dtype)
 
 
@@ -61,10 +56,7 @@ def check_poses(poses: Array | np.ndarray, **sizes: int) -> None:
     """Raises a ValueError unless the last axes of `poses` have these sizes."""
     if poses.shape[-len(sizes) :] != tuple(sizes.values()):
         expected = " and ".join(f"{name} = {size}" for name, size in sizes.items())
-        raise ValueError(
-            f"the last axes of poses must be {expected}, got shape {poses.shape}; build the layer "
-            "with the sizes of the capsules below it"
-        )
+        raise ValueError(f"the last axes of poses must be {expected}, got shape {poses.shape}")
 
 
 def as_matrices(

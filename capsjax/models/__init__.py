@@ -3,7 +3,7 @@
 Each family file ends with the table of its `NETWORKS`; `register` adds a network of your own.
 """
 
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from flax import nnx
@@ -26,16 +26,9 @@ from capsjax.models.model import Network as Network
 from capsjax.models.model import Output as Output
 from capsjax.models.model import ScoreKind as ScoreKind
 
-_PUBLISHED: dict[str, Network] = {
-    **capsnet.NETWORKS,
-    **convnets.NETWORKS,
-    **lin2018.NETWORKS,
-    **choi2019.NETWORKS,
-    **tsai2020.NETWORKS,
-    **efficient_capsnet.NETWORKS,
-    **pictures.NETWORKS,
-    **slots.NETWORKS,
-}
+_PUBLISHED: dict[str, Network] = {}
+for _family in (capsnet, convnets, lin2018, choi2019, tsai2020, efficient_capsnet, pictures, slots):
+    _PUBLISHED |= _family.NETWORKS
 _REGISTERED: dict[str, Network] = {}
 
 
@@ -45,7 +38,7 @@ def names() -> tuple[str, ...]:
 
 
 def is_registered(name: str) -> bool:
-    """Tells whether a network is one of your own: made known by `register`, not published."""
+    """Tells whether a network is one of your own."""
     return name in _REGISTERED
 
 
@@ -62,7 +55,6 @@ def create(
     Args:
       name: one of `names()`.
       input_shape: height, width, channels.
-      num_classes: number of classes.
       rngs: the source of the parameters, `nnx.Rngs(seed)`.
       **overrides: fields of the model's config, see `options(name)`.
     """
@@ -70,9 +62,7 @@ def create(
     check_options(name, overrides, [field.name for field in fields(network.config)])
     check_kind("input_shape", input_shape, (28, 28, 1))
     if len(input_shape) != 3 or min(input_shape) < 1:
-        raise ValueError(
-            f"input_shape must be (height, width, channels), all positive, got {input_shape}"
-        )
+        raise ValueError(f"input_shape must be (height, width, channels), got {input_shape}")
     check_kind("num_classes", num_classes, 10)
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
@@ -92,17 +82,14 @@ def lookup(name: str) -> Network:
     """Returns the class, config and published sizes behind `name`."""
     if name not in names():
         raise ValueError(
-            f"unknown model {name!r}: {nearest(name, names())}. capsjax.models.names() lists all; "
-            "a network of your own is known after capsjax.models.register(...), which scripts do "
-            "with --import=FILE.py"
+            f"unknown model {name!r}: {nearest(name, names())}. One of your own is known after "
+            "capsjax.models.register(...), in scripts with --import=FILE.py"
         )
     return _REGISTERED.get(name) or _PUBLISHED[name]
 
 
 def register(name: str, model: type[nnx.Module], config: Any) -> None:
-    """Registers a network of your own for `create`, and so for training and checkpoints.
-
-    Call it in each process that trains or restores the network.
+    """Registers a network of your own for `create`, in each process that trains or restores it.
 
     Args:
       name: not that of a published network; registering it again replaces the network.
@@ -111,8 +98,7 @@ def register(name: str, model: type[nnx.Module], config: Any) -> None:
       config: the default options: an instance of a frozen dataclass of numbers, strings, booleans
         and tuples of them.
     """
-    if not is_dataclass(config) or isinstance(config, type):
-        raise TypeError(f"config must be an instance of a dataclass, got {config!r}")
+    asdict(config)  # a TypeError unless it is an instance of a dataclass
     if name in _PUBLISHED:
         raise ValueError(f"{name!r} is a published network: choose another name")
     _REGISTERED[name] = Network(model, config)

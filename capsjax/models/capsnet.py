@@ -1,7 +1,6 @@
 """CapsNet (Sabour et al. 2017) and its ablations (Gu et al. 2021): one network, five switches.
 
-Four are options of the network: routing, shared transform, squash, reconstruction. The fifth, the
-loss, belongs to training (`capsjax.training.objective`).
+Four are options of the network; the fifth, the loss, belongs to training.
 """
 
 from dataclasses import dataclass, replace
@@ -29,8 +28,7 @@ class CapsNetConfig(Normalization, Reconstruction, CapsuleSizes):
       shared_transform: one transform for all primary capsules (Aff-CapsNet).
       squash: whether to squash the primary and the class capsules.
       squash_form: "rational" (Sabour et al., eq. 1) or "exponential" (Choi et al. 2019, eq. 2).
-      primary_relu: ReLU after the second convolution too, below its squash (Gu et al. 2021: "All
-        Conv and FC are followed by a ReLU").
+      primary_relu: ReLU after the second convolution too, below its squash (Gu et al. 2021).
     """
 
     kernel_size: int = positive(9)
@@ -52,21 +50,15 @@ class CapsNet(CapsuleChain):
 
     def build(self, config: CapsNetConfig, rngs: nnx.Rngs) -> None:
         activation = _SQUASHES[config.squash_form] if config.squash else identity
-        routing = (
-            bound(dynamic_routing, num_iterations=config.num_iterations)
-            if config.routing == "dynamic"
-            else uniform_routing
-        )
+        routing = bound(uniform_routing, activation=activation)
+        if config.routing == "dynamic":
+            r = config.num_iterations
+            routing = bound(dynamic_routing, activation=activation, num_iterations=r)
         of_primary = nnx.Sequential(relu, activation) if config.primary_relu else activation
-        self.build_classes(
-            self.build_primary(config, rngs, activation=of_primary),
-            config,
-            rngs,
-            shared=config.shared_transform,
-            routing=bound(routing, activation=activation),
-            use_bias=config.routing_bias,
-            kernel_init=nnx.initializers.truncated_normal(0.1),  # as in the released code
-        )
+        children = self.build_primary(config, rngs, activation=of_primary)
+        switches = {"shared": config.shared_transform, "use_bias": config.routing_bias}
+        init = nnx.initializers.truncated_normal(0.1)  # as in the released code
+        self.build_classes(children, config, rngs, routing=routing, kernel_init=init, **switches)
         self.build_decoder(config, config.class_pose, rngs)
 
 

@@ -9,16 +9,8 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Key
 
+from capsjax import layers
 from capsjax.functional import relu, safe_norm
-from capsjax.layers import (
-    AttentionConvCapsules,
-    AttentionFullCapsules,
-    CapsuleActivation,
-    PrimaryCapsules,
-    batch_norm,
-    conv2d,
-    dropout,
-)
 from capsjax.models.config import fraction, not_negative, positive, scalable
 from capsjax.models.model import Keys, Mask, Network, Output, Pixels
 from capsjax.models.reconstruction import ReconstructingModel, Reconstruction
@@ -33,8 +25,7 @@ class ARCapsNetConfig(Reconstruction):
       channels: capsule channels of all layers but the last.
       primary_pose: pose size of the primary capsules.
       pose_size: of all layers above.
-      num_conv_caps: conv-caps layers, 0 or more. The first halves the grid, each further one adds
-        its input to its output.
+      num_conv_caps: conv-caps layers. The first halves the grid, further ones add their input.
       keep: fraction in (0, 1] of the inputs of conv-caps and fully-conv layers that dropout keeps.
     """
 
@@ -60,26 +51,26 @@ class ARCapsNet(ReconstructingModel):
         features, channels, pose_size = config.features, config.channels, config.primary_pose
         height, width, image_channels = self.input_shape
         self.keep = config.keep
-        self.conv1 = conv2d(image_channels, features, 3, padding="SAME", rngs=rngs)
-        self.norm1 = batch_norm(features, rngs=rngs)
-        self.conv2 = conv2d(features, features, 3, padding="SAME", rngs=rngs)
-        self.norm2 = batch_norm(features, rngs=rngs)
-        activation = nnx.Sequential(relu, CapsuleActivation(channels, pose_size, rngs=rngs))
+        self.conv1 = layers.conv2d(image_channels, features, 3, padding="SAME", rngs=rngs)
+        self.norm1 = layers.batch_norm(features, rngs=rngs)
+        self.conv2 = layers.conv2d(features, features, 3, padding="SAME", rngs=rngs)
+        self.norm2 = layers.batch_norm(features, rngs=rngs)
+        activation = nnx.Sequential(relu, layers.CapsuleActivation(channels, pose_size, rngs=rngs))
         sizes = features, channels, pose_size
-        self.primary = PrimaryCapsules(
+        self.primary = layers.PrimaryCapsules(
             *sizes, kernel_size=3, padding="SAME", activation=activation, rngs=rngs
         )
-        self.conv_caps: nnx.List[AttentionConvCapsules] = nnx.List([])
+        self.conv_caps: nnx.List[layers.AttentionConvCapsules] = nnx.List([])
         for i in range(config.num_conv_caps):
             strides = 2 if i == 0 else 1
-            layer = AttentionConvCapsules(
+            layer = layers.AttentionConvCapsules(
                 channels, pose_size, channels, config.pose_size, strides=strides, rngs=rngs
             )
             self.conv_caps.append(layer)
             pose_size = config.pose_size
         scale = 4 if config.num_conv_caps else 2
         grid = (math.ceil(height / scale), math.ceil(width / scale))
-        self.classes = AttentionFullCapsules(
+        self.classes = layers.AttentionFullCapsules(
             grid, channels, pose_size, self.num_classes, config.pose_size, rngs=rngs
         )
         self.build_decoder(config, config.pose_size, rngs)
@@ -106,16 +97,14 @@ class ARCapsNet(ReconstructingModel):
     def _made_once(self, x: Array) -> Array:
         """Keeps XLA from making x again for the gradient of the next kernel, on TPUs.
 
-        In one fusion with the gradient of a normalisation that overflows the stack of its compiler
-        for TPU v6e.
+        Fused with the gradient of a normalisation that overflows its compiler's stack for TPU v6e.
         """
         return lax.platform_dependent(x, tpu=lax.optimization_barrier, default=lambda x: x)
 
     def _drop(self, poses: Array, keys: Key[Array, "n"] | None, layer: int) -> Array:
-        """Drops inputs of one layer; each layer has keys of its own."""
         if keys is not None:
             keys = jax.vmap(lambda key: jax.random.fold_in(key, layer))(keys)
-        return dropout(poses, keys, keep=self.keep)
+        return layers.dropout(poses, keys, keep=self.keep)
 
 
 _MNIST = ARCapsNetConfig()

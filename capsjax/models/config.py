@@ -31,8 +31,7 @@ class Config(Options):
     """Options of a network; raises ValueError for a value that a field does not allow.
 
     Attributes:
-      width: for small machines: multiplies the number of channels, capsules and hidden units of
-        every layer below the classes, but not the sizes of poses and kernels.
+      width: multiplies the number of channels, capsules and hidden units below the classes.
     """
 
     # The options that have an entry for each layer, and so are of one length.
@@ -44,10 +43,8 @@ class Config(Options):
         super().__post_init__()
         values = [getattr(self, name) for name in self.PER_LAYER]
         if len({len(value) for value in values}) > 1 or () in values:
-            raise ValueError(
-                f"{' and '.join(self.PER_LAYER)} must have one number for each layer, got "
-                + " and ".join(map(str, values))
-            )
+            names = " and ".join(self.PER_LAYER)
+            raise ValueError(f"{names} must have one number for each layer, got {values}")
 
     def narrowed(self) -> "Config":
         """Returns the options with every field of `scalable` multiplied by `width`."""
@@ -59,8 +56,7 @@ class Config(Options):
 class Normalization(Config):
     """Options of networks whose recipe normalises images.
 
-    They are part of the network: a checkpoint holds them, so prediction, export and analysis
-    normalise images as training did.
+    They are part of the network, so that all use of it normalises images as training did.
 
     Attributes:
       mean: one number per channel, of images in [0, 1]; () for no normalisation.

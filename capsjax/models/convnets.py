@@ -64,8 +64,7 @@ class ConvNet(Model):
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "pool", "dense1" …."""
-        captured = {}
-        x = images
+        captured, x = {}, images
         for i, conv in enumerate(self.convs, 1):
             x = captured[f"conv{i}"] = nnx.relu(conv(x))
         if self.average_pool:
@@ -131,8 +130,7 @@ class ReconstructingConvNet(ReconstructingModel):
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1", "conv2" and "classes".
 
-        The poses are the dense layer's units by class. With a linear classifier the units belong
-        to no class; row k of the poses then holds the k-th group of units.
+        With a linear classifier units belong to no class; row k of the poses is the k-th group.
         """
         first = nnx.relu(self.convs[0](images))
         second = self.convs[1](first)
@@ -195,8 +193,7 @@ class PooledCNN(Model):
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv1" …, "dense"."""
-        captured = {}
-        x = images
+        captured, x = {}, images
         for i, conv in enumerate(self.convs, 1):
             x = captured[f"conv{i}"] = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
         x = captured["dense"] = nnx.relu(self.dense(lax.collapse(x, 1)))

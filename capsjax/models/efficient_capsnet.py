@@ -17,12 +17,10 @@ class EfficientCapsNetConfig(Reconstruction):
     """Sizes of an Efficient-CapsNet; the defaults are those for MNIST.
 
     Attributes:
-      features: channels of each convolution; the last are a multiple of `primary_pose` (and are
-        rounded to one by `width`).
+      features: channels of each convolution; the last are a multiple of `primary_pose`.
       kernel_sizes: of each convolution; no padding.
       strides: of each convolution.
-      normalization: after each convolution and its activation: "batch", with ReLU, or "instance",
-        with a leaky ReLU, as for smallNORB.
+      normalization: after each activation: "batch" of ReLU, or "instance" of a leaky ReLU.
       primary_kernel: rows and columns of the map that each primary capsule sees; 0 for all.
       primary_pose: size of the primary capsules.
       class_pose: size of the class capsules.
@@ -43,7 +41,7 @@ class EfficientCapsNet(CapsuleChain):
     """Convolutions, a few primary capsules that see the whole map, class capsules, a decoder.
 
     161,824 parameters for 28×28×1 and ten classes, without the decoder. The decoder for smallNORB
-    is that of the others too, not the released code's convolutional one.
+    is that of the others, not the released code's convolutional one.
     """
 
     options = EfficientCapsNetConfig()
@@ -62,18 +60,13 @@ class EfficientCapsNet(CapsuleChain):
         norm = nnx.InstanceNorm if self.leaky else nnx.BatchNorm
         self.norms = nnx.List([norm(n, epsilon=1e-3, rngs=rngs) for n in features])
         self.primary = DepthwiseCapsules(features[-1], pose_size, k or seen, rngs=rngs)
-        self.build_classes(
-            num_capsules,
-            config,
-            rngs,
-            routing=SelfAttentionRouting(num_capsules, self.num_classes),
-            # As in the released code, whose fan-in counts the children and the parents too.
-            kernel_init=nnx.initializers.he_normal(in_axis=1),
-        )
+        routing = SelfAttentionRouting(num_capsules, self.num_classes)
+        # As in the released code, whose fan-in counts the children and the parents too.
+        init = nnx.initializers.he_normal(in_axis=1)
+        self.build_classes(num_capsules, config, rngs, routing=routing, kernel_init=init)
         self.build_decoder(config, config.class_pose, rngs)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """Returns the convolutions' map."""
         x = images
         for conv, norm in zip(self.convs, self.norms, strict=True):
             # Keras's leaky ReLU, with a slope of 0.3.

@@ -20,26 +20,18 @@ class Window(NamedTuple):
         """Returns the number of positions on a map of `extent`."""
         return (extent + 2 * self.padding - self.kernel_size) // self.strides + 1
 
-    def before(self, extent: int) -> int:
-        """Returns the smallest map that gives `extent` positions."""
-        return (extent - 1) * self.strides + self.kernel_size - 2 * self.padding
-
 
 def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[tuple[int, int]]:
-    """Returns height and width after each of `windows`, applied in turn.
-
-    The message of an image that is too small gives the smallest that works.
-    """
+    """Returns height and width after each of `windows`, applied in turn."""
     height, width, _ = input_shape
     smallest = 1
-    for window in reversed(windows):
-        smallest = max(1, window.before(smallest))
+    for k, strides, padding in reversed(windows):
+        smallest = max(1, (smallest - 1) * strides + k - 2 * padding)
     if min(height, width) < smallest:
         sizes = ", ".join(str(window.kernel_size) for window in windows)
         raise ValueError(
             f"input_shape {height}×{width} is too small for windows of kernel_size {sizes} one "
-            f"after another: the smallest is {smallest}×{smallest}; enlarge the images or choose "
-            "smaller windows"
+            f"after another: the smallest is {smallest}×{smallest}"
         )
     result = []
     for window in windows:

@@ -1,9 +1,8 @@
 """Deep CapsNets and CNNs whose representations are compared layer by layer (Lin et al. 2018).
 
-The paper's figure shows a convolution and three layers of capsules with two routings, R1 and R2,
-and no sizes. The sizes of the convolution, the primary and the class capsules are taken from
-Sabour et al. 2017, whose network it is said to resemble. The CNN has as many neurons in each layer
-between the image and the classes.
+The paper's figure shows a convolution and three layers of capsules with two routings, and no sizes.
+They are taken from Sabour et al. 2017, whose network it is said to resemble. The CNN has as many
+neurons in each layer between the image and the classes.
 """
 
 from dataclasses import dataclass, replace
@@ -39,8 +38,7 @@ class DeepCapsNetConfig(CapsuleSizes):
 class DeepCapsNet(CapsuleChain):
     """A convolution, primary capsules, and layers of capsules with dynamic routing between them.
 
-    Lin et al. 2018, figure 1 (its Cap1 is "capsules1" here). There is no decoder: the paper
-    mentions none.
+    Lin et al. 2018, figure 1 (its Cap1 is "capsules1" here), which mentions no decoder.
     """
 
     options = DeepCapsNetConfig()

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Key, UInt8
 
-from capsjax.functional import check_array, check_normalization, normalize, to_unit
+from capsjax.functional import check_array, normalize, to_unit
 from capsjax.models.config import Config, Normalization
 from capsjax.routing import Routed
 
@@ -26,10 +26,8 @@ Keys = Key[Array, "n"] | None
 class ScoreKind(enum.Enum):
     """What the scores of a model are. Static: part of the structure of an output, not of its data.
 
-    Attributes:
-      LENGTHS: of class capsules, |p_k|: in [0, 1) where squash made them, and a class is present
-        above one half.
-      LOGITS: any number; a class is present above zero.
+    LENGTHS of class capsules, |p_k|, are in [0, 1) where squash made them, and a class is present
+    above one half. LOGITS are any numbers, and a class is present above zero.
     """
 
     LENGTHS = "lengths"
@@ -44,10 +42,9 @@ class Output(NamedTuple):
       poses: the poses of the class capsules, None for networks that have none.
       reconstruction: the decoder's image in [0, 1], None without a decoder; one for each mask
         if the model is given several.
-      routed: by layer name, what each routing returned (poses and couplings); empty unless
-        asked for with `capture=True`.
+      routed: by layer name, what each routing returned; empty unless with `capture=True`.
       features: by layer name, from the images up, the output of each layer (poses of capsules,
-        else maps or vectors); empty unless asked for with `capture=True`.
+        else maps or vectors); empty unless with `capture=True`.
       score_kind: what the scores are.
     """
 
@@ -65,18 +62,12 @@ class Model(nnx.Module):
     A subclass makes its layers in `build`, uses them in `forward`, and has default options. A
     network of your own need not be a subclass: it is enough that it is called in this way and
     returns an `Output`.
-
-    Attributes:
-      options: the default config.
-      input_shape: height, width and channels of an image.
-      num_classes: number of classes.
-      mean, std: see `capsjax.models.config.Normalization`.
     """
 
-    options: ClassVar[Config]
-    input_shape: tuple[int, int, int]
+    options: ClassVar[Config]  # the default config
+    input_shape: tuple[int, int, int]  # height, width and channels of an image
     num_classes: int
-    mean: tuple[float, ...] = ()
+    mean: tuple[float, ...] = ()  # by channel; see `Normalization`
     std: tuple[float, ...] = ()
 
     def __init__(
@@ -87,26 +78,22 @@ class Model(nnx.Module):
         *,
         rngs: nnx.Rngs,
     ):
-        """Builds the network with fresh parameters; no `config` means the default options."""
         config = config or self.options
         if isinstance(config, Config):
             config = config.narrowed()
         self.input_shape = input_shape
         self.num_classes = num_classes
         if isinstance(config, Normalization) and (config.mean or config.std):
-            check_normalization(input_shape[-1], config.mean, config.std)
             self.mean, self.std = config.mean, config.std
         self.build(config, rngs)
 
     def build(self, config: Any, rngs: nnx.Rngs) -> None:
-        """Makes the layers, for images of `input_shape` and `num_classes` classes."""
+        """Makes the layers."""
 
     def __call__(
         self, images: Images, *, mask: Mask = None, keys: Keys = None, capture: bool = False
     ) -> Output:
         """Classifies a batch and, with a decoder, reconstructs it.
-
-        Raises TypeError or ValueError unless `images` is a batch of images of `input_shape`.
 
         Args:
           images: floats in [0, 1], or uint8, which are scaled to [0, 1].
@@ -123,7 +110,8 @@ class Model(nnx.Module):
                 f"images must have shape [n, {wanted}], got {list(images.shape)}; "
                 "one image needs a leading axis: images[None]"
             )
-        pixels = normalize(images, self.mean, self.std) if self.mean else to_unit(images)
+        normalized = self.mean or self.std
+        pixels = normalize(images, self.mean, self.std) if normalized else to_unit(images)
         output = self.forward(pixels, mask=mask, keys=keys, capture=capture)
         return output if capture else output._replace(routed={}, features={})
 
@@ -133,19 +121,10 @@ class Model(nnx.Module):
 
 
 class Network(NamedTuple):
-    """A named network: its class, its sizes, and where it was published.
+    """A named network: its class, its options, and what the paper says of it."""
 
-    Attributes:
-      model: called as `model(input_shape, num_classes, config, rngs=rngs)`.
-      config: a frozen dataclass; its fields are the options of `models.create`.
-      input_shape: height, width and channels in the paper.
-      num_classes: in the paper.
-      parameters: the count that the paper prints, or that its text fixes, as it gives it; None
-        where it gives none.
-    """
-
-    model: type
-    config: Any
-    input_shape: tuple[int, int, int] = (28, 28, 1)
+    model: type  # called as `model(input_shape, num_classes, config, rngs=rngs)`
+    config: Any  # a frozen dataclass; its fields are the options of `models.create`
+    input_shape: tuple[int, int, int] = (28, 28, 1)  # height, width and channels
     num_classes: int = 10
-    parameters: str | None = None
+    parameters: str | None = None  # the count that is printed, or that follows from the text

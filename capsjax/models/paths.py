@@ -12,22 +12,18 @@ from capsjax._names import nearest
 
 
 def by_path(variables: nnx.State) -> dict[str, Any]:
-    """Returns the arrays of `variables`, or their shapes, by the attributes that lead to them."""
+    """Returns the arrays of `variables`, or their shapes, by path."""
     return {_joined(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(variables)}
 
 
 def within(params: nnx.State, layers: Collection[str], option: str = "layers") -> PyTree:
-    """Returns a tree of the structure of `params`: True in `layers`, False elsewhere.
-
-    All below a path belongs to it. `option` is what messages call `layers`; a path that holds no
-    parameters is a ValueError.
-    """
+    """Returns a tree of the structure of `params`: True in and below `layers`, False elsewhere."""
     check_known(params, layers, option)
     return jax.tree_util.tree_map_with_path(lambda path, _: is_in(_joined(path), layers), params)
 
 
-def check_known(params: nnx.State, layers: Collection[str], option: str = "layers") -> None:
-    """Raises ValueError for a layer that holds no parameters; the nearest is named."""
+def check_known(params: nnx.State, layers: Collection[str], option: str) -> None:
+    """Raises ValueError for a layer that holds no parameters; `option` is what it is called."""
     paths = [path.split("/") for path in by_path(params)]
     known = {"/".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
     for layer in layers:

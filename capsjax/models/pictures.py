@@ -1,10 +1,10 @@
 """A CapsNet for larger colour images. Not from any paper: CapsNet's capsules between convolutions.
 
-In CapsNet (Sabour et al. 2017) the capsules grow with the pixels, and the decoder's last layer
-with their number times 1024. Here convolutions of stride 2 lead to a grid of at most 8×8, whatever
-the image, and back from the class capsules to an image.
+In CapsNet (Sabour et al. 2017) the capsules grow with the pixels, and so does the decoder. Here
+convolutions of stride 2 lead to a grid of at most 8×8 and back, whatever the image.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,8 +26,7 @@ class PictureCapsNetConfig(Normalization, CapsuleSizes):
     """Sizes of a PictureCapsNet.
 
     Attributes:
-      features: channels of the first convolution, and of the decoder's last; doubled with each
-        halving of the image, up to four times as many.
+      features: channels of the first convolution; doubled with each halving, up to four times.
     """
 
     features: int = positive(32)
@@ -35,19 +34,14 @@ class PictureCapsNetConfig(Normalization, CapsuleSizes):
 
 
 class PictureCapsNet(CapsuleChain):
-    """Convolutions, primary capsules, class capsules by dynamic routing, a convolutional decoder.
-
-    The convolutions are 3×3 with stride 2, batch normalisation and ReLU.
-    """
+    """3×3 convolutions of stride 2 below CapsNet's capsules, and a convolutional decoder."""
 
     options = PictureCapsNetConfig()
     map_name = "convs"
 
     def build(self, config: PictureCapsNetConfig, rngs: nnx.Rngs) -> None:
         height, width, _ = self.input_shape
-        halvings = 1
-        while max(height, width) > GRID * 2**halvings:
-            halvings += 1
+        halvings = max(1, math.ceil(math.log2(max(height, width) / GRID)))
         features = [scaled(config.features * min(2**i, 4), config.width) for i in range(halvings)]
         rows, columns = (-(-side // 2**halvings) for side in (height, width))
         pairs = pairwise([self.input_shape[-1], *features])
@@ -64,7 +58,6 @@ class PictureCapsNet(CapsuleChain):
         )
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """Returns the convolutions' map."""
         x = images
         for conv in self.convs:
             x = nnx.relu(conv(x))

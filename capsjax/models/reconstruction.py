@@ -8,16 +8,8 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float
 
+from capsjax import layers
 from capsjax.functional import safe_norm
-from capsjax.layers import (
-    ConvCapsules,
-    ConvDecoder,
-    Decoder,
-    DenseCapsules,
-    PrimaryCapsules,
-    conv2d,
-    reconstruct,
-)
 from capsjax.models.config import Config, one_of, positive, scalable
 from capsjax.models.grids import Window, grids
 from capsjax.models.model import Keys, Mask, Model, Output, Pixels
@@ -58,28 +50,23 @@ class CapsuleSizes(Config):
 
 
 class ReconstructingModel(Model):
-    """A network with a decoder; `build` calls `build_decoder`, and `forward` `reconstruct`.
+    """A network with a decoder; `build` calls `build_decoder`, and `forward` `reconstruct`."""
 
-    Without a decoder in the options it is None; a `conditional` one sees the masked classes alone.
-    """
-
-    decoder: Decoder | ConvDecoder | None = None
+    decoder: layers.Decoder | layers.ConvDecoder | None = None
     conditional = True
 
     def build_decoder(self, config: Reconstruction, pose_size: int, rngs: nnx.Rngs) -> None:
-        """Makes the decoder that `config` asks for, for class poses of this size."""
         self.conditional = config.reconstruction == "conditional"
         if config.reconstruction != "none":
             features = config.decoder_features
-            self.decoder = Decoder(
+            self.decoder = layers.Decoder(
                 self.num_classes, pose_size, self.input_shape, features=features, rngs=rngs
             )
 
     def reconstruct(
         self, poses: Float[Array, "n classes d"], scores: Float[Array, "n classes"], mask: Mask
     ) -> Float[Array, "n ... h w c"] | None:
-        """Reconstructs the classes in `mask`, or the predicted ones without a mask."""
-        return reconstruct(self.decoder, poses, scores, mask, conditional=self.conditional)
+        return layers.reconstruct(self.decoder, poses, scores, mask, conditional=self.conditional)
 
 
 class CapsuleChain(ReconstructingModel):
@@ -91,21 +78,18 @@ class CapsuleChain(ReconstructingModel):
     classes: Callable[[Array], Routed]
 
     def build_primary(self, config: Any, rngs: nnx.Rngs, **options: Any) -> int:
-        """Makes a convolution and primary capsules by another, of stride 2 (Sabour et al. 2017).
-
-        Returns the number of these capsules; `options` are of `PrimaryCapsules`.
-        """
+        """Makes a convolution and, by one of stride 2, primary capsules; returns their number."""
         k = config.kernel_size
         height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
-        self.conv = conv2d(self.input_shape[-1], config.features, k, rngs=rngs)
+        self.conv = layers.conv2d(self.input_shape[-1], config.features, k, rngs=rngs)
         sizes = config.features, config.primary_channels, config.primary_pose
-        self.primary = PrimaryCapsules(*sizes, kernel_size=k, rngs=rngs, **options)
+        self.primary = layers.PrimaryCapsules(*sizes, kernel_size=k, rngs=rngs, **options)
         return height * width * config.primary_channels
 
     def build_classes(self, children: int, config: Any, rngs: nnx.Rngs, **options: Any) -> None:
-        """Makes the class capsules above so many primary ones; `options` are of `DenseCapsules`."""
+        """Makes the class capsules above so many primary ones."""
         sizes = children, config.primary_pose, self.num_classes, config.class_pose
-        self.classes = DenseCapsules(*sizes, rngs=rngs, **options)
+        self.classes = layers.DenseCapsules(*sizes, rngs=rngs, **options)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
         """Returns what the primary capsules see."""
@@ -121,7 +105,7 @@ class CapsuleChain(ReconstructingModel):
         poses = features["primary"] = self.primary(features[self.map_name])
         routed = {}
         for name, layer in {**self.between(), "classes": self.classes}.items():
-            if not isinstance(layer, ConvCapsules):
+            if not isinstance(layer, layers.ConvCapsules):
                 poses = lax.collapse(poses, 1, -1)
             routed[name] = layer(poses)
             poses = features[name] = routed[name].poses

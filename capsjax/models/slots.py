@@ -49,10 +49,8 @@ class SlotAutoencoder(Model):
     Locatello et al. 2020, section 3.1 and appendix D. The decoder draws each slot's part of the
     image and how much it claims each pixel; a softmax over the slots makes masks of the claims, and
     the reconstruction is the mean of the parts weighted by them. The first slots are drawn anew for
-    each image in training, and are the same for all images in evaluation.
-
-    Scores are logits, read from the slots by one linear layer: whether the class is in any slot.
-    They tell what slots hold, and do not train them.
+    each image in training, and are the same for all images in evaluation. Scores are logits, read
+    from the slots by one linear layer, which does not train them.
     """
 
     options = SlotAutoencoderConfig()

@@ -1,7 +1,4 @@
-"""Capsules with inverted dot-product attention routing (Tsai et al. 2020), and their baselines.
-
-The baselines route dynamically, or by EM after Hinton et al. 2018.
-"""
+"""Capsules with inverted dot-product attention routing (Tsai et al. 2020), and their baselines."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -236,7 +233,6 @@ class DynamicCapsNet(CapsuleChain):
         self.build_classes(height * width * channels, config, rngs, routing=routing)
 
     def feature_map(self, images: Pixels) -> Float[Array, "n rows columns f"]:
-        """Returns the backbone's map."""
         return self.backbone(images)
 
     def between(self) -> dict[str, ConvCapsules]:

@@ -36,27 +36,17 @@ class About(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `parse` takes."""
-        return {
-            "config": configs.to_json(self.config),
-            "history": self.history.to_json(),
-            "circumstances": self.circumstances,
-        }
+        config, history = configs.to_json(self.config), self.history.to_json()
+        return {"config": config, "history": history, "circumstances": self.circumstances}
 
 
 class Checkpoint(NamedTuple):
-    """One restored model.
+    """One restored model."""
 
-    Attributes:
-      model: the network, parameters in place.
-      config: of the run; `config.task` holds `input_shape` and `class_names`.
-      history: the run's metrics up to this step.
-      step: number of training steps behind it.
-    """
-
-    model: Model
-    config: ml_collections.ConfigDict
-    history: History
-    step: int
+    model: Model  # parameters in place
+    config: ml_collections.ConfigDict  # `config.task` holds `input_shape` and `class_names`
+    history: History  # the run's metrics up to this step
+    step: int  # training steps behind it
 
 
 def parse(tree: Any, source: object) -> About:
@@ -65,16 +55,11 @@ def parse(tree: Any, source: object) -> About:
         history = History(**tree["history"])
         return About(configs.from_json(tree["config"]), history, tree.get("circumstances", {}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{source} does not hold what capsjax writes ({type(error).__name__}: {error})"
-        ) from error
+        raise ValueError(f"{source} does not hold what capsjax writes ({error!r})") from error
 
 
 def current_circumstances(devices: Sequence[jax.Device]) -> Circumstances:
-    """Returns the circumstances of a run on these devices, of all hosts, in this process.
-
-    The cores count on CPU alone, where XLA divides sums by its threads.
-    """
+    """Returns the circumstances of a run on these devices, of all hosts, in this process."""
     circumstances: Circumstances = {
         "device kind": devices[0].device_kind,
         "devices": len(devices),
@@ -83,7 +68,7 @@ def current_circumstances(devices: Sequence[jax.Device]) -> Circumstances:
     }
     for name in VARIABLES:
         circumstances[name] = " ".join(sorted(os.environ.get(name, "").split()))
-    if devices[0].platform == "cpu":
+    if devices[0].platform == "cpu":  # where XLA divides sums by its threads
         affinity = getattr(os, "sched_getaffinity", None)  # not on every system
         circumstances["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()
     circumstances |= {package: version(package) for package in PACKAGES}
@@ -92,7 +77,7 @@ def current_circumstances(devices: Sequence[jax.Device]) -> Circumstances:
 
 
 def warn_of_changes(before: Circumstances, now: Circumstances) -> None:
-    """Warns of what a resumed run finds changed; of what was recorded, which was less once."""
+    """Warns of what a resumed run finds changed, of what was recorded then."""
     known = before.keys() & now.keys()
     if changes := differences(*({name: x[name] for name in known} for x in (before, now))):
         warnings.warn(

@@ -5,6 +5,7 @@ A work directory holds `config.json` and `checkpoints/STEP/`, each with three it
 the metrics history and the circumstances, JSON). Nothing else is needed to resume or to evaluate.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -45,9 +46,7 @@ def restore(
       which: "best" by validation accuracy (the latest where nothing was held out), "latest", or
         the number of a step; a released file holds one.
 
-    Raises:
-      FileNotFoundError: there is no such file, or no checkpoint in the directory.
-      ValueError: there is no such step, or the checkpoint is damaged.
+    Raises FileNotFoundError or ValueError if there is none, no such step, or it is damaged.
     """
     checkpoint = read(path, which)
     return checkpoint.model, checkpoint.config
@@ -81,7 +80,6 @@ def finished(workdir: epath.Path) -> list[int]:
 
 
 def _choose(workdir: epath.Path, which: Which) -> int:
-    """Returns the step that is wanted; raises as `restore`."""
     steps = finished(workdir)
     if not steps:
         what = "has no checkpoints" if workdir.exists() else "does not exist"
@@ -106,10 +104,7 @@ def _about(directory: epath.Path) -> About:
 
 
 def _newest_intact(workdir: epath.Path, steps: Sequence[int]) -> int:
-    """Returns the first step whose files are as they were saved; warns of those before it.
-
-    Orbax alone would restore a flipped bit in silence.
-    """
+    """Returns the first step as it was saved; Orbax alone would restore a flipped bit."""
     problems: list[str] = []
     for step in steps:
         directory = workdir / FOLDER / str(step)
@@ -129,7 +124,7 @@ def _best(steps: Sequence[int], accuracy: Mapping[int, float]) -> int | None:
     return max(measured, key=lambda step: (accuracy[step], step), default=None)
 
 
-class Checkpoints:
+class Checkpoints(contextlib.AbstractContextManager):
     """The checkpoints of a run; leaving the block waits for saves under way.
 
     With several hosts all of them make every call; host 0 writes, as the state is whole on each.
@@ -146,9 +141,6 @@ class Checkpoints:
                 preservation_policy=self,
             ),
         )
-
-    def __enter__(self) -> "Checkpoints":
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self._manager.close()
@@ -170,10 +162,7 @@ class Checkpoints:
         self._manager.save(step, args=ocp.args.Composite(**args))
 
     def restore(self, like: TrainState) -> tuple[TrainState, About]:
-        """Returns the newest intact state, on the host, and what is known about it.
-
-        `like` gives the shapes. Raises ValueError if no checkpoint is intact.
-        """
+        """Returns the newest intact state, of the shapes of `like`, on the host."""
         items = _items(jax.tree.map(np.asarray, like))
         args = {name: ocp.args.StandardRestore(item) for name, item in items.items()}
         step = from_first_host(self._set_damaged_aside)
@@ -184,7 +173,6 @@ class Checkpoints:
         return state, _about(self._directory / str(step))
 
     def wait(self) -> None:
-        """Returns when no save is under way."""
         self._manager.wait_until_finished()
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
@@ -261,7 +249,6 @@ def _checksums(directory: epath.Path) -> dict[str, str]:
 
 
 def _relative_paths(directory: epath.Path) -> Iterator[str]:
-    """Yields the paths of all files in `directory` and its subdirectories, relative to it."""
     # Not with `walk` or `glob`, which epath does not offer alike for all file systems.
     for path in directory.iterdir():
         if path.is_dir():

@@ -21,12 +21,8 @@ LOCK, CONFIG = ".lock", "config.json"
 def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[int]:
     """Makes `workdir` the directory of this run, and keeps other processes out while in the block.
 
-    In an object store, or on a file system without locks, nothing is locked. The block gets the
-    `key_version` that the run began with.
-
-    Raises:
-      ValueError: another process trains there; or it belongs to another config (the differences
-        are listed), or holds something that is not a run. Nothing was changed.
+    The block gets the `key_version` that the run began with. Raises ValueError and changes nothing
+    if another process trains there, or it holds another config's run or something else.
     """
     with contextlib.ExitStack() as held:
 
@@ -40,23 +36,20 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
 
 
 def _check_place(workdir: epath.Path) -> None:
-    """Raises ValueError unless `workdir` is new, empty or a run."""
     if _files.is_local(workdir) and set("*?[") & set(os.fspath(workdir)):
         raise ValueError(
-            f"workdir {workdir}: Orbax takes *, ? and [ in a directory's name for patterns, and "
-            "could not read its checkpoints again: choose another"
+            f"workdir {workdir}: Orbax takes *, ? and [ in a name for patterns: choose another"
         )
     names = [path.name for path in workdir.iterdir()] if workdir.exists() else []
     # A start that was killed leaves at most the lock and a part of the config.
     if CONFIG not in names and not all(LOCK in name or CONFIG in name for name in names):
         raise ValueError(
             f"workdir {workdir} is not empty and not a run of capsjax (it has no {CONFIG}): "
-            "choose another directory. Nothing was changed"
+            "choose another directory"
         )
 
 
 def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> None:
-    """Takes the lock until `held` is closed."""
     try:
         free = held.enter_context(_files.lock(Path(workdir) / LOCK, wait=False))
     except OSError as error:
@@ -65,8 +58,7 @@ def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> None:
         return
     if not free:
         raise ValueError(
-            f"another process is training in {workdir}: wait for it, or choose another "
-            "directory. Nothing was changed"
+            f"another process is training in {workdir}: wait for it, or choose another directory"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a run: the terminal, metrics.jsonl, TensorBoard, a profile."""
+"""What a person sees of a run: the terminal, metrics.jsonl, TensorBoard."""
 
 import contextlib
 import json
@@ -6,16 +6,13 @@ import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import jax
 from etils import epath
 
 from capsjax import _files
 from capsjax._extras import extra
 from capsjax.runs.history import History
 from capsjax.runs.hosts import is_first_host
-from capsjax.runs.snapshots import Snapshot
 
 with extra("train"):
     import rich.progress
@@ -33,7 +30,6 @@ def console() -> Console:
 
 
 def say(text: str) -> None:
-    """Prints a line of plain text on the terminal of host 0."""
     console().print(text, markup=False)
 
 
@@ -41,16 +37,13 @@ class Display:
     """Shows a growing history, from step `first` to `total`.
 
     On the terminal: a line per epoch; below it a progress bar, or where there is no terminal a line
-    a minute. In files of a local `workdir`: metrics.jsonl and TensorBoard's events. For an object
-    store, where nothing can be appended to, they grow in a temporary directory and are uploaded
-    after each epoch; hosts but the first write into one that nobody reads. What a crash loses is
-    rewritten from the checkpoint's history. `tracker` is what `tracking.start` returns.
+    a minute. In files: metrics.jsonl and TensorBoard's events. For an object store, where nothing
+    can be appended to, they grow in a temporary directory and are uploaded after each epoch; hosts
+    but the first write into one that nobody reads.
     """
 
-    def __init__(
-        self, workdir: epath.Path, history: History, *, first: int, total: int, tracker: Any = None
-    ):
-        self._workdir, self._history, self._tracker = workdir, history, tracker
+    def __init__(self, workdir: epath.Path, history: History, *, first: int, total: int):
+        self._workdir, self._history = workdir, history
         self._uploads = not _files.is_local(workdir) and is_first_host()
         self._closing = contextlib.ExitStack()
         self._local = Path(workdir)
@@ -84,8 +77,6 @@ class Display:
         self._closing.callback(self._upload)
         self._closing.enter_context(self._file)
         self._closing.enter_context(self._events)
-        if self._tracker is not None:
-            self._closing.callback(self._tracker.finish)
         self._closing.enter_context(self._bar)
         return self
 
@@ -104,22 +95,11 @@ class Display:
         self._events.add_scalar("train/images_per_second", images_per_second, step)
         self._write_new_records()
 
-    def epoch(
-        self,
-        step: int,
-        epoch: int,
-        train: dict[str, float],
-        validation: float | None,
-        snapshot: Snapshot | None = None,
-    ) -> None:
-        """Shows the end of an epoch; a snapshot is for TensorBoard alone."""
+    def epoch(self, epoch: int, train: dict[str, float], validation: float | None) -> None:
+        """Shows the end of an epoch."""
         held_out = "" if validation is None else f"  validation {validation:.2%}"
         text = f"loss {train['loss']:.4f}  accuracy {train['accuracy']:.2%}{held_out}{self._speed}"
         self._print(text, beginning=f"epoch {epoch:3d}  ")
-        if snapshot is not None:
-            self._add_scalars(step, snapshot.scalars)
-            for tag, picture in snapshot.pictures.items():
-                self._events.add_image(tag, picture, step, dataformats="HWC")
         self._write_new_records()
         self._events.flush()
         self._upload()
@@ -135,65 +115,15 @@ class Display:
     def _write_new_records(self) -> None:
         for record in self._history.records[self._written :]:
             self._file.write(json.dumps(record) + "\n")
-            names = record.keys() - {"step", "epoch", "split", "steps"}
-            values = {f"{record['split']}/{name}": record[name] for name in sorted(names)}
-            self._add_scalars(record["step"], values)
-            if self._tracker is not None:
-                self._tracker.log(values, step=record["step"])
+            for name in sorted(record.keys() - {"step", "epoch", "split", "steps"}):
+                tag = f"{record['split']}/{name}"
+                self._events.add_scalar(tag, record[name], record["step"])
         self._file.flush()
         self._written = len(self._history.records)
 
-    def _add_scalars(self, step: int, values: dict[str, float]) -> None:
-        for tag, value in values.items():
-            self._events.add_scalar(tag, value, step)
-
     def _upload(self) -> None:
-        if self._uploads:
-            _upload(self._local, self._workdir)
-
-
-class Profiler:
-    """Writes a trace of the steps START up to but not STOP, counted from 0, into `workdir`/profile.
-
-    A context manager around the training; host 0 alone writes, of its own devices. Dispatches end
-    where a profile begins or ends; their length cannot change a result.
-    """
-
-    def __init__(self, workdir: epath.Path, steps: tuple[int, int] | None):
-        self._workdir = workdir
-        self._start, self._stop = steps or (0, 0)
-        self._tracing: tempfile.TemporaryDirectory | None = None
-
-    def __enter__(self) -> "Profiler":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._end_trace()
-
-    def cut(self, step: int, count: int) -> int:
-        """Returns the steps after `step` until something begins or ends, at most `count`."""
-        return min([count, *(event - step for event in (self._start, self._stop) if event > step)])
-
-    def at(self, step: int) -> None:
-        """Begins and ends what is due at `step`; to be called between dispatches."""
-        if step >= self._stop:
-            self._end_trace()
-        elif step >= self._start and self._tracing is None and is_first_host():
-            # The trace is written here first: the profiler cannot write to object stores.
-            self._tracing = tempfile.TemporaryDirectory()
-            jax.profiler.start_trace(self._tracing.name)
-
-    def _end_trace(self) -> None:
-        if self._tracing is not None:
-            jax.profiler.stop_trace()
-            _upload(Path(self._tracing.name), self._workdir / "profile")
-            self._tracing.cleanup()
-            self._tracing = None
-
-
-def _upload(source: Path, target: epath.Path) -> None:
-    """Copies all files of a local directory and its subdirectories into `target`."""
-    for file in (path for path in source.rglob("*") if path.is_file()):
-        copy = target / file.relative_to(source).as_posix()
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(file.read_bytes())
+        for file in self._local.rglob("*") if self._uploads else ():
+            if file.is_file():
+                copy = self._workdir / file.relative_to(self._local).as_posix()
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(file.read_bytes())

@@ -18,8 +18,7 @@ def read(
 
     A variable fits where name and shape are those in `shapes`; the others stay fresh, such as the
     class layer for another number of classes. `layers` are paths of attributes to take, such as
-    "conv" or "capsules/0"; () for all that fit. Raises ValueError if nothing fits, or a layer that
-    was asked for does not.
+    "conv" or "capsules/0"; () for all that fit.
     """
     checkpoint = checkpoints.read(path)
     source = f"{path}, step {checkpoint.step}"
@@ -34,14 +33,9 @@ def read(
         else:
             taken[name] = there
     if not taken or (layers and lacking):
-        raise ValueError(
-            f"what init_from and init_layers ask for does not fit this network, of {source}: "
-            f"{_some(lacking)}"
-        )
-    return taken, (
-        f"From {source}: {len(taken)} of {len(shapes)} variables, {_some(list(taken))}. "
-        f"Fresh: {_some(fresh + lacking)}."
-    )
+        raise ValueError(f"init_from: {source} does not fit this network: {_some(lacking)}")
+    words = f"From {source}: {len(taken)} of {len(shapes)} variables, {_some(list(taken))}."
+    return taken, f"{words} Fresh: {_some(fresh + lacking)}."
 
 
 def _size(array: Any) -> str:

@@ -32,10 +32,7 @@ class History:
     def add_steps(
         self, first: int, metrics: dict[str, Float[np.ndarray, "steps"]], *, every: int, epoch: int
     ) -> None:
-        """Adds the metrics of the steps after step number `first`; raises Diverged by the step.
-
-        A record is made whenever the step number is a multiple of `every`.
-        """
+        """Adds the metrics of the steps after `first`; makes a record at multiples of `every`."""
         for i in range(len(metrics["loss"])):
             step = first + i + 1
             values = {name: float(array[i]) for name, array in metrics.items()}
@@ -51,15 +48,13 @@ class History:
 
     def close_interval(self, step: int, epoch: int) -> None:
         """Makes a record of the steps since the last one, if there were any."""
-        steps = self._open.pop("steps")
-        if steps:
+        if steps := self._open.pop("steps"):
             means = {name: total / steps for name, total in self._open.items()}
             where = {"step": step, "epoch": epoch, "split": "train", "steps": steps}
             self.records.append(where | means)
         self._open = {"steps": 0}
 
     def add_validation(self, step: int, epoch: int, accuracy: float) -> None:
-        """Adds the result of an evaluation on the held-out images."""
         where = {"step": step, "epoch": epoch, "split": "validation"}
         self.records.append(where | {"accuracy": accuracy})
 

@@ -10,8 +10,7 @@ from jax.experimental import multihost_utils
 
 T = TypeVar("T")
 
-# How long a host that failed waits for the others before it ends.
-SHUTDOWN_SECONDS = 30
+SHUTDOWN_SECONDS = 30  # how long a host that failed waits for the others before it ends
 
 
 def connect(
@@ -24,7 +23,6 @@ def connect(
     """Connects the processes of a run; to be called before JAX touches a device.
 
     Without addresses JAX finds the others by itself on Cloud TPU, SLURM, Open MPI and Kubernetes.
-    If others do not come within five minutes, JAX ends this process with a message.
 
     Args:
       coordinator_address: "HOST:PORT" of process 0, with a port that is free there.
@@ -63,7 +61,7 @@ def is_first_host() -> bool:
 def from_first_host(function: Callable[[], T]) -> T:
     """Calls `function` on host 0 alone; returns its result, which JSON must hold, on all hosts.
 
-    If it raises a ValueError or an OSError there, the other hosts raise a ValueError.
+    A ValueError or an OSError there is a ValueError on the others.
     """
     if jax.process_count() == 1:
         return function()
@@ -86,10 +84,7 @@ def from_first_host(function: Callable[[], T]) -> T:
 
 
 def agree(signum: int, count: int) -> tuple[int, int]:
-    """Returns a signal that any host received (0 for none), and the count of host 0: clocks differ.
-
-    The arguments are this host's: the signal that it received and how many steps it would do next.
-    """
+    """Returns a signal that any host received (0 for none), and the count of host 0."""
     if jax.process_count() == 1:
         return signum, count
     every = np.asarray(multihost_utils.process_allgather(np.asarray([signum, count], np.int32)))

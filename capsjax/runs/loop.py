@@ -4,7 +4,6 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -15,16 +14,15 @@ from flax import nnx
 from jaxtyping import Array
 
 from capsjax import _files
-from capsjax._options import Options, checked, not_negative
 from capsjax.data import tasks
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation import scoring, summaries
 from capsjax.models import ScoreKind
-from capsjax.runs import about, checkpoints, finetuning, hosts, snapshots, tracking
+from capsjax.runs import about, checkpoints, finetuning, hosts
 from capsjax.runs.about import About
 from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.directory import claimed
-from capsjax.runs.display import Display, Profiler, say
+from capsjax.runs.display import Display, say
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.process import Deadline, Interrupted, catch_signals
 from capsjax.training import config as configs
@@ -40,40 +38,10 @@ DISPATCH_SECONDS = 2.0
 
 
 class Result(NamedTuple):
-    """The end of a training run: the last state (on the host) and the history of its metrics."""
+    """The end of a training run."""
 
-    state: TrainState
+    state: TrainState  # on the host
     history: History
-
-
-@dataclass(frozen=True)
-class Monitoring(Options):
-    """What happens beside training; none of it changes a result.
-
-    Attributes:
-      stall_seconds: the longest that one piece of work may take before the process is ended; 0 for
-        no limit.
-      snapshot_every: epochs between images and coupling entropies for TensorBoard; 0 for none.
-      profile: (START, STOP), steps to trace into the run's profile/.
-      tracker: a service to send the metrics to, "wandb" or "trackio", or "wandb:PROJECT"; "" for
-        none.
-    """
-
-    stall_seconds: float = not_negative(600.0)
-    snapshot_every: int = not_negative(0)
-    profile: tuple[int, int] | None = checked(
-        None,
-        lambda steps: len(steps) == 2 and 0 <= steps[0] < steps[1],
-        "must be START:STOP with 0 ≤ START < STOP",
-        example=(0, 1),
-        whole=True,
-    )
-    tracker: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.tracker:
-            tracking.check(self.tracker)
 
 
 def train(
@@ -83,7 +51,7 @@ def train(
     data_dir: str | None = None,
     device_budget_mb: float | None = DEVICE_BUDGET_MB,
     devices: Sequence[jax.Device] | None = None,
-    monitoring: Monitoring = Monitoring(),
+    stall_seconds: float = 600.0,
 ) -> Result:
     """Trains the network that `config` describes; resumes what an earlier call left unfinished.
 
@@ -95,21 +63,35 @@ def train(
       device_budget_mb: source images of a split that take more when decoded (in 2**20 bytes) stay
         on the host or in their files and are fed to the devices. The examples are the same.
       devices: those of all hosts by default; each batch is divided over them.
-      monitoring: what is done beside training.
+      stall_seconds: the longest that one piece of work may take before the process is ended; 0 for
+        no limit.
 
     Raises:
       ValueError: a config that does not fit itself, the data, the devices or the directory.
       Diverged: a loss or gradient is not finite. The last good checkpoint stays.
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
-    training = load(config, data_dir=data_dir, device_budget_mb=device_budget_mb, devices=devices)
+    config, devices = agreed(config), list(devices or jax.devices())
+    if config.seeds != 1:
+        raise ValueError(f"seeds must be 1 here, got {config.seeds}: see runs.seeds.train_seeds")
+    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    training = build(config, task, devices)
+    say(
+        f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "
+        f"{len(task.train.labels):,} images to train on, {len(task.validation):,} held out. "
+        f"{len(devices)} × {devices[0].device_kind}."
+    )
+    if feed.is_streamed(task):
+        size = f"{task.train.images.nbytes / 2**20:,.1f} MB"
+        say(f"The images take {size}, more than device_budget_mb: they are fed from the host.")
     workdir, config = _files.absolute(directory), training.config
     pretrained: dict[str, Array] = {}
     if config.init_from and not hosts.from_first_host(lambda: checkpoints.finished(workdir)):
         pretrained, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
         say(words)
     with contextlib.ExitStack() as stack:
-        run = Run(training, workdir, monitoring, training.init_state(pretrained), stack)
+        fresh = training.init_state(pretrained)
+        run = Run(training, workdir, fresh, stack, stall_seconds=stall_seconds)
         if run.finished:
             say(f"{workdir}: finished before, at step {run.step}.")
             return Result(run.state, run.history)
@@ -133,54 +115,29 @@ def agreed(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     return configs.from_json(hosts.from_first_host(lambda: configs.to_json(own)))
 
 
-def load(
-    config: ml_collections.ConfigDict,
-    *,
-    data_dir: str | None,
-    device_budget_mb: float | None,
-    devices: Sequence[jax.Device] | None,
-) -> Training:
-    """Loads the data of `config` and builds what is trained."""
-    config = agreed(config)
-    if config.seeds != 1:
-        raise ValueError(f"seeds must be 1 here, got {config.seeds}: see runs.seeds.train_seeds")
-    devices = list(devices or jax.devices())
-    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
-    training = build(config, task, devices)
-    say(
-        f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "
-        f"{len(task.train.labels):,} images to train on, {len(task.validation):,} held out. "
-        f"{len(devices)} × {devices[0].device_kind}."
-    )
-    if feed.is_streamed(task):
-        size = f"{task.train.images.nbytes / 2**20:,.1f} MB"
-        say(f"The images take {size}, more than device_budget_mb: they are fed from the host.")
-    return training
-
-
 class Run:
     """The dispatches of one run: its `state` after `step` updates, and its `history`.
 
-    What it opens is closed with the `stack` that it is given: no other process trains in the
-    directory until then, and saves under way are waited for.
+    What it opens is closed with the `stack` that it is given.
     """
 
     def __init__(
         self,
         training: Training,
         directory: epath.Path,
-        monitoring: Monitoring,
         fresh: TrainState,
         stack: contextlib.ExitStack,
+        *,
+        stall_seconds: float,
     ):
         """Claims the directory, and takes the state of its newest intact checkpoint, or `fresh`."""
         self.config, self.history = training.config.copy_and_resolve_references(), History()
-        self._training, self._directory, self._monitoring = training, directory, monitoring
+        self._training, self._directory = training, directory
         self._warm = False  # whether an epoch has ended in this process
         self.config.key_version = stack.enter_context(claimed(directory, self.config))
         keep = self.config.checkpoints.keep
         self._saver = stack.enter_context(Checkpoints(directory, keep=keep))
-        self._deadline = stack.enter_context(Deadline(monitoring.stall_seconds))
+        self._deadline = stack.enter_context(Deadline(stall_seconds))
         self.state, saved = fresh, None
         if self._saver.latest_step() is not None:
             self.state, saved = self._saver.restore(fresh)
@@ -192,26 +149,19 @@ class Run:
 
     def start(self, stack: contextlib.ExitStack) -> None:
         """Puts the state on the devices, and opens what feeds, shows and records the steps."""
-        training, task, options = self._training, self._training.task, self._monitoring
-        first, last, directory = self.step, training.num_steps, self._directory
+        training, task, directory = self._training, self._training.task, self._directory
+        first, last = self.step, training.num_steps
         stack.enter_context(jax.default_matmul_precision(self.config.training.matmul_precision))
         key = run_key(self.config.seed, self.config.key_version)
         self._labels = task.validation.labels() if len(task.validation) else None
         self._dispatch = training.dispatch()
-        tracker, self._take_snapshot = None, None
-        if hosts.is_first_host() and options.snapshot_every:
-            self._take_snapshot = snapshots.taker(training.eval_graphdef, task)
-        if hosts.is_first_host() and options.tracker:
-            tracker = tracking.start(options.tracker, directory, self.config)
         self._signals = stack.enter_context(catch_signals())
         self._source_at = stack.enter_context(
             feed.source_images(task, training.batches, key, training.devices, first, last)
         )
         self.state, self._key = replicate((self.state, key), training.devices)
-        self._profiler = stack.enter_context(Profiler(directory, options.profile))
-        self._display = stack.enter_context(
-            Display(directory, self.history, first=first, total=last, tracker=tracker)
-        )
+        display = Display(directory, self.history, first=first, total=last)
+        self._display = stack.enter_context(display)
 
     @property
     def stopped_early(self) -> bool:
@@ -221,20 +171,15 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether no step is left to do."""
         return self.step == self._training.num_steps or self.stopped_early
 
     def to_the_end(self) -> int:
-        """Dispatches until the run is finished or a host is signalled, and saves.
-
-        Returns the signal, which may also have come while saving, or 0.
-        """
+        """Dispatches to the end or a signal, and saves; returns the signal, or 0."""
         self._compile()
         signum, count = 0, 1
         while not self.finished:
             self._deadline.restart()
-            self._profiler.at(self.step)
-            signum, count = self._agree(self._profiler.cut(self.step, count))
+            signum, count = self._agree(count)
             if signum:
                 break
             began = time.monotonic()
@@ -246,7 +191,6 @@ class Run:
             if self.step % self._training.batches.per_epoch == 0:
                 self._end_epoch(self.step // self._training.batches.per_epoch)
             count = min(MAX_STEPS_PER_DISPATCH, max(1, int(count * DISPATCH_SECONDS / seconds)))
-        self._profiler.at(self.step)
         self._save()
         self._saver.wait()
         return signum or self._agree(0)[0]
@@ -257,10 +201,8 @@ class Run:
     def _compile(self) -> None:
         self._deadline.suspend()
         source, _ = self._source_at(self.step)
-        # No step at all.
-        self.state, _ = jax.block_until_ready(
-            self._dispatch(self.state, source, self._key, np.int32(0))
-        )
+        state, _ = self._dispatch(self.state, source, self._key, np.int32(0))  # no step at all
+        self.state = jax.block_until_ready(state)
         hosts.agree(0, 0)  # all hosts have compiled
 
     def _advance(self, count: int) -> int:
@@ -286,8 +228,7 @@ class Run:
         examined = self._training.examination()(self.state, source, self._key)
         self._saver.wait()
         good = self._saver.latest_step()
-        none = "there is no checkpoint yet"
-        stays = none if good is None else f"the checkpoint of step {good} stays"
+        stays = "no checkpoint yet" if good is None else f"the checkpoint of step {good} stays"
         return Diverged(
             f"{error}: {divergence.describe(examined)}. Training stopped; {stays} in "
             f"{self._directory}. A lower optimizer.learning_rate often helps"
@@ -297,21 +238,16 @@ class Run:
         if not self._warm:
             self._deadline.suspend()  # it compiles
         self._warm = True
-        accuracy, snapshot = self._validation_accuracy(), None
-        if self._take_snapshot and epoch % self._monitoring.snapshot_every == 0:
-            self._deadline.suspend()  # it may compile, and waits for no other host
-            snapshot = self._take_snapshot(self.state)
+        accuracy = self._validation_accuracy()
         self.history.close_interval(self.step, epoch)
         if accuracy is not None:
             self.history.add_validation(self.step, epoch, accuracy)
-        means = self.history.epoch_means(epoch)
-        self._display.epoch(self.step, epoch, means, accuracy, snapshot)
+        self._display.epoch(epoch, self.history.epoch_means(epoch), accuracy)
         self._deadline.restart()
         self._save()
 
     def _validation_accuracy(self) -> float | None:
-        """Returns None if no images are held out."""
-        if self._labels is None:
+        if self._labels is None:  # none are held out
             return None
         training, task = self._training, self._training.task
         scores = scoring.score(

@@ -15,8 +15,7 @@ import jax
 
 from capsjax._files import cache_dir
 
-# How long other hosts have to hear of the end of this one.
-LINGER_SECONDS = 40.0
+LINGER_SECONDS = 40.0  # how long other hosts have to hear of the end of this one
 # A few large programs take most of a start; the many small ones are not worth their files.
 MIN_COMPILE_SECONDS = 0.2
 
@@ -25,8 +24,7 @@ def cache_programs(directory: Path | None = None) -> None:
     """Turns on JAX's persistent compilation cache, so that a second start compiles nothing.
 
     JAX's own settings take precedence: JAX_COMPILATION_CACHE_DIR is another place (which may be an
-    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off. By
-    default `directory` is beside decoded data, CAPSJAX_CACHE_DIR/compiled.
+    address such as gs://bucket/compiled), JAX_ENABLE_COMPILATION_CACHE=false turns it off.
     """
     if jax.config.values["jax_compilation_cache_dir"] is None:
         place = directory or cache_dir() / "compiled"
@@ -85,8 +83,8 @@ def fail(message: str, *, hosts: int = 1) -> NoReturn:
 class Deadline:
     """Ends the process when one piece of work takes longer than `seconds`; 0 for no limit.
 
-    A context manager around the work. A hung collective cannot be interrupted, so the process ends
-    on the spot, with status 1 and the tracebacks of all threads on stderr.
+    A hung collective cannot be interrupted, so the process ends on the spot, with status 1 and the
+    tracebacks of all threads on stderr.
     """
 
     def __init__(self, seconds: float):

@@ -1,8 +1,7 @@
 """Trained networks to hand out: one file of safetensors, with all that `restore` needs in it.
 
-The tensors are the network's variables by path, such as "primary/conv/kernel", which any reader of
-safetensors gives. The file's metadata hold the config, the history and the step as JSON under
-"capsjax", and a checksum.
+Tensors are named by path, such as "primary/conv/kernel". The file's metadata hold the config, the
+history and the step as JSON under "capsjax", and a checksum.
 """
 
 import hashlib
@@ -47,11 +46,7 @@ def is_on_the_web(path: str | os.PathLike[str]) -> bool:
 def write(
     file: str | os.PathLike[str], model: nnx.Module, description: Mapping[str, Any]
 ) -> epath.Path:
-    """Writes `model` into a new file, and returns its path.
-
-    `file` ends in .safetensors and is a local path or any address of etils.epath. `description` has
-    the "config", "history" and "step", as what `json` writes.
-    """
+    """Writes `model` and a `description` for JSON into a new file; returns its path."""
     if not is_one(file):
         raise ValueError(f"file must end in {SUFFIX}, got {os.fspath(file)!r}")
     path = _files.absolute(file)
@@ -75,14 +70,9 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
         metadata = header["__metadata__"]
         description, expected = metadata["capsjax"], metadata["sha256"]
     except (safetensors.SafetensorError, KeyError) as error:
-        raise ValueError(
-            f"{name} is damaged, or was not made by experiments/release.py "
-            f"({type(error).__name__}: {error})"
-        ) from error
+        raise ValueError(f"{name} is damaged, or not a released network ({error!r})") from error
     if _digest(tensors, description) != expected:
-        raise ValueError(
-            f"{name} is damaged: its checksum does not match. Download or copy it again"
-        )
+        raise ValueError(f"{name} is damaged: its checksum does not match. Copy it again")
     tree = json.loads(description)
     config, history, _ = about.parse(tree, name)
     step = tree["step"]
@@ -94,7 +84,6 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
 def _model(
     name: str, config: ml_collections.ConfigDict, tensors: Mapping[str, np.ndarray]
 ) -> Model:
-    """Makes the network of a config with these variables."""
     graphdef, state = nnx.split(abstract_model(config))
     there, expected = (
         {path: f"{x.dtype}{list(x.shape)}" for path, x in variables.items()}

@@ -16,23 +16,17 @@ from capsjax.runs.loop import Result, agreed, train
 
 
 class SeedResults(NamedTuple):
-    """The results by seed, and the contents of seeds.json."""
-
-    results: dict[int, Result]
-    summary: dict[str, Any]
+    results: dict[int, Result]  # by seed
+    summary: dict[str, Any]  # the contents of seeds.json
 
 
 def train_seeds(
-    config: ml_collections.ConfigDict,
-    directory: str | os.PathLike[str],
-    **options: Any,
+    config: ml_collections.ConfigDict, directory: str | os.PathLike[str], **options: Any
 ) -> SeedResults:
     """Trains `config.seeds` seeds, `config.seed`, `config.seed` + 1, …, one after another.
 
     Each gets its own complete run in `directory`/seed_N, identical to a run of the same config with
-    that seed alone; the accuracies of all go to `directory`/seeds.json. A second call resumes.
-
-    Arguments and errors are those of `loop.train`.
+    that seed alone; the accuracies of all go to `directory`/seeds.json. See `loop.train`.
     """
     workdir, config = _files.absolute(directory), agreed(config)
     seeds = range(config.seed, config.seed + config.seeds)
@@ -55,11 +49,7 @@ def train_seeds(
 
 
 def summarize(histories: dict[int, History]) -> dict[str, Any]:
-    """Summarizes the best and the last validation accuracies: by seed, mean and deviation.
-
-    The standard deviation is that of a sample (n − 1), and None for a single seed. Without
-    held-out images there are no accuracies.
-    """
+    """Summarizes the best and the last validation accuracies: by seed, mean and deviation."""
     summary: dict[str, Any] = {"seeds": list(histories)}
     accuracies = [list(history.validation_accuracy().values()) for history in histories.values()]
     if all(accuracies):

@@ -48,10 +48,7 @@ class Training:
         return self.config.training.epochs * self.batches.per_epoch
 
     def init_state(self, pretrained: Mapping[str, Array] | None = None) -> TrainState:
-        """Returns the state before the first step; abstract inside `jax.eval_shape`.
-
-        `pretrained` holds variables by path, which take the place of fresh ones.
-        """
+        """Returns the state before the first step, with the `pretrained` variables by path."""
         model = build_model(self.config)
         if pretrained:
             nnx.update(model, paths.replaced(nnx.state(model), dict(pretrained)))
@@ -84,14 +81,8 @@ class Training:
 def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Training:
     """Builds the network, optimizer, objective and step that `config` describes; no parameters.
 
-    Args:
-      config: of `capsjax.training.config.complete`.
-      task: what to train on.
-      devices: of all hosts, or of a topology that is only compiled for.
-
-    Raises:
-      TypeError: the network does not return an `Output`.
-      ValueError: the config does not fit the task or the devices.
+    The config is complete; the devices are those of all hosts, or of a topology that is only
+    compiled for. Raises ValueError if the config does not fit the task or the devices.
     """
     config = resolve(config, task.input_shape, task.class_names)
     model = abstract_model(config)
@@ -134,7 +125,7 @@ def resolve(
 
 
 def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
-    """Returns the network that a resolved config describes, with fresh parameters of its seed."""
+    """Returns the network of a resolved config, with fresh parameters of its seed."""
     return models.create(
         **config.model,
         input_shape=tuple(config.task.input_shape),
@@ -144,49 +135,39 @@ def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
 
 
 def abstract_model(config: ml_collections.ConfigDict) -> nnx.Module:
-    """Returns the network that a resolved config describes, in evaluation mode, without numbers."""
+    """Returns the network of a resolved config, in evaluation mode, without numbers."""
     model = nnx.eval_shape(lambda: build_model(config))
     model.eval()
     return model
 
 
 def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKind:
-    """Returns the kind of the scores; raises as `build` for a network that cannot be trained."""
     name = config.model.name
     if random := nnx.to_flat_state(nnx.state(model, nnx.RngState)):
         path = ".".join(map(str, random[0][0][:-1]))
         raise ValueError(
-            f"the network {name!r} keeps a stream of random numbers, {path}, which a checkpoint "
-            "cannot hold and all devices would share: in place of nnx.Dropout use "
-            "capsjax.layers.dropout(x, keys, keep=…) with the keys that the network is called with"
+            f"the network {name!r} keeps a stream of random numbers, {path}, which all devices "
+            "would share: in place of nnx.Dropout use capsjax.layers.dropout(x, keys, keep=…)"
         )
     images = jax.ShapeDtypeStruct((2, *config.task.input_shape), jnp.float32)
     out = nnx.eval_shape(lambda model, images: model(images), model, images)
     if not isinstance(out, Output):
-        raise TypeError(
-            f"the network {name!r} must return a capsjax.models.Output, got {type(out).__name__}"
-        )
-    classes = len(config.task.class_names)
-    if out.scores.shape != (2, classes):
-        shape = list(out.scores.shape)
+        raise TypeError(f"{name!r} must return a capsjax.models.Output, got {type(out).__name__}")
+    shape, classes = out.scores.shape, len(config.task.class_names)
+    if shape != (2, classes):
         raise ValueError(f"{name!r} must return scores [n, {classes}], got {shape} for 2 images")
     return out.score_kind
 
 
 def _batches(config: ml_collections.ConfigDict, task: Task, num_devices: int) -> Batches:
-    """Divides an epoch into batches; raises ValueError if a run of `config` is impossible."""
     options = config.training
     check_batch_size(options.batch_size, num_devices, "training.batch_size")
     batches = Batches(len(task.train.labels), options.batch_size, num_devices, task.versions)
     if not batches.per_epoch:
         raise ValueError(
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "
-            f"training images of {task.name} (data.validation_fraction holds out "
-            f"{len(task.validation)})"
+            f"training images of {task.name} (see data.validation_fraction)"
         )
     if options.stop_at_accuracy and not len(task.validation):
-        raise ValueError(
-            f"training.stop_at_accuracy is {options.stop_at_accuracy}, but nothing is held out to "
-            "measure it: raise data.validation_fraction"
-        )
+        raise ValueError("stop_at_accuracy needs images held out: raise data.validation_fraction")
     return batches

@@ -1,8 +1,7 @@
 """The configuration of a run: one nested `ConfigDict`, complete enough to restore a checkpoint.
 
-Every option is declared once, in a dataclass: those of a network, a task, the loss, the optimizer
-and the schedule in their own modules, the others here. `complete` checks a config, once, where it
-comes in.
+Every option is declared once, in a dataclass: those of networks, tasks, the loss, optimizers and
+schedules in their own modules, the others here. `complete` checks a config where it comes in.
 """
 
 import ast
@@ -12,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import ml_collections
+from flax.traverse_util import flatten_dict
 
 from capsjax import _names, _options, models
 from capsjax._names import check_kind, check_options, dotted, lookup, nearest
@@ -154,14 +154,10 @@ def describe(config: ml_collections.ConfigDict) -> dict[str, Described]:
 def complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     """Returns a copy of `config` whose values are checked, with defaults for options that it lacks.
 
-    Raises:
-      ValueError: a section is missing, an option is unknown (the nearest is named), or a value is
-        not allowed.
+    Raises ValueError for an unknown option (the nearest is named) or a value that is not allowed.
     """
     if not isinstance(config, ml_collections.ConfigDict):
-        raise ValueError(
-            f"a config must be an ml_collections.ConfigDict, got {type(config).__name__}: {_HOW}"
-        )
+        raise ValueError(f"a config must be an ml_collections.ConfigDict, got {config!r}: {_HOW}")
     values = config.to_dict()
     known = {section: _checked(section, values.pop(section, None)) for section in SECTIONS}
     known |= {"task": values.pop("task")} if "task" in values else {}
@@ -186,7 +182,7 @@ def override(
 
     With another name of a network, data set, optimizer or schedule its section gets the options of
     that name, and keeps what `config` had changed from the defaults of the old name, where the new
-    one has such an option too. Raises as `complete`.
+    one has such an option too.
 
     `texts` are values by dotted key, such as {"optimizer.momentum": "0.8"}, and take the types of
     those that they replace.
@@ -224,13 +220,7 @@ def parse_value(text: str, current: Any) -> Any:
 
 def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """Returns all values of `config` by dotted key."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, ml_collections.ConfigDict):
-            flat |= {f"{key}.{k}": v for k, v in flatten(value).items()}
-        else:
-            flat[key] = value
-    return flat
+    return flatten_dict(config.to_dict(), sep=".")
 
 
 def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -253,11 +243,6 @@ def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
         if values[section].get(name) == inactive:
             del values[section][name]
     return ml_collections.ConfigDict(values).lock()
-
-
-def differences(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
-    """Returns one line for each key in which the two differ."""
-    return _names.differences(flatten(old), flatten(new))
 
 
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:

@@ -30,9 +30,8 @@ def examine(
 ) -> Parts:
     """Recomputes the step after `state` in parts, on the batch that `run_steps` would draw.
 
-    A pure function of one device, like those in `step`, and with the options of `step.forward`; a
-    part is finite if it is on all devices. They come in the order in which a step needs them:
-    variables, what the network computes, gradients.
+    They come in the order in which a step needs them: variables, what the network computes,
+    gradients.
     """
     draw = drawing(state.step, source, key, task=task, batches=batches)
     batch, keys = draw(state.step)
@@ -57,7 +56,6 @@ def examine(
 
 
 def describe(parts: Mapping[str, Any]) -> str:
-    """Returns in words where the first number that is not finite appeared."""
     for name, finite in parts.items():
         if not finite:
             return f"the first numbers that are not finite are those of {name}"

@@ -2,13 +2,11 @@
 
 Both give the same examples. Which source images a step needs follows from the seed and the step's
 number alone; on the host the same functions compute it, with JAX on the CPU, ahead of the step.
-So a stream can begin at any step, and there is no position in it to save.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +30,7 @@ SourceAt = Callable[[int], tuple[DeviceSource, int]]
 
 
 def is_streamed(task: Task) -> bool:
-    """Tells whether the training images stay on the host: they do not fit on a device."""
+    """Tells whether the training images stay on the host."""
     return isinstance(task.train.images, LazyImages)
 
 
@@ -42,26 +40,13 @@ def source_images(
 ) -> Iterator[SourceAt]:
     """Yields the source images of the steps `first` … `last` − 1 (`key` as in `step.run_steps`).
 
-    The steps must be asked for in ascending order.
+    The steps must be asked for in ascending order. Grain reads ahead while the devices compute.
     """
-    if is_streamed(task):
-        with _stream(task, batches, key, devices, first, last) as source_at:
-            yield source_at
-    else:
+    if not is_streamed(task):
         flat = np.asarray(task.train.images).reshape(len(task.train.labels), -1)
         arrays = replicate((task.train.labels, flat, np.int32(0)), devices)
         yield lambda step: (DeviceSource(*arrays), last)
-
-
-@contextmanager
-def _stream(
-    task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices, first: int, last: int
-) -> Iterator[SourceAt]:
-    """Yields source images that Grain reads ahead while the devices compute.
-
-    The size of a chunk depends on neither `first` nor `last`: another size would be another
-    program, and a resumed or longer run would round differently.
-    """
+        return
     with extra("data"):
         import grain
 
@@ -73,6 +58,8 @@ def _stream(
 
     labels = replicate(task.train.labels, devices)
     read = _reader(task, batches, key, devices)
+    # It depends on neither `first` nor `last`: another size would be another program, and a resumed
+    # or longer run would round differently.
     steps = min(CHUNK_STEPS, max(1, CHUNK_BYTES // read(first).nbytes))
     # The last chunk goes beyond `last`.
     dataset = (

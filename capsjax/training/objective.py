@@ -9,26 +9,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from capsjax import losses
 from capsjax._options import Options, not_negative, one_of
 from capsjax.data.accuracy import Rule, is_correct
 from capsjax.data.tasks import Example
-from capsjax.losses import (
-    cross_entropy,
-    length_logits,
-    margin_loss,
-    reconstruction_loss,
-    sigmoid_cross_entropy,
-    spread_loss,
-)
 from capsjax.models import Output, ScoreKind
 
 Metrics = dict[str, Float[Array, ""]]
 Objective = Callable[[Output, Example], tuple[Float[Array, ""], Metrics]]
 
-ON_PRESENCES: dict[str, Callable] = {"margin": margin_loss, "spread": spread_loss}
+ON_PRESENCES: dict[str, Callable] = {"margin": losses.margin_loss, "spread": losses.spread_loss}
 ON_LOGITS: dict[str, Callable] = {
-    "cross_entropy": cross_entropy,
-    "sigmoid_cross_entropy": sigmoid_cross_entropy,
+    "cross_entropy": losses.cross_entropy,
+    "sigmoid_cross_entropy": losses.sigmoid_cross_entropy,
 }
 
 
@@ -57,12 +50,9 @@ class LossOptions(Options):
 def make_objective(*, rule: Rule, **options: Any) -> Objective:
     """Returns a loss of the class scores plus `reconstruction_weight` times one of the image.
 
-    The options are those of `LossOptions`.
-
-    Returns:
-      A function from a batch's output to the mean loss and to these means: `loss`;
-      the loss of the scores, under its name; `reconstruction`; and `accuracy`, the fraction of
-      examples for which `rule` predicts exactly the classes present.
+    The options are those of `LossOptions`. It takes a batch's output to the mean loss and to these
+    means: `loss`; the loss of the scores, under its name; `reconstruction`; and `accuracy`, the
+    fraction of examples for which `rule` predicts exactly the classes present.
     """
     own = LossOptions.of(options)
     name = own.name
@@ -73,7 +63,7 @@ def make_objective(*, rule: Rule, **options: Any) -> Objective:
         if is_logits and name in ON_PRESENCES:
             scores = jax.nn.sigmoid(scores)
         elif not is_logits and name in ON_LOGITS:
-            scores = length_logits(scores)
+            scores = losses.length_logits(scores)
         loss = jnp.mean(jax.vmap(loss_of)(scores, batch.label))
         if own.classes == "mean":
             loss /= scores.shape[-1]
@@ -95,11 +85,10 @@ def _squared_error(
 ) -> Float[Array, "n"]:
     """Returns the squared errors of an image's objects, added up (Sabour et al. 2017, section 6.1).
 
-    A decoder that ignores the mask makes one image of all objects, which is compared with the
-    input.
+    A decoder that ignores the mask makes one image of all, which is compared with the input.
     """
     if reconstruction.ndim == batch.image.ndim:
-        return jax.vmap(reconstruction_loss)(reconstruction, batch.image)
-    errors = jax.vmap(jax.vmap(reconstruction_loss))(reconstruction, batch.objects.images)
+        return jax.vmap(losses.reconstruction_loss)(reconstruction, batch.image)
+    errors = jax.vmap(jax.vmap(losses.reconstruction_loss))(reconstruction, batch.objects.images)
     present = jnp.sum(batch.objects.labels, axis=-1)
     return jnp.sum(present * errors, axis=-1)

@@ -1,12 +1,8 @@
-"""The papers' optimizers and learning rates, from optax.
+"""The papers' optimizers and learning rates, from optax."""
 
-A config has the sections `optimizer` and `schedule`, each with a `name` and exactly the options of
-that name: `optimizer_options("sgd", momentum=0.8)` is such a section.
-"""
-
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -34,8 +30,7 @@ class Optimizer(Options):
     clip_norm: float = not_negative(0.0)
 
     def make(self, rate: optax.Schedule) -> optax.GradientTransformation:
-        """Returns the optimizer at the learning rate `rate`, without weight decay and clipping."""
-        raise NotImplementedError
+        raise NotImplementedError  # without weight decay and clipping
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,6 @@ class Constant(Options):
     warmup_steps: int = not_negative(0)
 
     def make(self, rate: float, steps_per_epoch: int) -> optax.Schedule:
-        """Returns the learning rate by step, without the warm-up; `rate` is the optimizer's."""
         return optax.constant_schedule(rate)
 
 
@@ -135,10 +129,6 @@ class InverseTime(Constant):
         return lambda step: rate / (1 + self.decay * jnp.asarray(step, jnp.float32))
 
 
-def _ascend(epochs: tuple[int, ...]) -> bool:
-    return all(0 < a < b for a, b in zip(epochs, (*epochs[1:], math.inf), strict=True))
-
-
 @dataclass(frozen=True)
 class Steps(Constant):
     """rate, times `factor` after each of `epochs` (tsai2020).
@@ -149,7 +139,10 @@ class Steps(Constant):
     """
 
     epochs: tuple[int, ...] = checked(
-        (150, 250), _ascend, "must be positive and ascend", whole=True
+        (150, 250),
+        lambda epochs: all(a < b for a, b in pairwise((0, *epochs))),
+        "must be positive and ascend",
+        whole=True,
     )
     factor: float = positive(0.1)
 
@@ -168,7 +161,7 @@ SCHEDULES: dict[str, type[Constant]] = {
 
 
 def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """Returns the config section of an optimizer."""
+    """Returns the config section of an optimizer: its name and exactly its options."""
     return {"name": name} | asdict(lookup("optimizer.name", name, OPTIMIZERS).of(overrides))
 
 

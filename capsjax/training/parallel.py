@@ -30,7 +30,7 @@ def check_batch_size(batch_size: int, num_devices: int, name: str = "batch_size"
 def replicate(tree: Any, devices: Devices) -> Any:
     """Copies every array of `tree` whole to every device, including those of other hosts.
 
-    With several hosts all must make the call, with the same values: JAX compares them.
+    With several hosts all must make the call, with the same values.
     """
     sharding = NamedSharding(Mesh(np.asarray(devices), (DEVICES,)), PartitionSpec())
     if jax.process_count() == 1:

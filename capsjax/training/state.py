@@ -8,8 +8,7 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Int
 
-# The axis of all devices, by which collectives name it.
-DEVICES = "devices"
+DEVICES = "devices"  # the axis of all devices, by which collectives name it
 
 
 class TrainState(NamedTuple):
@@ -24,7 +23,6 @@ class TrainState(NamedTuple):
 def init_state(
     model: nnx.Module, optimizer: optax.GradientTransformation
 ) -> tuple[nnx.GraphDef, TrainState]:
-    """Splits a fresh model into its structure and the state before the first step."""
     graphdef, params, rest = split(model)
     return graphdef, TrainState(jnp.int32(0), params, rest, optimizer.init(params))
 
@@ -42,5 +40,4 @@ def set_training(model: nnx.Module) -> None:
 
 
 def num_parameters(params: nnx.State) -> int:
-    """Returns the number of trainable parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -61,10 +61,7 @@ def update(
     optimizer: optax.GradientTransformation,
     **of_forward: Any,
 ) -> tuple[TrainState, Metrics]:
-    """Does one step on this device's part of the batch; averages gradients and metrics.
-
-    `of_forward` are the options of `forward`.
-    """
+    """Does one step on this device's part of the batch; averages gradients and metrics."""
     loss = partial(forward, **of_forward)
     compute = jax.grad(loss, has_aux=True)
     grads, (_, metrics, rest) = compute(state.params, state.rest, batch, keys)
@@ -92,7 +89,7 @@ class Batches(NamedTuple):
         return self.num_examples // self.batch_size
 
     def order(self, key: PRNGKeyArray, epoch: Number) -> Int[Array, "examples"]:
-        """Returns the order of an epoch, counted from 0; indices as `Recipe.choose` takes them."""
+        """Returns the order of an epoch, counted from 0."""
         order = jax.random.permutation(jax.random.fold_in(key, epoch), self.num_examples)
         return order + epoch % self.versions * self.num_examples
 
@@ -109,9 +106,8 @@ class Batches(NamedTuple):
 class DeviceSource(NamedTuple):
     """The source images as they lie on a device.
 
-    All of them, flat: from a row of pixels a TPU takes what it wants, from [n, h, w, c] it would
-    first copy all into another layout. Or, where they would not fit, those of each example in this
-    device's share of some consecutive steps.
+    All of them, flat: from [n, h, w, c] a TPU would first copy all into another layout. Or, where
+    they would not fit, those of each example in this device's share of some consecutive steps.
     """
 
     labels: Int[Array, "n"]  # of all source images
@@ -175,11 +171,10 @@ def run_steps(
 ) -> tuple[TrainState, dict[str, Shaped[Array, "capacity *metric"]]]:
     """Does `count` steps of one epoch in one program; returns each step's metrics.
 
-    The loop's length is an argument of the program and not part of it: the same executable
-    runs whatever the number of steps, so where a run was interrupted cannot change its numbers.
-    (A `lax.scan` would be compiled again for each length, and the compiler rounds differently
-    for each.) Of the `capacity` metrics those beyond `count` are zeros. A step whose metrics are
-    not all finite is not taken.
+    The loop's length is an argument: the same executable runs whatever the number of steps, so
+    where a run was interrupted cannot change its numbers. (A `lax.scan` would be compiled again for
+    each length, and the compiler rounds differently for each.) Of the `capacity` metrics those
+    beyond `count` are zeros. A step whose metrics are not all finite is not taken.
     """
     draw = drawing(state.step, source, key, task=task, batches=batches)
 

@@ -39,7 +39,7 @@ def test_single_files_and_splits(tmp_path):
     write(tmp_path / "validation_batches/1.mat", 2)
     name = f"affnist:{tmp_path}"
     assert [len(load(name, split).labels) for split in ("train", "validation", "test")] == [6, 2, 4]
-    with pytest.raises(ValueError, match="has no split 'dev'; expected one of train, validation"):
+    with pytest.raises(ValueError, match="has no split 'dev', only train, validation"):
         load(name, "dev")
 
 
@@ -51,10 +51,8 @@ def test_a_changed_file_is_read_again(tmp_path):
 
 
 def test_no_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no affNIST files; expected affnist:PATH"):
+    with pytest.raises(FileNotFoundError, match="holds no affNIST files"):
         load(f"affnist:{tmp_path}", "test")
-    with pytest.raises(ValueError, match="has no path, expected affnist:PATH"):
-        load("affnist:", "test")
 
 
 def test_damaged_and_foreign_files(tmp_path):

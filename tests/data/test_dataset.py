@@ -19,7 +19,7 @@ def test_grey_images_get_a_channel_and_labels_become_int32():
     ("images", "labels", "message"),
     [
         (IMAGES.astype(np.float32), LABELS, "images are float32, expected uint8"),
-        (IMAGES[0, 0], LABELS, r"images have shape \(5, 1\), expected \[N, H, W\]"),
+        (IMAGES[0, 0], LABELS, r"images have shape \(5, 1\), expected \[N, H, W, C\]"),
         (IMAGES[:0], LABELS[:0], r"images have shape \(0, 4, 5, 1\), .* N > 0"),
         (IMAGES, LABELS[:2], r"labels are int64 of shape \(2,\), expected .* each of 3 images"),
         (IMAGES, LABELS.astype(np.float32), "labels are float32 of shape"),

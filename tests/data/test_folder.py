@@ -46,7 +46,7 @@ def test_splits_of_its_own(tmp_path):
     loaded = capsjax.data.load(name, "val")
     np.testing.assert_array_equal(loaded.images, np.concatenate(list(val.values())))
     assert loaded.labels.tolist() == [0, 0, 1, 1, 2, 2]
-    with pytest.raises(ValueError, match="no split 'test'; expected one of train, val"):
+    with pytest.raises(ValueError, match="no split 'test', only train, val"):
         capsjax.data.load(name, "test")
 
 
@@ -60,7 +60,7 @@ def test_a_validation_split_of_its_own_is_used(tmp_path):
     images = task.evaluation_set("validation").source.images
     np.testing.assert_array_equal(images, np.concatenate(list(val.values())))
     assert not task.tests
-    with pytest.raises(ValueError, match="no evaluation set 'test'; expected one of train, valid"):
+    with pytest.raises(ValueError, match=r"unknown evaluation set of folder:.* 'test': did you"):
         task.evaluation_set("test")
     assert default_split(name) == "val"
     write_classes(tmp_path / "set/test", 1, seed=20)
@@ -102,12 +102,12 @@ def test_unfit_folders_are_named(tmp_path):
         with pytest.raises(error, match=message):
             capsjax.data.load(f"folder:{root}", "train")
 
-    refused(r"no directory .*set; expected folder:PATH", FileNotFoundError)
+    refused(r"No such file or directory: .*set", FileNotFoundError)
     root.mkdir()
     refused("no subfolders; expected one per class")
     write_classes(root, 2)
     (root / "dog").mkdir()
-    refused("dog: class folder without images")
+    refused("dog: no images")
     for k in range(2):
         (root / f"dog/{k}.png").write_text("no image")
     refused(r"dog/\d.png: not an image that PIL can read")
@@ -116,7 +116,7 @@ def test_unfit_folders_are_named(tmp_path):
     refused(r"dog/\d.png: has \[H, W, C\] = \[6, 6, 1\] and .*ant.*--config\.data\.size=32")
     write_classes(root / "train", 2)
     write_image(root / "test/dog/0.png", random_images(1)[0])
-    refused(r"'dog' is not a class of .*train, expected one of ant")
+    refused(r"dog is not a class of .*train")
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-import os
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -57,11 +55,5 @@ def test_16_bits_become_8(tmp_path):
 )
 def test_pixels_of_an_unknown_range_are_refused(tmp_path, dtype, full):
     Image.fromarray((RAMP * full).astype(dtype)).save(tmp_path / "x.tif")
-    with pytest.raises(ValueError, match=r"x\.tif: has pixels of an unknown range; .*convert"):
+    with pytest.raises(ValueError, match=r"x\.tif: has pixels of an unknown range: convert"):
         read_image(tmp_path / "x.tif")
-
-
-def test_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(ValueError, match="not an image file but a directory, pipe or device"):
-        read_image(tmp_path / "pipe.png")

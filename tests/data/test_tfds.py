@@ -21,7 +21,7 @@ def test_reads_a_set_that_tfds_does_not_know(data_dir):
     assert train.class_names == CLASSES
     extra = capsjax.data.load("tiny", "extra", str(data_dir))
     np.testing.assert_array_equal(extra.images, random_images(1, seed=2))
-    with pytest.raises(ValueError, match="no split 'val'; expected one of train, extra"):
+    with pytest.raises(ValueError, match="no split 'val', only train, extra"):
         capsjax.data.load("tiny", "val", data_dir)
 
 
@@ -216,7 +216,7 @@ def test_without_tensorflow_says_where_it_looked_and_how_to_prepare(tmp_path, mo
 
 
 def test_missing_data_dir_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"data_dir: no directory .*nowhere; expected one"):
+    with pytest.raises(FileNotFoundError, match=r"data_dir: no directory .*nowhere of prepared"):
         capsjax.data.load("mnist", "train", tmp_path / "nowhere")
 
 

@@ -64,7 +64,7 @@ def test_overlay_adds_ink_up_to_one():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda image: pad(image, (4, 9)), "a canvas of 4×9 is smaller than the image of 5×5"),
+        (lambda image: pad(image, (4, 9)), r"size: \(4, 9\) is smaller than the image \(5, 5, 1\)"),
         (lambda image: flip(image[None]), r"expected one image.*\(1, 5, 5, 1\)"),
         (lambda image: translate(image[None], jnp.zeros(2, int), 1), "expected one image"),
     ],

@@ -65,7 +65,6 @@ def test_a_network_with_one_unit_for_each_direction():
         np.testing.assert_allclose(semantic_compactness(poses), np.full(2, math.log(4)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(4,), (1, 4)])
-def test_too_few(shape):
+def test_too_few():
     with pytest.raises(ValueError, match="k ≥ 2, got shape"):
-        semantic_compactness(np.ones(shape))
+        semantic_compactness(np.ones((1, 4)))

@@ -74,5 +74,5 @@ def test_representations_of_a_layer(capsnet):
     )
     images = images[:, :12, :12]
     assert representations(capsnet, images, "capsules1").shape == (3, 2 * 8)
-    with pytest.raises(ValueError, match="no layer 'capsule1': did you mean 'capsules1'"):
+    with pytest.raises(ValueError, match="unknown layer 'capsule1': did you mean 'capsules1'"):
         representations(capsnet, images, "capsule1")

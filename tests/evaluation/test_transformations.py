@@ -43,9 +43,7 @@ def test_each_image_by_each_amount_and_its_own_class():
     ("factor", "amounts", "match"),
     [
         ("shear", [0.1], "unknown factor 'shear': did you mean 'shear_"),
-        ("x", [], "one or more finite numbers"),
-        ("x", [np.nan], "one or more finite numbers"),
-        ("x", [[1.0]], "one or more finite numbers"),
+        ("x", [np.nan], "must be finite"),
         ("scale", [1.0, 0.0], "scale must be positive, got 0"),
     ],
 )

@@ -15,6 +15,7 @@ from capsjax.evaluation.transfer import SCHEMES
 from capsjax.training import config as configs
 from capsjax.training import objective, optimizers
 from capsjax.training.build import resolve
+from tests.tiny import differences
 
 FILES = _configs.files()
 # What may follow the file's name after a colon, and images and classes of each task.
@@ -64,7 +65,7 @@ def test_builds(stem, variant):
     config = load(stem, variant)
     shape, num_classes = sizes(config.data.name)
     resolved = resolve(config, shape, tuple(map(str, range(num_classes))))
-    assert configs.differences(resolved, configs.from_json(configs.to_json(resolved))) == []
+    assert differences(resolved, configs.from_json(configs.to_json(resolved))) == []
     assert tasks.options(config.data.name).keys() == dict(config.data).keys() - {"name"}
     objective.make_objective(**config.loss, rule=top(1))
 

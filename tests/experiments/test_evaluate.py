@@ -83,7 +83,7 @@ def test_networks_that_do_not_go_together(finished_run):
     other = first.config.copy_and_resolve_references()
     with other.unlocked():
         other.task.class_names = tuple("abcdefghij")
-    with pytest.raises(ValueError, match=r"member 2 .* has class_names .*'a'.* the first has"):
+    with pytest.raises(ValueError, match=r"member 2 .* has class_names .*'a'.* the first"):
         ensemble.join([first.model, first.model], [first.config, other])
     convnet = models.create("gu2021_convnet_fc", (8, 8, 1), 10, rngs=nnx.Rngs(0), kernel_size=3)
     with pytest.raises(ValueError, match="score with logits and some with lengths"):

@@ -49,7 +49,6 @@ dense = partial(layers.DenseCapsules, rngs=nnx.Rngs(0))
         (lambda: dense(6, 4, 3, 4, form="tensor"), "vector"),
         (lambda: layers.dropout(jnp.ones((2, 3)), None, keep=0), r"keep must be in \(0, 1\]"),
         (lambda: layers.dropout(jnp.ones(2), jnp.ones(1), keep=0.5), "one for each example"),
-        (lambda: layers.DepthwiseCapsules(6, 4, 3, rngs=None), "a multiple of pose_size 4, got 6"),
         (lambda: layers.coordinate_addition(jnp.zeros((2, 3, 1, 5, 8))), "a square of at least 4"),
         (lambda: layers.InvertedAttentionStack({}, schedule="parallel"), "'sequential', 'fixed"),
         (em_stack, "without activations"),

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.models.building import apply, build, outline
+from tests.models.building import apply, build
 
 MEAN, STD = (0.5, 0.25, 0.4), (0.2, 0.1, 0.3)
 TINY = {"kernel_size": 3, "width": 1 / 32}
@@ -38,7 +38,7 @@ def test_bytes_are_scaled():
 )
 def test_bad_normalization(mean, std, message):
     with pytest.raises(ValueError, match=message):
-        outline("sabour2017_capsnet", (9, 9, 3), **TINY, mean=mean, std=std)
+        capsnet(mean=mean, std=std)(UNIT)
 
 
 @pytest.mark.parametrize(

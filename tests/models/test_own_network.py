@@ -66,7 +66,7 @@ class Wrong(nnx.Module):
     [
         ("dropout", ValueError, r"'wrong' keeps a stream of random numbers, dropout\.rngs"),
         ("array", TypeError, r"'wrong' must return a capsjax\.models\.Output, got"),
-        ("scores", ValueError, r"must return scores \[n, 10\], got \[2, 9\] for 2 images"),
+        ("scores", ValueError, r"must return scores \[n, 10\], got \(2, 9\) for 2 images"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before(npz, tmp_path, kind, error, message):

@@ -46,7 +46,7 @@ def test_bad_registrations():
     with pytest.raises(ValueError, match="is a published network"):
         models.register("sabour2017_capsnet", Linear, LinearConfig())
     for config in (LinearConfig, {"scale": 1.0}):
-        with pytest.raises(TypeError, match="instance of a dataclass"):
+        with pytest.raises(TypeError, match="dataclass instances"):
             models.register("mine", Linear, config)
 
 

@@ -2,13 +2,11 @@
 
 import json
 
-import jax
 import numpy as np
 from etils import epath
 
-from capsjax.runs import display, loop
+from capsjax.runs import display
 from capsjax.runs.history import History
-from tests.tiny import tiny_config
 
 TRAIN = {"loss": 0.5, "accuracy": 0.9}
 
@@ -20,7 +18,7 @@ def test_lines_where_there_is_no_terminal(tmp_path, monkeypatch, capsys):
     shown = display.Display(epath.Path(tmp_path / "seed_3"), History(), first=10, total=40)
     monkeypatch.setattr(shown._bar, "get_time", lambda: next(clock, 120.0))
     shown.update(20, 50.0, 0.5, 0.9)
-    shown.epoch(20, 2, TRAIN, 0.8)
+    shown.epoch(2, TRAIN, 0.8)
     monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", -1)
     shown.update(30, 50.0, 0.4, 0.95)
     first, second = capsys.readouterr().out.splitlines()
@@ -36,28 +34,10 @@ def test_the_file_follows_the_history(tmp_path):
     history.add_steps(0, {"loss": np.float32([1, 2])}, every=1, epoch=1)
     with display.Display(epath.Path(tmp_path), history, first=2, total=4) as shown:
         history.add_validation(2, 1, 0.5)
-        shown.epoch(2, 1, TRAIN, 0.5)
+        shown.epoch(1, TRAIN, 0.5)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == history.records
     older = History(history.records[:1])
     with display.Display(epath.Path(tmp_path), older, first=1, total=4):
         pass
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
-
-
-def test_a_trace_changes_nothing(npz, tmp_path, tiny_run):
-    directory = tmp_path / "run"
-    monitoring = loop.Monitoring(profile=(3, 5))
-    loop.train(tiny_config(npz), directory, devices=jax.devices()[:1], monitoring=monitoring)
-    assert (directory / "metrics.jsonl").read_text() == (tiny_run / "metrics.jsonl").read_text()
-    (trace,) = (directory / "profile").rglob("*.xplane.pb")
-    assert trace.stat().st_size > 0
-
-
-def test_dispatches_end_where_a_profile_begins_or_ends(tmp_path):
-    profiler = display.Profiler(tmp_path, (3, 5))
-    ends, step = [], 0
-    while step < 14:
-        step += profiler.cut(step, 256 if step < 5 else 2)
-        ends.append(step)
-    assert ends == [3, 5, 7, 9, 11, 13, 15]

@@ -79,7 +79,7 @@ def test_uploads_are_whole_files(address):
         history.add_validation(1, 1, 0.5)
         shown.update(1, 1.0, 0.5, 0.5)
         assert not file.exists()  # the epoch is not over
-        shown.epoch(1, 1, {"loss": 0.5, "accuracy": 0.5}, 0.5)
+        shown.epoch(1, {"loss": 0.5, "accuracy": 0.5}, 0.5)
         assert len(file.read_text().splitlines()) == 1
         history.add_validation(2, 1, 0.5)
         shown.update(2, 1.0, 0.5, 0.5)

@@ -10,6 +10,7 @@ from flax import nnx
 import capsjax
 from capsjax.runs import checkpoints, release
 from capsjax.training import config as configs
+from tests.tiny import differences
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def same(model, other):
 def test_a_file_holds_what_a_checkpoint_does(released, checkpoint):
     found = checkpoints.read(released)
     same(found.model, checkpoint.model)
-    assert configs.differences(found.config, checkpoint.config) == []
+    assert differences(found.config, checkpoint.config) == []
     assert found.history.records == checkpoint.history.records
     assert checkpoints.read(released, checkpoint.step).step == checkpoint.step
     tensors = safetensors.numpy.load_file(released)
@@ -85,7 +86,7 @@ def test_a_flipped_bit_is_noticed(released):
 def test_a_file_that_was_cut_or_is_of_others(released, keep):
     contents = safetensors.numpy.save({"x": np.zeros(3)})
     released.write_bytes(contents if keep is None else released.read_bytes()[:keep])
-    with pytest.raises(ValueError, match=r"is damaged, or was not made by experiments/release.py"):
+    with pytest.raises(ValueError, match=r"is damaged, or not a released network"):
         capsjax.restore(released)
 
 

@@ -6,6 +6,7 @@ import pytest
 from capsjax.data import tasks
 from capsjax.training import config as configs
 from capsjax.training.build import resolve
+from tests.tiny import differences
 
 
 @pytest.fixture
@@ -23,19 +24,19 @@ def test_the_papers_recipe(config):
 def test_json_and_back(config):
     config = resolve(config, (28, 28, 1), ("a", "b"))
     again = configs.from_json(configs.to_json(config))
-    assert configs.differences(config, again) == []
+    assert differences(config, again) == []
     assert again.model.decoder_features == (512, 1024)  # a tuple again
 
 
 def test_differences_name_keys_and_values(config):
     other = configs.default("sabour2017_capsnet", "mnist")
     other.training.epochs = 3
-    assert configs.differences(config, other) == [
+    assert differences(config, other) == [
         "data.name: 'digits' → 'mnist'",
         "training.epochs: 50 → 3",
     ]
     resolved = resolve(config, (28, 28, 1), ("a",))
-    assert "task.class_names: not set → ('a',)" in configs.differences(config, resolved)
+    assert "task.class_names: not set → ('a',)" in differences(config, resolved)
 
 
 def test_a_key_that_is_not_there_is_an_error(config):
@@ -58,7 +59,7 @@ def test_a_complete_config_has_defaults_for_what_is_missing(config):
     values = config.to_dict()
     del values["training"]["epochs"], values["loss"]["classes"], values["frozen_layers"]
     complete = configs.complete(ml_collections.ConfigDict(values))
-    assert configs.differences(config, complete) == []
+    assert differences(config, complete) == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_values_that_are_not_allowed(config, key, value, message):
 def test_retired_options_of_earlier_versions(config):
     values = configs.to_json(config)
     values["training"]["ema_decay"] = 0.0
-    assert configs.differences(config, configs.from_json(values)) == []
+    assert differences(config, configs.from_json(values)) == []
     values["training"]["ema_decay"] = 0.9
     (line,) = configs.conflicts(configs.from_json(values), config)
     assert line == "training.ema_decay: 0.9 → not set"

@@ -23,7 +23,7 @@ def test_a_learning_rate_that_is_too_high(npz, tmp_path, num_devices, budget):
     with pytest.raises(
         Diverged,
         match=r"loss is nan at step 2 \(epoch 1\): the first numbers that are not finite are those "
-        r"of 'primary'\. Training stopped; there is no checkpoint yet",
+        r"of 'primary'\. Training stopped; no checkpoint yet",
     ):
         loop.train(config, tmp_path / "run", devices=devices, device_budget_mb=budget)
     assert not list((tmp_path / "run" / "checkpoints").glob("[0-9]*"))

@@ -65,10 +65,8 @@ def create(
     Args:
       name: one of `generated()`, or any name that `capsjax.data.load` takes.
       data_dir, device_budget_mb: as for `capsjax.data.load`.
-      read: a function from the names of a source and of a split to the data set, in place of
-        `capsjax.data.load`.
-      **overrides: options of the task, see `options(name)`; they are documented in the task's class
-        in this package.
+      read: takes the names of a source and of a split in place of `capsjax.data.load`.
+      **overrides: see `options(name)`; they are documented in the task's class in this package.
     """
     own = family(name)
     check_options(name, overrides, [field.name for field in fields(own)])

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
-from capsjax._options import decay, not_negative, one_of
+from capsjax._options import decay, not_negative, one_of, positive
 from capsjax.data.accuracy import top
 from capsjax.data.affine import (
     AffineParameters,
@@ -38,13 +38,7 @@ class Moves(NamedTuple):
 
 @dataclass(frozen=True)
 class Moved(task.Recipe):
-    """A source image on a canvas, shifted, perhaps flipped and rotated.
-
-    Attributes:
-      max_shift: pixels from the middle, either way along each axis, uniform.
-      flip: mirror half of the images.
-      max_rotation: degrees, either way, uniform.
-    """
+    """A source image on a canvas, shifted, perhaps flipped and rotated; see `Classification`."""
 
     max_shift: int = 0
     flip: bool = False
@@ -53,11 +47,9 @@ class Moved(task.Recipe):
     def draw(self, key: PRNGKeyArray, index: task.Index, images: Image) -> Moves:
         offset_key, flip_key, rotation_key = jax.random.split(key, 3)
         low, high = -self.max_rotation, self.max_rotation
-        return Moves(
-            offset=random_offset(offset_key, self.max_shift),
-            flipped=jax.random.bernoulli(flip_key) & self.flip,
-            rotation=jax.random.uniform(rotation_key, (), jnp.float32, low, high),
-        )
+        rotation = jax.random.uniform(rotation_key, (), jnp.float32, low, high)
+        flipped = jax.random.bernoulli(flip_key) & self.flip
+        return Moves(random_offset(offset_key, self.max_shift), flipped, rotation)
 
     def render(self, images: Image, labels: Label, parameters: Moves) -> task.Example:
         (source,) = images
@@ -69,15 +61,12 @@ class Moved(task.Recipe):
         else:
             # Whole pixels need no resampling.
             canvas = pad(source, size)
-            if self.flip:
-                canvas = flip(canvas, parameters.flipped)
+            canvas = flip(canvas, parameters.flipped) if self.flip else canvas
             image = to_unit(translate(canvas, parameters.offset, self.max_shift))
         return _one_object(image, labels, self.num_classes)
 
 
 class Transformed(NamedTuple):
-    """What is done to one image."""
-
     affine: AffineParameters
 
 
@@ -97,8 +86,6 @@ class AffineTransformed(task.Recipe):
 
 
 class Distortions(NamedTuple):
-    """What is done to one image."""
-
     rotation: Float[Array, ""]  # in degrees, counter-clockwise
     translation: Float[Array, "2"]  # rows down, columns to the right, after the rotation
     squeeze: Float[Array, ""]  # the part by which the image gets narrower, last
@@ -112,8 +99,6 @@ class Distorted(task.Recipe):
     Mazzia et al. 2021, as the released code draws them: each amount is |z| of its maximum, z normal
     with standard deviation 0.33 and at most 1. Half of the images are turned. A shift is towards
     one side, of as many whole pixels as its part of the margin between the ink and that side.
-
-    The options are those of `DistortedTask`.
     """
 
     max_rotation: float = 0.0
@@ -124,8 +109,7 @@ class Distorted(task.Recipe):
         normal_key, turned_key, side_key, corner_key = jax.random.split(key, 4)
         turn, down, right, squeeze = jnp.clip(0.33 * jax.random.normal(normal_key, (4,)), -1, 1)
         rotation = self.max_rotation * turn * jax.random.bernoulli(turned_key)
-        _, height, width, _ = images.shape
-        size = (height, width)
+        size = (images.shape[1], images.shape[2])
         least, greatest = ink_translations(images[0], affine_matrix(rotation), size)
         towards_end = jax.random.bernoulli(side_key, shape=(2,))
         margins = jnp.where(towards_end, jnp.maximum(greatest, 0), jnp.minimum(least, 0))
@@ -148,7 +132,6 @@ class Distorted(task.Recipe):
 
 
 def _one_object(image: Float[Array, "h w c"], label: Label, num_classes: int) -> task.Example:
-    """Returns an example of one object, which is the whole image."""
     one_hot = jax.nn.one_hot(label[0], num_classes)
     return task.Example(image, one_hot, task.Objects(image[None], one_hot[None]))
 
@@ -182,13 +165,9 @@ class Classification(task.Family):
             )
         side = min(splits.train.images.shape[1:3])
         if self.max_shift >= side:
-            raise ValueError(
-                f"max_shift must be in [0, {side}) for these images, got {self.max_shift}"
-            )
+            raise ValueError(f"max_shift must be in [0, {side}) here, got {self.max_shift}")
         still = Moved(len(splits.class_names))
-        moved = replace(
-            still, max_shift=self.max_shift, flip=self.flip, max_rotation=self.max_rotation
-        )
+        moved = Moved(still.num_classes, 0, self.max_shift, self.flip, self.max_rotation)
         tests = {"test": partial(task.fixed_set, recipe=still)} if splits.has_test else {}
         return splits.task(name, moved, still, tests, rule=top(1))
 
@@ -234,23 +213,17 @@ class DistortedTask(task.FromSource):
         splits = self.read(self.source, read)
         side = min(splits.train.images.shape[1:3])
         if not 0 <= 3 * self.erased <= side:
-            raise ValueError(
-                f"erased must be in [0, {side // 3}] for these images, got {self.erased}"
-            )
+            raise ValueError(f"erased must be in [0, {side // 3}] here, got {self.erased}")
         still = Moved(len(splits.class_names))
-        distorted = Distorted(
-            still.num_classes, 0, self.max_rotation, self.max_squeeze, self.erased
-        )
+        amounts = self.max_rotation, self.max_squeeze, self.erased
+        distorted = Distorted(still.num_classes, 0, *amounts)
         tests = {"test": partial(task.fixed_set, recipe=still)}
         return splits.task(name, distorted, still, tests, rule=top(1))
 
 
 @dataclass(frozen=True)
 class Translated(task.OnCanvas):
-    """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.2).
-
-    The default shift is as far as a 28×28 image fits whole.
-    """
+    """Digits at a random place on a larger canvas (Sabour et al. 2017, section 5.2)."""
 
     def build(self, name: str, read: task.Reader) -> task.Task:
         splits = self.splits(read)
@@ -265,8 +238,7 @@ class AffNIST(AffineRanges, task.OnCanvas):
 
     Sabour et al. 2017, section 5.2; Choi et al. 2019, section 4.1; Gu et al. 2021, section 3.1.
     The last gives other ranges: max_shear=1 (45°), max_translation=8, keep_ink=False. `max_shift`
-    is that of training images; the ranges of `capsjax.data.affine.AffineRanges` are those of test
-    images.
+    is that of training images, the ranges of `AffineRanges` are those of test images.
 
     Attributes:
       affine_validation: whether the validation images are transformed like test images (Choi et
@@ -274,14 +246,10 @@ class AffNIST(AffineRanges, task.OnCanvas):
     """
 
     affine_validation: bool = False
-    test_versions: int = 32
+    test_versions: int = positive(32)
 
     def build(self, name: str, read: task.Reader) -> task.Task:
-        """Builds the task, called `name`.
-
-        "test_translated" are the test digits only translated, "test_centred" in the middle of the
-        canvas, as they are.
-        """
+        """Adds "test_translated", the test digits only translated, and "test_centred"."""
         splits = self.splits(read)
         centred = Moved(len(splits.class_names), self.canvas)
         moved = replace(centred, max_shift=self.max_shift)

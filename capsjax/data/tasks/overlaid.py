@@ -33,8 +33,6 @@ class Placements(NamedTuple):
 
 @dataclass(frozen=True)
 class _TwoObjects(task.Recipe):
-    """How recipes of two objects are rendered."""
-
     max_shift: int = 0  # pixels from the middle, either way along each axis
 
     def render(self, images: Images, labels: ClassLabels, parameters: Placements) -> task.Example:
@@ -63,18 +61,12 @@ class Overlaid(_TwoObjects):
     of A; (2, 3), (4, 1) and, only tested, (7, 8) of B. Here a pair belongs to A if the last digit
     of its sum is 3 or at least 6, and else to B, which puts those seven where they are printed: 23
     and 22 pairs, in which each digit has 4 or 5 partners.
-
-    Attributes:
-      domain: "A" or "B"; "" for all pairs of two different classes.
-      single_probability: of an image with one object only.
-      versions: if positive, the number of different images of each first object, drawn once and for
-        all with `seed`: of n source images, index v · n + i is version v of first object i, and the
-        key counts for nothing. 0: no limit.
-      seed: see `versions`.
     """
 
-    domain: str = ""
-    single_probability: float = 0.0
+    domain: str = ""  # "A" or "B"; "" for all pairs of two different classes
+    single_probability: float = 0.0  # of an image with one object only
+    # If positive, index v · n + i is version v of first object i of n, drawn once and for all with
+    # `seed`, and keys count for nothing.
     versions: int = 0
     seed: int = 0
 
@@ -90,16 +82,13 @@ class Overlaid(_TwoObjects):
 
     def draw(self, key: PRNGKeyArray, index: task.Index, images: Images) -> Placements:
         _, _, offset_key, single_key = self._keys(key, index)
-        offset_keys = jax.random.split(offset_key)
-        return Placements(
-            offsets=jax.vmap(lambda k: random_offset(k, self.max_shift))(offset_keys),
-            present=jnp.stack(
-                [jnp.array(True), ~jax.random.bernoulli(single_key, self.single_probability)]
-            ),
-        )
+        offsets = jax.vmap(partial(random_offset, max_shift=self.max_shift))
+        second = ~jax.random.bernoulli(single_key, self.single_probability)
+        present = jnp.stack([jnp.array(True), second])
+        return Placements(offsets(jax.random.split(offset_key)), present)
 
     def _keys(self, key: PRNGKeyArray, index: task.Index) -> Key[Array, "4"]:
-        """Makes keys for the second object's class and image, the offsets and the number."""
+        # For the second object's class and image, the offsets and the number.
         if self.versions:
             key = jax.random.fold_in(jax.random.key(self.seed), index)
         return jax.random.split(key, 4)
@@ -126,13 +115,11 @@ class ShiftGrid(_TwoObjects):
 
     @property
     def size(self) -> int:
-        """The number of examples."""
         return self.num_classes * (self.num_classes - 1) * self.per_pair
 
     @property
     def per_pair(self) -> int:
-        """The number of examples of one pair: 81 in the paper."""
-        return (2 * self.max_shift + 1) ** 2
+        return (2 * self.max_shift + 1) ** 2  # 81 in the paper
 
     def first_of(self, fixed: int, moving: int) -> int:
         """Returns the first example of a pair of classes; `per_pair` belong to it."""
@@ -140,7 +127,6 @@ class ShiftGrid(_TwoObjects):
         return pair * self.per_pair
 
     def choose(self, key: PRNGKeyArray, labels: task.Labels, index: task.Index) -> task.Chosen:
-        # Nothing is random here.
         fixed, moving = jnp.divmod(index // self.per_pair, self.num_classes - 1)
         moving += moving >= fixed
         return jnp.stack([class_range(labels, label)[0] for label in (fixed, moving)])
@@ -148,8 +134,7 @@ class ShiftGrid(_TwoObjects):
     def draw(self, key: PRNGKeyArray, index: task.Index, images: Images) -> Placements:
         place = index % self.per_pair
         offset = jnp.stack(jnp.divmod(place, 2 * self.max_shift + 1)) - self.max_shift
-        offsets = jnp.stack([jnp.zeros_like(offset), offset])
-        return Placements(offsets=offsets, present=jnp.ones(2, bool))
+        return Placements(jnp.stack([jnp.zeros_like(offset), offset]), jnp.ones(2, bool))
 
 
 def class_range(labels: Int[Array, "n"], label: task.Index) -> tuple[task.Index, task.Index]:
@@ -159,7 +144,7 @@ def class_range(labels: Int[Array, "n"], label: task.Index) -> tuple[task.Index,
 
 @dataclass(frozen=True)
 class OverlaidDigits(task.OnCanvas):
-    """What tasks of two overlapping digits have in common."""
+    """Tasks of two overlapping digits."""
 
     canvas: int = 36
     max_shift: int = 4
@@ -174,11 +159,7 @@ class OverlaidDigits(task.OnCanvas):
         def by_class(source: task.Source, part: str) -> task.Source:
             missing = np.setdiff1d(np.arange(len(names)), source.labels)
             if missing.size and len(source.labels):
-                raise ValueError(
-                    f"source: class {names[missing[0]]!r} has no images in the {part} part; "
-                    "overlaying takes some of every class: add images, or change "
-                    "validation_fraction"
-                )
+                raise ValueError(f"source: {names[missing[0]]!r} has no images in the {part} part")
             order = np.argsort(source.labels, kind="stable")
             return task.Source(select(source.images, order), source.labels[order])
 
@@ -209,10 +190,7 @@ class MultiMNIST(OverlaidDigits):
         splits = self.splits(read)
         sizes = len(splits.class_names), self.canvas, self.max_shift
         if self.domain and sizes[0] != 10:
-            raise ValueError(
-                f"source: {self.source} has {sizes[0]} classes; the transfer domains are pairs of "
-                "ten digits"
-            )
+            raise ValueError(f"source: domains are pairs of ten digits, there are {sizes[0]}")
         grid, recipe = ShiftGrid(*sizes), Overlaid(*sizes, domain=self.domain, seed=self.seed)
 
         def shift_grid(source: task.Source) -> task.EvaluationSet:
@@ -254,7 +232,7 @@ class DiverseMultiMNIST(OverlaidDigits):
     """
 
     single_probability: float = checked(1 / 6, lambda p: 0 <= p <= 1, "must be in [0, 1]")
-    threshold: float = 0.5
+    threshold: float = checked(0.5, lambda t: 0 < t < 1, "must be in (0, 1)")
 
     def build(self, name: str, read: task.Reader) -> task.Task:
         splits = self.splits(read)

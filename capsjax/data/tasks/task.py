@@ -1,10 +1,8 @@
 """What to train and test on: source images, and how examples are made from them.
 
-A recipe makes an example in three steps. It chooses the source images, draws parameters (moved how
-far, turned how much) and renders. All randomness is in the first two steps, which can be tested
-and exported; the third is a pure function of the parameters and the images. All of it runs inside
-the compiled step. Choosing takes only labels, so the host can do it too, for images that do not
-fit on the device.
+A recipe makes an example in three steps inside the compiled step. It chooses the source images,
+draws parameters (moved how far, turned how much) and renders. All randomness is in the first two.
+Choosing takes only labels, so the host can do it too, for images that do not fit on the device.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
-from capsjax._options import Options, decay, fraction
+from capsjax._names import lookup
+from capsjax._options import Options, decay, fraction, positive
 from capsjax.data.accuracy import Rule
 from capsjax.data.dataset import Dataset
 from capsjax.data.lazy_images import Images, select
@@ -70,15 +69,11 @@ class Recipe(ABC):
     canvas: int = 0
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
-        """Returns height, width and channels of an example made from images of shape `source`."""
         height, width, channels = source
         return self.canvas or height, self.canvas or width, channels
 
     def choose(self, key: PRNGKeyArray, labels: Labels, index: Index) -> Chosen:
-        """Returns the places of the k source images of an example, by default one.
-
-        The first of n images is at `index`, or at `index` mod n if a task has `versions`.
-        """
+        """Returns the places of an example's k source images; the first is `index` modulo n."""
         return index[None]
 
     @abstractmethod
@@ -106,15 +101,12 @@ class NumberedExamples:
     seed: int = 0
 
     def choose(self, labels: Labels, number: Index) -> Chosen:
-        """Returns the places of an example's source images."""
         return self.recipe.choose(self._key(number), labels, number // self.versions)
 
     def draw(self, number: Index, images: ChosenImages) -> Any:
-        """Returns the recipe's parameters of an example of the chosen `images`."""
         return self.recipe.draw(self._key(number), number // self.versions, images)
 
     def make(self, number: Index, images: ChosenImages, labels: ChosenLabels) -> Example:
-        """Returns the example of the chosen `images` and their `labels`."""
         return self.recipe.render(images, labels, self.draw(number, images))
 
     def _key(self, number: Index) -> PRNGKeyArray:
@@ -164,32 +156,21 @@ class EvaluationSet:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What to train on, what to test on, and what counts as correct.
-
-    Attributes:
-      train: source images that the parameters are fitted to.
-      recipe: makes training examples.
-      validation: made from images held out of the training split, stratified; the best checkpoint
-        is chosen by it. Empty with `validation_fraction=0`.
-      multi_label: whether an image may show several classes.
-      versions: different training examples of each source image, where there are only so many; 1
-        where every draw is new.
-      tests: the evaluation sets of the test split by name, loaded when asked for.
-    """
+    """What to train on, what to test on, and what counts as correct."""
 
     name: str
     class_names: tuple[str, ...]
-    train: Source
-    recipe: Recipe
-    validation: EvaluationSet
+    train: Source  # images that the parameters are fitted to
+    recipe: Recipe  # makes training examples
+    validation: EvaluationSet  # of held-out images; the best checkpoint is chosen by it
     rule: Rule
-    multi_label: bool = False
-    versions: int = 1
+    multi_label: bool = False  # whether an image may show several classes
+    versions: int = 1  # training examples of a source image where they are limited, else 1
+    # The evaluation sets of the test split by name, loaded when asked for.
     tests: Mapping[str, Callable[[], EvaluationSet]] = field(default_factory=dict)
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of an example's image."""
         return self.recipe.image_shape(self.train.images.shape[1:])
 
     @property
@@ -199,11 +180,7 @@ class Task:
     def sample(
         self, key: PRNGKeyArray, images: UInt8[Array, "n h w c"], labels: Labels, count: int
     ) -> Example:
-        """Returns a batch of `count` random training examples; jit-able with `count` static.
-
-        `images` and `labels`, those of `self.train`, are drawn with replacement; training goes
-        through them in epochs instead (`capsjax.training.step.run_steps`).
-        """
+        """Returns `count` random training examples of `self.train`, drawn with replacement."""
         index_key, example_key = jax.random.split(key)
         indices = jax.random.randint(index_key, (count,), 0, len(labels) * self.versions)
 
@@ -214,18 +191,13 @@ class Task:
         return jax.vmap(example)(jax.random.split(example_key, count), indices)
 
     def evaluation_set(self, name: str) -> EvaluationSet:
-        """Returns the fixed set `name`: "train", "validation", or one of `tests`.
-
-        "train" is one example of each training image, made as in training.
-        """
-        if name == "train":
-            return fixed_set(self.train, self.recipe)
-        if name == "validation":
-            return self.validation
-        if name not in self.tests:
-            known = ", ".join(["train", "validation", *self.tests])
-            raise ValueError(f"{self.name} has no evaluation set {name!r}; expected one of {known}")
-        return self.tests[name]()
+        """Returns a fixed set: one of `tests`, "validation", or "train", made as in training."""
+        sets = {
+            "train": lambda: fixed_set(self.train, self.recipe),
+            "validation": lambda: self.validation,
+            **self.tests,
+        }
+        return lookup(f"evaluation set of {self.name}", name, sets)()
 
 
 def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Source:
@@ -234,9 +206,7 @@ def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) 
 
 
 def fixed_set(source: Source, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
-    """Makes `versions` examples of every image in `source`; raises ValueError if `versions` < 1."""
-    if versions < 1:
-        raise ValueError(f"test_versions must be at least 1, got {versions}")
+    """Makes `versions` examples of every image in `source`."""
     numbered = NumberedExamples(recipe, versions, seed)
     return EvaluationSet(source, numbered, versions * len(source.labels))
 
@@ -266,19 +236,18 @@ class Splits(NamedTuple):
         **options: Any,
     ) -> Task:
         """Makes a task; `tests` make evaluation sets, and `seed` is that of the validation set."""
-
-        def loaded(make: Callable[[Source], EvaluationSet]) -> EvaluationSet:
-            return make(self.test())
-
         return Task(
             name=name,
             class_names=self.class_names,
             train=self.train,
             recipe=train,
             validation=fixed_set(self.validation, validation, seed=seed),
-            tests={test: partial(loaded, make) for test, make in tests.items()},
+            tests={test: partial(self._made, make) for test, make in tests.items()},
             **options,
         )
+
+    def _made(self, make: Callable[[Source], EvaluationSet]) -> EvaluationSet:
+        return make(self.test())
 
 
 @dataclass(frozen=True)
@@ -297,7 +266,6 @@ class Family(Options):
     own_validation: ClassVar[bool] = False
 
     def build(self, name: str, read: Reader) -> Task:
-        """Builds the task, called `name`."""
         raise NotImplementedError
 
     def read(self, source: str, read: Reader) -> Splits:
@@ -343,26 +311,20 @@ class OnCanvas(FromSource):
 
     canvas: int = 40
     max_shift: int = 6
-    test_versions: int = 1
+    test_versions: int = positive(1)
     seed: int = 0
 
     def splits(self, read: Reader) -> Splits:
         """Returns the source's images; raises ValueError unless they fit on the canvas."""
-        splits = self.read(self.source, read)
+        splits, canvas = self.read(self.source, read), self.canvas
         height, width = splits.train.images.shape[1:3]
-        if self.canvas < max(height, width):
-            raise ValueError(
-                f"canvas: {self.canvas}×{self.canvas} is smaller than the images of "
-                f"{height}×{width}"
-            )
-        if not 0 <= self.max_shift < self.canvas:
-            raise ValueError(
-                f"max_shift must be in [0, {self.canvas}) on this canvas, got {self.max_shift}"
-            )
+        if canvas < max(height, width):
+            raise ValueError(f"canvas: {canvas} is smaller than the images of {height}×{width}")
+        if not 0 <= self.max_shift < canvas:
+            raise ValueError(f"max_shift must be in [0, {canvas}) here, got {self.max_shift}")
         return splits
 
     def test_set(self, source: Source, recipe: Recipe) -> EvaluationSet:
-        """Returns as many versions of every image in `source` as the options ask for."""
         return fixed_set(source, recipe, self.test_versions, self.seed)
 
 

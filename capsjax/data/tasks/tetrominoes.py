@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from capsjax._options import Options, not_negative, positive
+from capsjax._options import Options, checked, not_negative, positive
 from capsjax.data.accuracy import above
 from capsjax.data.tasks import task
 from capsjax.functional import to_unit
@@ -43,8 +43,6 @@ def pieces() -> task.Source:
 
 
 class Placed(NamedTuple):
-    """Where each piece lies, and its colour."""
-
     corner: Int[Array, "k 2"]  # row and column of its first square
     colour: Int[Array, "k"]  # a row of `COLOURS`
     present: Bool[Array, "k"]  # False where no room was left for it
@@ -81,7 +79,7 @@ class Scattered(task.Recipe):
     def render(
         self, images: task.ChosenImages, labels: task.ChosenLabels, parameters: Placed
     ) -> task.Example:
-        def alone(image: Array, corner: Array, colour: Array, present: Array) -> Array:
+        def alone(image, corner, colour, present):
             squares = self._on_board(to_unit(image[..., 0]), corner)
             squares = squares[: self.board, : self.board, None] * present
             side = self.canvas // self.board
@@ -103,7 +101,7 @@ class Tetrominoes(Options):
     """Three tetrominoes of six colours on black, 35×35: as Locatello et al. 2020's Tetrominoes.
 
     Made here instead of read from a file, so there are as many as one likes. The label says which
-    of the seven pieces are in an image; `objects` has each piece alone, whose pixels are its mask.
+    of the seven pieces are in an image; `objects` has each alone, whose pixels are its mask.
 
     Attributes:
       num_objects: pieces in an image.
@@ -116,7 +114,7 @@ class Tetrominoes(Options):
     """
 
     num_objects: int = positive(3)
-    board: int = positive(7)
+    board: int = checked(7, lambda n: n >= SIDE, f"must be at least {SIDE}")
     square: int = positive(5)
     repeats: int = positive(320)
     validation_images: int = not_negative(320)
@@ -124,16 +122,12 @@ class Tetrominoes(Options):
     seed: int = not_negative(0)
 
     def build(self, name: str, read: task.Reader) -> task.Task:
-        """Builds the task, called `name`; reads nothing."""
-        if self.board < SIDE:
-            raise ValueError(f"board must be at least {SIDE}, got {self.board}")
         canvas = self.board * self.square
         recipe, source = Scattered(len(PIECES), canvas, self.num_objects, self.board), pieces()
 
         def fixed(size: int, seed: int) -> task.EvaluationSet:
-            return task.EvaluationSet(
-                source, task.NumberedExamples(recipe, seed=2 * self.seed + seed), size
-            )
+            numbered = task.NumberedExamples(recipe, seed=2 * self.seed + seed)
+            return task.EvaluationSet(source, numbered, size)
 
         return task.Task(
             name=name,
