@@ -16,6 +16,13 @@ def check_array(name: str, x: Any) -> None:
         raise TypeError(f"{name} must be an array, got {type(x).__name__}: use jnp.asarray")
 
 
+def check_floating(name: str, x: Any) -> None:
+    """Raises TypeError unless `x` is an array of a floating type."""
+    check_array(name, x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(f"{name} must have a floating dtype, got {x.dtype}: convert with astype")
+
+
 def identity(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Returns `x`."""
     return x
@@ -46,7 +53,7 @@ def safe_norm(
     Right for all lengths that the type holds: squares neither overflow nor vanish. Computed in at
     least float32; the result has the type of `x`.
     """
-    _check_vectors("x", x)
+    check_floating("x", x)
     wide = at_least_float32(x)
     scale = _scale(wide)
     length = (_length(wide * scale) / scale).astype(x.dtype)
@@ -83,7 +90,7 @@ def _shortened(
     factor: Callable[[Float[Array, "*batch 1"]], Float[Array, "*batch 1"]],
 ) -> Float[Array, "*batch d"]:
     """Returns `s` · factor(|s|), for a factor(x) that for long vectors is 1/x to the last bit."""
-    _check_vectors("s", s)
+    check_floating("s", s)
     wide = at_least_float32(s)
     scale = jnp.minimum(_scale(wide), 1)
     scaled = wide * scale
@@ -112,14 +119,6 @@ def _length(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
     zero = squared == 0
     # Both sides of a `where` are differentiated: sqrt must not see the zeros at all.
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, squared)))
-
-
-def _check_vectors(name: str, x: Any) -> None:
-    check_array(name, x)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise TypeError(f"{name} must be floating, got {x.dtype}: convert with astype")
-    if x.ndim < 1:
-        raise ValueError(f"{name} must have an axis of vectors, got shape {x.shape}")
 
 
 def mask_poses(

@@ -6,28 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-
-def is_array(x: Any) -> bool:
-    """Tells whether `x` is a JAX (concrete or traced) or NumPy array."""
-    return isinstance(x, jax.Array | np.ndarray)
-
-
-def check_floating(name: str, x: Any) -> None:
-    """Raises a TypeError unless `x` is an array of a floating type."""
-    if not is_array(x):
-        raise TypeError(
-            f"{name} must be an array, got {type(x).__name__}; convert it with jnp.asarray."
-        )
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise TypeError(
-            f"{name} must have a floating dtype, got {x.dtype}; "
-            f"convert it with {name}.astype(jnp.float32)."
-        )
+from capsjax.functional import check_floating as check_floating
 
 
 def check_scalar(name: str, value: Any, why: str) -> None:
     """Raises unless `value` is a number or an array of shape (); `why` ends the message."""
-    if not isinstance(value, float | int | np.number) and not is_array(value):
+    if not isinstance(value, float | int | np.number) and not isinstance(
+        value, jax.Array | np.ndarray
+    ):
         raise TypeError(f"{name} must be a number, got {value!r}.")
     if jnp.ndim(value):
         shape = jnp.shape(value)

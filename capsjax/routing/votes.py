@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32, type_of_sums
 from capsjax.routing import kernels
-from capsjax.routing._checks import check_floating, is_array
+from capsjax.routing._checks import check_floating
 from capsjax.routing.kernels import adapter
 from capsjax.routing.kernels.layout import row_major
 
@@ -60,7 +60,7 @@ VotesLike = Votes | Float[Array | np.ndarray, "*batch I J D"]
 
 def as_votes(votes: Any) -> Votes:
     """Returns `votes` itself if it is an operator, `DenseVotes(votes)` if it is an array."""
-    if is_array(votes):
+    if isinstance(votes, jax.Array | np.ndarray):
         return DenseVotes(votes)
     if isinstance(votes, Votes):
         return votes

@@ -73,16 +73,6 @@ def relative_difference(ours: Any, theirs: Any) -> float:
     return float(jnp.max(jnp.stack(away)))
 
 
-def machine_rates(repeats: int) -> tuple[float, float]:
-    """Returns the rates of matrix products (FLOP/s) and of copies (bytes read and written/s)."""
-    n = 2048
-    matrix = normal(0, n, n)
-    product = measure(lambda x: x @ x, matrix, repeats=repeats).seconds
-    long = jnp.zeros(64 * 2**20)
-    copy = measure(lambda x: x + 1, long, repeats=repeats).seconds
-    return 2 * n**3 / product, 2 * long.nbytes / copy
-
-
 def provenance() -> dict[str, Any]:
     """Returns what stands beside a number: commit, versions and machine."""
     return {

@@ -13,15 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from _benchmark import device
-from _benchmark.measure import (
-    machine_rates,
-    measure,
-    normal,
-    provenance,
-    relative_difference,
-    save,
-    with_gradient,
-)
+from _benchmark.measure import measure, normal, provenance, relative_difference, save, with_gradient
 from capsjax.functional import squash
 from capsjax.routing import (
     LinearVotes,
@@ -95,13 +87,12 @@ def dense_votes(poses: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 class Row(NamedTuple):
-    """One size: arguments, the two versions, and what the least work for it is."""
+    """One size: arguments and the two versions."""
 
     description: str
     arguments: tuple[jax.Array, ...]
     textbook: Callable[..., jax.Array]
     capsjax: Callable[..., jax.Array]
-    flops: float  # of the matrix products that any version needs, forward
 
 
 def dynamic_row(budget: int, children: int, batch: int = 128) -> Row:
@@ -117,7 +108,6 @@ def dynamic_row(budget: int, children: int, batch: int = 128) -> Row:
         (poses, kernel),
         lambda poses, kernel: textbook_dynamic(dense_votes(poses, kernel), 3),
         ours,
-        2 * poses.size * 160,
     )
 
 
@@ -149,7 +139,6 @@ def inverted_attention_row(budget: int, batch: int = 32) -> Row:
         (poses, kernel),
         lambda poses, kernel: textbook_inverted_attention(patch_votes(poses, kernel), 2),
         ours,
-        2 * batch * 49 * 288 * 32 * 64,
     )
 
 
@@ -177,7 +166,6 @@ def em_row(budget: int, batch: int = 32) -> Row:
         (poses, activations, kernel),
         textbook,
         ours,
-        2 * batch * 49 * 288 * 32 * 64,
     )
 
 
@@ -205,7 +193,6 @@ def attention_row(budget: int, batch: int = 100) -> Row:
         (maps, transform, kernel),
         lambda maps, transform, kernel: textbook_attention(transformed(maps, transform), kernel),
         ours,
-        2 * batch * 49 * 8 * (144 * 8 * 32 + 8 * 32 * 8),
     )
 
 
@@ -223,28 +210,22 @@ ROWS: dict[str, Callable[[int], Row]] = {
 
 # On a device the library is measured twice.
 VERSIONS, DEVICE_VERSIONS = ("textbook", "capsjax"), ("textbook", "products", "kernels")
-PASSES = {"forward": 1, "forward+backward": 3}  # and the products that they need, in forward passes
+PASSES = ("forward", "forward+backward")
 
 
-def compare(
-    name: str, repeats: int, rates: tuple[float, float], versions: Sequence[str] = VERSIONS
-) -> dict[str, Any]:
-    """Measures one row of the table: times, memory, ratios, agreement, and the floor.
+def compare(name: str, repeats: int, versions: Sequence[str] = VERSIONS) -> dict[str, Any]:
+    """Measures one row of the table: times, memory, ratios and agreement.
 
     The textbook comes first in `versions`, what it is compared with last.
     """
     row = ROWS[name](CPU_BUDGET if versions is VERSIONS else NO_BUDGET)
     arguments = row.arguments
-    # The least any version does: the products once forward and twice backward, and its inputs and
-    # outputs through memory once.
-    traffic = sum(x.nbytes for x in arguments)
-    floor = max(row.flops / rates[0], traffic / rates[1])
     record: dict[str, Any] = {"row": name, "description": row.description}
-    for kind, passes in PASSES.items():
+    for kind in PASSES:
         measurements = {}
         for version in versions:
             function = row.textbook if version == "textbook" else row.capsjax
-            if passes > 1:
+            if kind != "forward":
                 function = with_gradient(function, len(arguments))
             with without_kernels() if version == "products" else contextlib.nullcontext():
                 measurements[version] = measure(function, *arguments, repeats=repeats)
@@ -253,7 +234,6 @@ def compare(
             "speedup": theirs.seconds / ours.seconds,
             "cpu_speedup": theirs.cpu_seconds / ours.cpu_seconds,
             "memory_ratio": theirs.megabytes / max(ours.megabytes, 1e-3),
-            "times_the_floor": ours.seconds / (passes * floor),
             "relative_difference": relative_difference(ours.result, theirs.result),
         }
         for version, measured in measurements.items():
@@ -264,8 +244,7 @@ def compare(
 
 def run(options: argparse.Namespace) -> None:
     """Runs the rows of the routing table."""
-    rates = machine_rates(options.repeats)
-    about = provenance() | {"gflops": rates[0] / 1e9, "copy_gigabytes_per_second": rates[1] / 1e9}
+    about = provenance()
     console.print(about)
     report: dict[str, Any] = {"about": about}
     if options.device:
@@ -274,7 +253,7 @@ def run(options: argparse.Namespace) -> None:
     versions = DEVICE_VERSIONS if options.device else VERSIONS
     records = report["rows"] = []
     for name in options.rows:
-        records.append(compare(name, options.repeats, rates, versions))
+        records.append(compare(name, options.repeats, versions))
         console.print(_table(records[-1:], versions))
     console.print(_table(records, versions, title=about["device"]))
     output = options.output or (Path(device.FILE) if options.device else None)
@@ -288,7 +267,7 @@ def run(options: argparse.Namespace) -> None:
 def _table(
     records: Sequence[dict[str, Any]], versions: Sequence[str], title: str | None = None
 ) -> Table:
-    heads = ("speed-up", "CPU time", "memory", "less", "× floor", "|Δ|")
+    heads = ("speed-up", "CPU time", "memory", "less", "|Δ|")
     table = Table("row", "what", *versions, *heads, title=title)
     for record in records:
         for kind in PASSES:
@@ -298,7 +277,6 @@ def _table(
             table.add_row(
                 *(record["row"], kind, *seconds),
                 *(f"{r['speedup']:.1f}×", f"{r['cpu_speedup']:.1f}×", f"{memory} MB"),
-                *(f"{r['memory_ratio']:.1f}×", f"{r['times_the_floor']:.0f}"),
-                f"{r['relative_difference']:.0e}",
+                *(f"{r['memory_ratio']:.1f}×", f"{r['relative_difference']:.0e}"),
             )
     return table

@@ -20,9 +20,9 @@ def test_rows_compare_the_textbook_with_the_library(monkeypatch):
         return dynamic_routing(votes, num_iterations=3).poses
 
     votes = jax.random.normal(jax.random.key(0), (4, 6, 3, 2))
-    row = routing.Row("tiny", (votes,), lambda v: routing.textbook_dynamic(v, 3), both, 1e3)
+    row = routing.Row("tiny", (votes,), lambda v: routing.textbook_dynamic(v, 3), both)
     monkeypatch.setitem(routing.ROWS, "a", lambda budget: row)
-    record = routing.compare("a", 2, (1e9, 1e9))
+    record = routing.compare("a", 2)
     for kind in ("forward", "forward+backward"):
         assert record[kind]["relative_difference"] < 1e-5
         assert record[kind]["capsjax_seconds"] > 0
@@ -41,7 +41,6 @@ def on_a_device(monkeypatch, tmp_path):
     monkeypatch.setattr(device, "COMPUTED", {what: device.COMPUTED[what]})
     tiny = routing.dynamic_row(routing.NO_BUDGET, 4, batch=2)
     monkeypatch.setitem(routing.ROWS, "a", lambda budget: tiny)
-    monkeypatch.setattr(routing, "machine_rates", lambda repeats: (1e9, 1e9))
     with interpreted("tpu"):
         yield tmp_path / "device.json"
 
