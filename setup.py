@@ -26,5 +26,5 @@ setup(
         f"{SCRIPTS}.configs",
     ],
     package_dir={SCRIPTS: "experiments", f"{SCRIPTS}.configs": "configs"},
-    package_data={"": ["py.typed", "*.js", "*.css"]},
+    package_data={"": ["py.typed", "*.js", "*.css", "*.html", "*.md", "*.textproto"]},
 )

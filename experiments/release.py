@@ -19,34 +19,7 @@ from _scoring import score, summarize
 import capsjax
 from capsjax import runs, training
 
-CARD = """# {file.stem}
-
-`{config.model.name}`, {parameters:,} parameters, trained with capsjax on `{trained_on}`.
-
-| | |
-| --- | --- |
-| input | {shape[0]}×{shape[1]}×{shape[2]}, uint8 |
-| classes | {classes} |
-| accuracy | {percent[0]:.2f} % of {images:,} images of `{evaluated}`, split {data.split} |
-| its 95 % interval | {percent[1]:.2f} to {percent[2]:.2f} % |
-| training | {step:,} steps, seed {config.seed} |
-| file | {size:,} bytes, sha256 of the tensors and the config inside |
-| made with | capsjax {used[capsjax]}, commit {commit}, jax {used[jax]}, flax {used[flax]} |
-| licence | {licence} |
-
-```python
-import capsjax
-
-model, config = capsjax.restore("{file.name}")
-scores = model(images).scores  # uint8 images [n, {shape[0]}, {shape[1]}, {shape[2]}]
-```
-
-## Recipe
-
-```json
-{recipe}
-```
-"""
+CARD = Path(__file__).with_name("release_card.md")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,7 +59,7 @@ def main(args: argparse.Namespace) -> None:
     config = checkpoint.config
     # Without what follows from the data: shape and names.
     recipe = {key: value for key, value in config.to_dict().items() if key != "task"}
-    text = CARD.format(
+    text = CARD.read_text(encoding="utf-8").format(
         file=file,
         config=config,
         data=data,

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from _compile import compilers
@@ -145,42 +146,16 @@ def _description(chip: Chip, gpu: Gpu) -> str:
     major, minor = gpu.capability
     shared_kib, threads, float32_units = _LIMITS[gpu.capability]
     # A block may have all shared memory but 1 KiB of the system's, from capability 8.0 on.
-    of_a_block = shared_kib - (major >= 8)
-    return f"""
-gpu_device_info {{
-  name: "{gpu.kind}"
-  device_vendor: "NVIDIA Corporation"
-  platform_version: "Compute Capability {major}.{minor}"
-  cuda_compute_capability {{ major: {major} minor: {minor} }}
-  core_count: {gpu.multiprocessors}
-  fpus_per_core: {float32_units}
-  clock_rate_ghz: {gpu.gigahertz}
-  memory_bandwidth: {int(chip.bandwidth or 0)}
-  device_memory_size: {chip.memory}
-  l2_cache_size: {int(gpu.cache_mib * 2**20)}
-  shared_memory_per_core: {shared_kib * 2**10}
-  shared_memory_per_block: 49152
-  shared_memory_per_block_optin: {of_a_block * 2**10}
-  registers_per_core_limit: 65536
-  registers_per_block_limit: 65536
-  threads_per_warp: 32
-  threads_per_core_limit: {threads}
-  threads_per_block_limit: 1024
-  thread_dim_limit_x: 1024
-  thread_dim_limit_y: 1024
-  thread_dim_limit_z: 64
-  block_dim_limit_x: 2147483647
-  block_dim_limit_y: 65535
-  block_dim_limit_z: 65535
-  device_address_bits: 64
-  ecc_enabled: true
-  pcie_bandwidth: 32000000000
-  driver_version: "13.0.0"
-  runtime_version: "12.8.0"
-  compile_time_toolkit_version: "12.8.0"
-  dnn_version: "9.10.0"
-}}
-platform_name: "CUDA"
-device_description_str: "{gpu.kind}"
-dnn_version_info {{ major: 9 minor: 10 patch: 0 }}
-"""
+    text = Path(__file__).with_name("gpu.textproto").read_text(encoding="utf-8")
+    return text.format(
+        chip=chip,
+        gpu=gpu,
+        major=major,
+        minor=minor,
+        float32_units=float32_units,
+        threads=threads,
+        bandwidth=int(chip.bandwidth or 0),
+        cache=int(gpu.cache_mib * 2**20),
+        shared=shared_kib * 2**10,
+        shared_of_a_block=(shared_kib - (major >= 8)) * 2**10,
+    )

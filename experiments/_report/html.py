@@ -22,22 +22,6 @@ POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'"
 )
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
 LARGEST = 128  # pixels, the longer side of a picture
 IN_ROWS = 64  # the same where there are many
 PHOTOGRAPH = 48
@@ -114,7 +98,8 @@ def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = Non
         body += f'\n<script type="application/json" id="data">{text}</script>'
         body += "".join(f"\n<script>{source}</script>" for source in sources)
     style = (folder / "page.css").read_text(encoding="utf-8")
-    page = PAGE.format(policy=policy, title=escape(title), style=style, body=body)
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    page = page.format(policy=policy, title=escape(title), style=style, body=body)
     # A file's name need not be text: what cannot be written is shown by its number.
     return page.encode("utf-8", "backslashreplace").decode()
 
