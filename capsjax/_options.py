@@ -102,9 +102,8 @@ def describe(options: Any) -> dict[str, Described]:
     """Returns, by name, what a dataclass and its docstrings say about each field."""
     texts: dict[str, str] = {}
     for owner in reversed(type(options).__mro__):
-        entries = re.findall(
-            r"^  (\w+): (.*(?:\n    .*)*)", inspect.getdoc(owner) or "", re.MULTILINE
-        )
+        words = inspect.getdoc(owner) or ""
+        entries = re.findall(r"^  (\w+): (.*(?:\n    .*)*)", words, re.MULTILINE)
         texts |= {name: " ".join(words.split()) for name, words in entries}
     described = {}
     for option in fields(options):

@@ -35,7 +35,7 @@ class Dataset(NamedTuple):
     class_names: tuple[str, ...]
     name: str
     split: str
-    splits: tuple[str, ...] = ("train", "test")  # all of the set
+    splits: tuple[str, ...] = ("train", "test")  #: all of the set
 
     @property
     def num_classes(self) -> int:

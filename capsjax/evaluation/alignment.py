@@ -17,8 +17,8 @@ TRANSFORMATIONS = {
 
 
 class Alignment(NamedTuple):
-    ratios: Float[Array, "*batch k"]  # |v_i · ṽ| / |v_i|: 1 on the line, 0 across; NaN if v_i = 0
-    direction: Float[Array, "*batch d"]  # ṽ, of length 1, turned so that Σ_i v_i · ṽ ≥ 0
+    ratios: Float[Array, "*batch k"]  #: |v_i · ṽ| / |v_i|: 1 on the line, 0 across; NaN if v_i = 0
+    direction: Float[Array, "*batch d"]  #: ṽ, of length 1, turned so that Σ_i v_i · ṽ ≥ 0
 
 
 def align(differences: Float[Array | np.ndarray, "*batch k d"]) -> Alignment:

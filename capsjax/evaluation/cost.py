@@ -15,10 +15,10 @@ from capsjax.training.state import num_parameters
 class Cost(NamedTuple):
     """The cost of the scores of one batch on the default device."""
 
-    parameters: int  # trainable numbers
-    argument_bytes: int  # of parameters, statistics and images
-    temporary_bytes: int  # further memory that the compiler plans for while the program runs
-    seconds: tuple[float, ...]  # of each call, without the first one after compiling
+    parameters: int  #: trainable numbers
+    argument_bytes: int  #: of parameters, statistics and images
+    temporary_bytes: int  #: further memory that the compiler plans for while the program runs
+    seconds: tuple[float, ...]  #: of each call, without the first one after compiling
 
     @property
     def median_seconds(self) -> float:

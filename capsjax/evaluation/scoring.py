@@ -24,12 +24,12 @@ from capsjax.models import ScoreKind
 class EvaluationData(NamedTuple):
     """What a network is evaluated on."""
 
-    name: str  # of the data set or the task
-    split: str  # of the data set, or the name of the task's evaluation set
-    class_names: tuple[str, ...]  # in the order of the labels
+    name: str  #: of the data set or the task
+    split: str  #: of the data set, or the name of the task's evaluation set
+    class_names: tuple[str, ...]  #: in the order of the labels
     examples: EvaluationSet
-    rule: Rule  # from scores to the predicted classes
-    multi_label: bool  # whether an image can show several classes
+    rule: Rule  #: from scores to the predicted classes
+    multi_label: bool  #: whether an image can show several classes
 
     @property
     def image_shape(self) -> tuple[int, ...]:

@@ -18,9 +18,9 @@ class Segmented(NamedTuple):
 
     image: Float[Array | np.ndarray, "n h w c"]
     reconstruction: Float[Array | np.ndarray, "n h w c"]
-    parts: Float[Array | np.ndarray, "n slots h w c"]  # what each slot draws
-    masks: Float[Array | np.ndarray, "n slots h w"]  # each slot's share of each pixel
-    objects: Int[Array | np.ndarray, "n h w"]  # that a pixel belongs to, from 1; 0 for none
+    parts: Float[Array | np.ndarray, "n slots h w c"]  #: what each slot draws
+    masks: Float[Array | np.ndarray, "n slots h w"]  #: each slot's share of each pixel
+    objects: Int[Array | np.ndarray, "n h w"]  #: that a pixel belongs to, from 1; 0 for none
 
 
 def has_masks(model: nnx.Module, image_shape: tuple[int, ...]) -> bool:

@@ -24,8 +24,8 @@ class Summary(NamedTuple):
 
     accuracy: float
     interval: tuple[float, float]
-    per_class: Float[np.ndarray, "classes"]  # accuracy by true class; NaN without examples
-    confusion: Int[np.ndarray, "classes classes"]  # counts, true class by predicted class
+    per_class: Float[np.ndarray, "classes"]  #: accuracy by true class; NaN without examples
+    confusion: Int[np.ndarray, "classes classes"]  #: counts, true class by predicted class
 
 
 class MultiLabelSummary(NamedTuple):
@@ -33,9 +33,9 @@ class MultiLabelSummary(NamedTuple):
 
     accuracy: float
     interval: tuple[float, float]
-    present: Int[np.ndarray, "classes"]  # that show it
-    found: Int[np.ndarray, "classes"]  # that show it and for which it is predicted
-    mistaken: Int[np.ndarray, "classes"]  # that do not show it but for which it is predicted
+    present: Int[np.ndarray, "classes"]  #: that show it
+    found: Int[np.ndarray, "classes"]  #: that show it and for which it is predicted
+    mistaken: Int[np.ndarray, "classes"]  #: that do not show it but for which it is predicted
 
 
 def summarize(

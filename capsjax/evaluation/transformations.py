@@ -29,8 +29,8 @@ from capsjax.evaluation.batches import check_labels, in_batches, outline
 class Motion(NamedTuple):
     """What `capsjax.data.affine.transform` does to an image; with leading axes, several."""
 
-    matrix: Float[Array, "*k 2 2"]  # from input to output points (row, column)
-    translation: Float[Array, "*k 2"]  # rows down and columns to the right
+    matrix: Float[Array, "*k 2 2"]  #: from input to output points (row, column)
+    translation: Float[Array, "*k 2"]  #: rows down and columns to the right
 
 
 _HERE = (0.0, 0.0)

@@ -37,11 +37,6 @@ def names() -> tuple[str, ...]:
     return (*_PUBLISHED, *_REGISTERED)
 
 
-def is_registered(name: str) -> bool:
-    """Tells whether a network is one of your own."""
-    return name in _REGISTERED
-
-
 def create(
     name: str,
     input_shape: tuple[int, int, int],

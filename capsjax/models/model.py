@@ -64,10 +64,10 @@ class Model(nnx.Module):
     returns an `Output`.
     """
 
-    options: ClassVar[Config]  # the default config
-    input_shape: tuple[int, int, int]  # height, width and channels of an image
+    options: ClassVar[Config]  #: the default config
+    input_shape: tuple[int, int, int]  #: height, width and channels of an image
     num_classes: int
-    mean: tuple[float, ...] = ()  # by channel; see `Normalization`
+    mean: tuple[float, ...] = ()  #: by channel; see `Normalization`
     std: tuple[float, ...] = ()
 
     def __init__(
@@ -123,8 +123,8 @@ class Model(nnx.Module):
 class Network(NamedTuple):
     """A named network: its class, its options, and what the paper says of it."""
 
-    model: type  # called as `model(input_shape, num_classes, config, rngs=rngs)`
-    config: Any  # a frozen dataclass; its fields are the options of `models.create`
-    input_shape: tuple[int, int, int] = (28, 28, 1)  # height, width and channels
+    model: type  #: called as `model(input_shape, num_classes, config, rngs=rngs)`
+    config: Any  #: a frozen dataclass; its fields are the options of `models.create`
+    input_shape: tuple[int, int, int] = (28, 28, 1)  #: height, width and channels
     num_classes: int = 10
-    parameters: str | None = None  # the count that is printed, or that follows from the text
+    parameters: str | None = None  #: the count that is printed, or that follows from the text

@@ -86,17 +86,9 @@ def dynamic_routing(
     activate = activation if bias is None else lambda sums: activation(sums + bias)
     hold = lax.stop_gradient if stop_gradient else identity
     keep_logits = logits is not None or leaky or stop_gradient
-    poses, coupling = _route(
-        votes,
-        (children, parents),
-        num_iterations,
-        logits,
-        activate,
-        hold,
-        update_rate=update_rate,
-        keep_logits=keep_logits,
-        leaky=leaky,
-    )
+    mode: dict[str, Any] = {"update_rate": update_rate, "keep_logits": keep_logits, "leaky": leaky}
+    counts = children, parents
+    poses, coupling = _route(votes, counts, num_iterations, logits, activate, hold, **mode)
     return Routed(poses.astype(shape.dtype), coupling)
 
 

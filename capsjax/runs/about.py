@@ -43,10 +43,10 @@ class About(NamedTuple):
 class Checkpoint(NamedTuple):
     """One restored model."""
 
-    model: Model  # parameters in place
-    config: ml_collections.ConfigDict  # `config.task` holds `input_shape` and `class_names`
-    history: History  # the run's metrics up to this step
-    step: int  # training steps behind it
+    model: Model  #: parameters in place
+    config: ml_collections.ConfigDict  #: `config.task` holds `input_shape` and `class_names`
+    history: History  #: the run's metrics up to this step
+    step: int  #: training steps behind it
 
 
 def parse(tree: Any, source: object) -> About:

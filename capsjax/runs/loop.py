@@ -40,7 +40,7 @@ DISPATCH_SECONDS = 2.0
 class Result(NamedTuple):
     """The end of a training run."""
 
-    state: TrainState  # on the host
+    state: TrainState  #: on the host
     history: History
 
 

@@ -16,8 +16,8 @@ from capsjax.runs.loop import Result, agreed, train
 
 
 class SeedResults(NamedTuple):
-    results: dict[int, Result]  # by seed
-    summary: dict[str, Any]  # the contents of seeds.json
+    results: dict[int, Result]  #: by seed
+    summary: dict[str, Any]  #: the contents of seeds.json
 
 
 def train_seeds(

@@ -21,7 +21,6 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
 PLATFORMS = ("cpu", "tpu", "cuda")
-_CHOICES: dict[Primitive, Callable[..., Any]] = {}  # of every primitive that `define` made
 
 # What computes a result, and whether it is a kernel.
 Choice = tuple[Callable[..., Any], bool]
@@ -59,7 +58,6 @@ def define(
     primitive = Primitive(name)
     primitive.multiple_results = multiple_results
     primitive.def_abstract_eval(abstract)
-    _CHOICES[primitive] = choose
 
     def rule_for(platform: str) -> Callable[..., Any]:
         def rule(ctx: Any, *args: Any, **params: Any) -> Any:
@@ -105,16 +103,6 @@ def define(
 
     primitive.def_impl(evaluate)
     return primitive
-
-
-def portable(
-    primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]
-) -> Callable[..., Any] | None:
-    """Returns what computes `primitive` on an unknown platform; None for JAX's own primitives."""
-    if primitive not in _CHOICES:
-        return None
-    function, _ = _CHOICES[primitive](Target("default"), avals, **params)
-    return function
 
 
 @functools.cache

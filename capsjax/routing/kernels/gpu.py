@@ -42,8 +42,8 @@ from capsjax.routing.kernels.terms import (
 _THREADS = 128
 _PROGRAMS = 264  # two for each of the 132 multiprocessors of an H100
 _LARGEST_TILE = 32  # entries of a gradient of weights that a program holds
-# Products of a vote that a backward pass writes out; beyond it there is a loop. A pass of Triton
-# follows every load and store through all of a program: its time grows with their third power.
+# Products of a vote that a backward pass writes out, before it loops: a pass of Triton that follows
+# each load and store through all of a program takes a time that grows with their third power.
 _WRITTEN_OUT = 64
 
 
@@ -144,7 +144,7 @@ class _Plan(NamedTuple):
         """Returns the plan for kernels that hold `numbers` numbers for each position and parent."""
         parents = pl.next_power_of_2(sizes.parents)
         # Half of the 255 registers of a thread are for what stays in them throughout the loop.
-        each = max(1, min(4, _floor_to_power_of_2(128 // max(1, numbers))))
+        each = next(n for n in (4, 2, 1) if n == 1 or n * numbers <= 128)
         positions = max(1, _THREADS * each // parents)
         return cls(sizes, positions, parents, max(4, min(16, parents // 32)))
 
@@ -158,8 +158,7 @@ class _Plan(NamedTuple):
     ) -> Operands:
         """Goes through the children of each block of positions.
 
-        Terms of parents, of one result at most, are summed over the children; others are stored,
-        here or by `terms` itself.
+        Terms of parents, of one result at most, are summed over children; others are stored.
         """
         sizes = self.sizes
         # Each part has its own sums. With eight children or more to each they stay few.
@@ -358,11 +357,7 @@ class _Tile(NamedTuple):
         return values / jnp.sum(values, axis=1, keepdims=True)
 
     def store(
-        self,
-        letter: str,
-        entries: Iterable[Array],
-        part: Any = None,
-        columns: Sequence[Any] | None = None,
+        self, letter: str, entries: Iterable[Array], part: Any = None, columns: Any = None
     ) -> None:
         """Writes entries, summed over the parents for poses and over the positions for weights.
 
@@ -411,10 +406,6 @@ class _Tile(NamedTuple):
         mask = functools.reduce(operator.and_, (inside[a] for a in [first, *rest] if a in inside))
         rows = next((number for number, axis in enumerate(rest) if axis in "ax"), len(rest))
         return offsets, mask, math.prod(extents[axis] for axis in rest[rows + 1 :])
-
-
-def _floor_to_power_of_2(number: int) -> int:
-    return 1 << max(0, number.bit_length() - 1)
 
 
 def _largest_divisor(number: int, most: int) -> int:
