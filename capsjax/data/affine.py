@@ -117,7 +117,7 @@ class AffineRanges(Options):
 
 
 class AffineParameters(NamedTuple):
-    """Those of `affine_matrix` and `transform`."""
+    """The parameters of `affine_matrix` and `transform`."""
 
     rotation: Number
     shear: Number
