@@ -141,7 +141,7 @@ class Steps(Constant):
     epochs: tuple[int, ...] = checked(
         (150, 250),
         lambda epochs: all(a < b for a, b in pairwise((0, *epochs))),
-        "must be positive and ascend",
+        "must be positive and ascending",
         whole=True,
     )
     factor: float = positive(0.1)

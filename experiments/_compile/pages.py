@@ -34,7 +34,7 @@ compiled each program as a machine with the device would.
 - Absent: time itself, waiting for other chips, and on GPUs cuDNN's choice of convolutions by trial.
 {notes}
 Commit {commits}; jax {jax}; {compilers}. An arrow leads from commit {before}, before there were \
-kernels{new}
+kernels; rows without one did not change, or were not compiled there.
 
 ## Routing
 
@@ -46,13 +46,13 @@ the same by the published formulas.
 {routing}
 ## Networks
 
-The program of a dispatch as `capsjax.training` runs it, on all devices of the target; memory is \
-of one device, cycles are of one step.
+The compiled loop of steps that training runs, on all devices of the target; memory is of one \
+device, cycles are of one step.
 
 {networks}
 ## Where a step's cycles are
 
-The five largest operations on `v5e:2x2`:
+The five largest operations on `v5e:2x2`, lines as at the commits above:
 
 {largest}"""
 
@@ -91,8 +91,6 @@ def accelerators(records: Sequence[Record], before: Sequence[Record], notes: str
         for group in ("routing", "networks")
     )
     first = next(record["commit"] for record in before if "commit" in record)
-    new = [r for r in routing if not any(_same(r, b) for b in before)]
-    names = ", ".join(f"`{r['name']}` {r['program']} ({r['target']})" for r in new)
     largest = [r for r in networks if r in done and r["target"] == "v5e:2x2"]
     return PAGE.format(
         notes=notes,
@@ -100,7 +98,6 @@ def accelerators(records: Sequence[Record], before: Sequence[Record], notes: str
         jax=done[0]["jax"],
         compilers=", ".join(sorted({record["compiler"] for record in done})),
         before=first,
-        new=f"; not compiled there: {names}." if new else ".",
         routing=_table(routing, before),
         networks=_table(networks, before),
         largest="".join(map(_largest, largest)),
@@ -145,7 +142,7 @@ COLUMNS: Mapping[str, Callable[[Record], str]] = {
     "batch": lambda r: f"{r['estimated']['images']:,}",
     "memory, MB": lambda r: _mb(r["memory"]["total"]),
     "of it temporary": lambda r: _mb(r["memory"]["temporary"]),
-    "operations": lambda r: f"{r['operations']:,}",
+    "HLO instructions": lambda r: f"{r['operations']:,}",
     "moved, GB": lambda r: f"{r['bytes_moved'] / 1e9:.2f}",
     "collectives": _collectives,
     "compiling, CPU s": lambda r: f"{r['compile_cpu_seconds']:.0f}",

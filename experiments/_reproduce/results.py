@@ -161,7 +161,7 @@ def _tables(comparison: Comparison) -> Iterator[str]:
         values = [[own[m] for own in every if m in own] for m in (ENTROPY, SHARE)]
         if values[0]:
             rows.append([name, *(_beside(estimate(own), None, 1) for own in values)])
-    heads = ["", "entropy, % of equal couplings'", "share of the true class, %"]
+    heads = ["", "entropy, % of uniform", "share of the true class, %"]
     yield from _table("How decided the routing is", heads, rows)
 
 
@@ -169,9 +169,9 @@ def claims(comparison: Comparison) -> Iterator[str]:
     """Yields the verdict on each claim in words, and why others have none."""
     experiment = comparison.experiment
     rows = [[v.claim.text, v.verdict, in_words(v, experiment)] for v in comparison.verdicts]
-    yield from _table("What the paper says, and what we find", ("claim", "", ""), rows)
+    yield from _table("What the paper says, and what we find", ("claim", "verdict", ""), rows)
     lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
-    yield from _folded("What it says and no rule here decides", lines)
+    yield from _folded("Claims that no rule decides", lines)
 
 
 def in_words(verdict: Verdict, experiment: Experiment) -> str:

@@ -10,9 +10,9 @@ from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scal
 from papers.sabour2017 import ABOUT_SMOKE, FROM_DIGITS, INITIAL, SMOKE, stop_at
 
 FINDING = (
-    "in part. In narrow networks stopped at 94 % a shared transform, squash and an average over "
-    "positions make affine digits easier, as the paper says; what it says of dynamic routing is "
-    "not decided: CapsNets trained for table 5 have couplings that are all but equal."
+    "in part. In narrow networks stopped at 94 % a shared transform and an average over positions "
+    "make affine digits easier, as the paper says; its claims about dynamic routing are not "
+    "decided: CapsNets trained for table 5 have nearly equal couplings."
 )
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"
@@ -487,7 +487,7 @@ FIGURE_3 = Experiment(
     ),
     chosen=(
         *CHOSEN,
-        "the widths of ConvNet-FC(LK) (docs/models.md), and the binary cross-entropy for it",
+        "the widths of ConvNet-FC(LK) (docs/models_choices.md); its binary cross-entropy",
         "95.18 and 97.11 % are taken to be at ×1000",
     ),
     different=DIFFERENT[:1],

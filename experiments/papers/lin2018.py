@@ -11,7 +11,7 @@ from capsjax.evaluation.transfer import SCHEMES
 
 FINDING = (
     "mostly open: our networks are small and read two overlapping digits badly. Couplings become "
-    "more decided as training goes on, as the paper says, if little; its soft update with η = 0.01 "
+    "slightly more decided as training goes on, as the paper says; its soft update with η = 0.01 "
     "keeps them equal by its own formula."
 )
 
@@ -30,7 +30,7 @@ ABOUT_SMALL = "1/16 of the width, batches of 64"
 ABOUT_SMOKE = "1/16 of the width, 5×5 kernels, two epochs of scikit-learn's 1,797 digits."
 CHOSEN = (
     "sizes, optimizer and length of training: CapsNet's sizes and recipe, 20 epochs "
-    "(docs/models.md)",
+    "(docs/models_choices.md)",
     "couplings start at 1/J in every forward pass (c_old of the first iteration)",
     "no decoder",
 )

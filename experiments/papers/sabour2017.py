@@ -6,9 +6,9 @@ from _reproduce import figures, measures
 from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scale, claims, columns
 
 FINDING = (
-    "not settled. Networks trained briefly do not tell CapsNet from a CNN on overlapping digits "
-    "or on affine changes, and the released CapsNets do not route: after training their couplings "
-    "are still all but equal."
+    "not settled. After brief training, CapsNet and a CNN differ within chance on overlapping "
+    "digits and affine changes. The released CapsNet for MNIST hardly routes: its couplings are "
+    "still nearly equal."
 )
 
 FULL = {"data.validation_fraction": 0.0}

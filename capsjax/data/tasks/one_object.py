@@ -146,8 +146,8 @@ class Classification(task.Family):
     """The images of a data set; those to train on are shifted, flipped and rotated if asked for.
 
     Attributes:
-      max_shift: pixels, either way along each axis (Sabour et al. 2017: 2 for MNIST; the same as
-        padding by as many and cropping, Tsai et al. 2020: 4 for CIFAR).
+      max_shift: pixels, either way along each axis (Sabour et al. 2017: 2 for MNIST; like padding
+        by that many and cropping, Tsai et al. 2020: 4 for CIFAR).
       flip: mirror half of the images.
       max_rotation: degrees, either way.
     """
