@@ -195,7 +195,7 @@ class Comparison:
         ours = sum(abs(best - cell.ours.mean) for cell in pair)
         printed = sum(abs(best - cell.printed.mean) for cell in pair)
         published = pair[0].printed.mean - pair[1].printed.mean
-        return bool(abs(published) / printed * ours > (result.high - result.low) / 2)
+        return bool(abs(published) / printed * ours + claim.slack > (result.high - result.low) / 2)
 
 
 def compare(

@@ -10,9 +10,10 @@ from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scal
 from papers.sabour2017 import ABOUT_SMOKE, FROM_DIGITS, INITIAL, SMOKE, stop_at
 
 FINDING = (
-    "in part. In narrow networks stopped at 94 % a shared transform and an average over positions "
-    "make affine digits easier, as the paper says; its claims about dynamic routing are not "
-    "decided: CapsNets trained for table 5 have nearly equal couplings."
+    "in part. In narrow networks a shared transform makes affine digits easier, and ConvNet-Avg is "
+    "more robust than CapsNet, as the paper says, but these networks were also trained three times "
+    "as long, until 94 % on translated digits. Its claims about dynamic routing are not decided: "
+    "CapsNets trained for table 5 have nearly equal couplings."
 )
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"
@@ -53,7 +54,8 @@ AFFNIST_SCALES = {
     "small": Scale(
         f"{ABOUT_SMALL}; epochs of a quarter of the others. Each network stops at the end of "
         "the first one with 94 % on the held-out digits, translated, at the latest after 16. "
-        "One affine version of each test digit.",
+        "One affine version of each test digit. CapsNet and CapsNet-NoR stopped after 4 to 5, "
+        "networks with a shared transform and ConvNet-Avg reached 16.",
         SMALL | stop_at(0.94) | {"data.train_fraction": 0.25, "training.epochs": 16},
     ),
     "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | stop_at(0.0)),
@@ -159,7 +161,7 @@ def _changed(name: str, mnist: tuple, affnist: tuple, train: float = 100.0, **ch
     return replace(row, changes=_options(changes), printed={**row.printed, "train": train})
 
 
-CONDITIONAL = "reconstruction need not be conditional"
+CONDITIONAL = "reconstruction need not be conditional (within 1)"
 FEWER = "without squash fewer training images are learned"
 TABLE_2 = Experiment(
     title="Components of Aff-CapsNet changed one at a time (table 2)",
@@ -181,9 +183,9 @@ TABLE_2 = Experiment(
             ("dynamic routing harms", AFF, "dynamic routing", "dynamic routing"),
             ("a shared transform helps", AFF, "transforms not shared"),
             ("squash helps", AFF, "no squash"),
-            (CONDITIONAL, "normal reconstruction", AFF),
             ("the margin loss harms", "cross-entropy", AFF),
         ),
+        *claims("affnist", (CONDITIONAL, "normal reconstruction", AFF), slack=1.0),
         *claims("train", (FEWER, AFF, "no squash")),
     ),
     scales=AFFNIST_SCALES | _smoke(AFF, "no squash", "cross-entropy"),
@@ -194,7 +196,11 @@ TABLE_2 = Experiment(
         "texts",
     },
     chosen=(*CHOSEN, CAPSULE_LOGITS, TRAINING_IMAGES),
-    different=(*DIFFERENT, AFFNIST_IS),
+    different=(
+        *DIFFERENT,
+        AFFNIST_IS,
+        "below full scale training stops early, which the paper's ablations do not",
+    ),
 )
 
 AVG = "ConvNet-Avg"
@@ -298,9 +304,7 @@ TABLE_4 = Experiment(
             (f"{MORE} the margin loss", "cross-entropy", "shared transform"),
         ),
         *claims("train", (FEWER, "CapsNet", "no squash")),
-        *claims(
-            "accuracy", (f"{CONDITIONAL} (within 1)", "normal reconstruction", "CapsNet"), slack=1.0
-        ),
+        *claims("accuracy", (CONDITIONAL, "normal reconstruction", "CapsNet"), slack=1.0),
     ),
     untested={"reconstruction and margin loss can enhance a ConvNet": "no numbers are printed"},
     scales={
@@ -550,8 +554,6 @@ TOY = {
 }
 TOYS = tuple(replace(row, changes=TOY, printed={}) for row in TRAINED[:3])
 
-KEEPS = "squash keeps features within a manifold"
-
 FIGURE_5 = Experiment(
     title="Features that the decoder sees: a toy example in the plane, three classes (figure 5)",
     rows=TOYS + tuple(map(_untrained, TOYS)),
@@ -565,13 +567,11 @@ FIGURE_5 = Experiment(
     claims=(
         *claims(
             "nearest is of the class",
-            ("conditional masks separate the classes", CR, R),
-            ("it is training that separates them", CR, f"{CR}, untrained"),
+            ("conditional masks separate the classes", CR, (R, f"{CR}, untrained")),
         ),
         *claims(
             "inside the unit sphere",
-            (f"{KEEPS} (more of them in the unit sphere)", CR_SF, CR),
-            ("it is training that keeps them there", CR_SF, f"{CR_SF}, untrained"),
+            ("squash keeps features in the unit sphere", CR_SF, (CR, f"{CR_SF}, untrained")),
         ),
     ),
     scales={

@@ -25,8 +25,8 @@ ABOUT_FULL = (
     "epoch; the paper reports the best epoch on the test images."
 )
 ABOUT_SMALL = (
-    "1/8 of the width, 3 epochs of a fifth of the images in batches of 64, rate 0.02 (the "
-    "baselines: their own) that falls after 2"
+    "1/8 of the width, 3 epochs of a fifth of the images in batches of 64, rate 0.02 (dynamic "
+    "and EM routing: their own) that falls after 2"
 )
 ABOUT_SMOKE = "1/16 of the width, one epoch of scikit-learn's 1,797 digits."
 CHOSEN = (
