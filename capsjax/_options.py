@@ -59,7 +59,7 @@ def one_of(default: str, *others: str) -> Any:
 
 def names() -> Any:
     """Returns a field for a tuple of strings, by default empty."""
-    return checked((), lambda value: value != "", "must not be empty", example=("conv",))
+    return checked((), lambda value: value != "", "must be names, none empty", example=("conv",))
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,9 @@ class Options:
     def __post_init__(self) -> None:
         for option in fields(self):
             value, default, check = getattr(self, option.name), option.default, option.metadata
+            if isinstance(value, list):  # as in a config of JSON
+                value = tuple(value)
+                object.__setattr__(self, option.name, value)
             if value is None and default is None:
                 continue
             name = dotted(self.SECTION, option.name)

@@ -42,8 +42,6 @@ def compactness_of_mean(poses: Float[Array | np.ndarray, "n k d"]) -> Float[Arra
 
 
 def _normalized_variance(poses: Array | np.ndarray) -> Array:
-    if poses.shape[-2] < 2:
-        raise ValueError(f"poses [..., k, d] must have k ≥ 2, got shape {poses.shape}")
     variance = jnp.var(at_least_float32(jnp.asarray(poses)), axis=-2)
     return variance / jnp.sum(variance, axis=-1, keepdims=True)
 

@@ -25,12 +25,7 @@ def routing_entropies(
     Raises ValueError if the network routes nothing, or a coupling does not divide each child over
     its parents: attention routing (Choi et al. 2019) divides each parent over its children.
     """
-    if not outline(model, images).routed:
-        raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
-    measured = in_batches(_entropies, model, (images,), batch_size=batch_size)
-    for name, (_, errors) in measured.items():
-        if errors.max() > 1e-3:
-            raise ValueError(f"{name}: a child's coupling does not add up to 1 over its parents")
+    measured = _measured(model, images, batch_size)
     return {name: entropies for name, (entropies, _) in measured.items()}
 
 
@@ -45,22 +40,29 @@ def true_class_shares(
 
     The mean over the children, and over the classes in the image, whose `targets` are 1. It is
     1 / classes if couplings are equal: the network takes the mean of the votes and does not route.
+    Raises ValueError like `routing_entropies`.
     """
-    return in_batches(_true_shares, model, (images, targets), batch_size=batch_size)
+    *_, (_, shares) = _measured(model, images, batch_size).values()
+    return (shares * targets).sum(axis=-1) / targets.sum(axis=-1)
 
 
-def _true_shares(model: Any, images: Array, targets: Array) -> Float[Array, "n"]:
-    *_, last = model(images, capture=True).routed.values()
-    # [n, (positions,) I, J] → [n, J]
-    share = last.coupling.reshape(len(images), -1, last.coupling.shape[-1]).mean(axis=1)
-    return (share * targets).sum(axis=-1) / targets.sum(axis=-1)
+def _measured(model: nnx.Module, images: np.ndarray, batch_size: int) -> dict[str, Any]:
+    """Returns, by layer and image, the rows' mean entropy [n], and each parent's share [n, J]."""
+    if not outline(model, images).routed:
+        raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
+    measured = in_batches(_couplings, model, (images,), batch_size=batch_size)
+    for name, (_, _, errors) in measured.items():
+        if errors.max() > 1e-3:
+            raise ValueError(f"{name}: a child's coupling does not add up to 1 over its parents")
+    return {name: of_layer[:2] for name, of_layer in measured.items()}
 
 
-def _entropies(model: Any, images: Array) -> dict[str, tuple[Array, Array]]:
-    """Returns, by layer and image, the rows' mean entropy and how far from 1 they add up to."""
+def _couplings(model: Any, images: Array) -> dict[str, tuple[Array, Array, Array]]:
     measured = {}
     for name, routed in model(images, capture=True).routed.items():
-        entropies = coupling_entropy(routed.coupling).reshape(len(images), -1)
-        errors = jnp.abs(routed.coupling.sum(axis=-1) - 1).reshape(len(images), -1)
-        measured[name] = entropies.mean(axis=1), errors.max(axis=1)
+        # [n, (positions,) I, J] → [n, rows, J]
+        rows = routed.coupling.reshape(len(images), -1, routed.coupling.shape[-1])
+        errors = jnp.abs(rows.sum(axis=-1) - 1).max(axis=1)
+        entropies = coupling_entropy(rows).mean(axis=1)
+        measured[name] = entropies, rows.mean(axis=1), errors
     return measured

@@ -20,7 +20,9 @@ def export_scores(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes
 
     @jax.jit
     def scores(images: UInt8[Array, "b h w c"]) -> Float[Array, "b classes"]:
-        return nnx.merge(graphdef, state)(images).scores
+        model = nnx.merge(graphdef, state)
+        model.eval()
+        return model(images).scores
 
     (batch,) = jax_export.symbolic_shape("b")
     images = jax.ShapeDtypeStruct((batch, *input_shape), jnp.uint8)

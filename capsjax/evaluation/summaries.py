@@ -84,6 +84,7 @@ def accuracy(
     versions: int = 1,
 ) -> Accuracy:
     """Returns the fraction of examples for which `rule` predicts exactly the classes present."""
+    _check_finite(scores)
     predicted = np.asarray(_predicted(rule, logits, scores))
     return _accuracy((predicted == (labels > 0)).all(-1), versions)
 

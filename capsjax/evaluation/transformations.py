@@ -46,11 +46,9 @@ FACTORS = tuple(_MOTIONS)
 
 
 def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> Motion:
-    """Motions by each of `amounts`, finite numbers, of `factor`, one of `FACTORS`."""
+    """Motions by each of `amounts` of `factor`, one of `FACTORS`."""
     motion = lookup("factor", factor, _MOTIONS)
     values = np.asarray(amounts, np.float32)
-    if not np.isfinite(values).all():
-        raise ValueError(f"amounts must be finite, got {amounts!r}")
     if factor == "scale" and values.min() <= 0:
         raise ValueError(f"amounts of scale must be positive, got {values.min()}")
     matrices, translations = zip(*(motion(float(v)) for v in values), strict=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from flax import nnx
 from jaxtyping import Array, Float
@@ -11,9 +12,14 @@ from capsjax.layers.convolution import conv2d
 _he_conv2d = partial(conv2d, kernel_init=nnx.initializers.he_normal())
 
 
-def batch_norm(features: int, *, rngs: nnx.Rngs) -> nnx.BatchNorm:
-    """Makes a batch normalisation whose running statistics decay by 0.9 per step."""
-    return nnx.BatchNorm(features, momentum=0.9, rngs=rngs)
+def batch_norm(features: int, *, rngs: nnx.Rngs, **options: Any) -> nnx.BatchNorm:
+    """Makes a batch normalisation of the input's type; its running statistics stay float32."""
+    options = {"momentum": 0.9} | options  # they decay by it per step
+    return nnx.BatchNorm(features, promote_dtype=_as_they_are, rngs=rngs, **options)
+
+
+def _as_they_are(arrays: Any, /, *, dtype: Any = None, inexact: bool = True) -> Any:
+    return arrays  # Flax would make all of them float32, as the statistics are
 
 
 class SimpleBackbone(nnx.Module):

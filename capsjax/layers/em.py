@@ -48,17 +48,13 @@ class EMRouting(nnx.Module):
         self.procedure = bound(
             em_routing,
             num_iterations=num_iterations,
-            inverse_temperature=bound(_scaled_temperature, inverse_temperature / 0.01),
+            inverse_temperature=bound(published_inverse_temperature, limit=inverse_temperature),
             normalize=normalize,
         )
 
     def __call__(self, votes: Votes | Array, activations: Float[Array, "*batch I"]) -> Routed:
         """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
         return self.procedure(votes, activations, self.beta_use[...], self.beta_activate[...])
-
-
-def _scaled_temperature(factor: float, iteration: jax.Array | int) -> jax.Array:
-    return factor * published_inverse_temperature(iteration)
 
 
 class EMClassCapsules(nnx.Module):

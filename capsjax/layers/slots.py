@@ -103,5 +103,5 @@ class SlotAttention(nnx.Module):
         shape = (self.num_slots, self.slot_size)
         if keys is None:
             keys = jnp.broadcast_to(jax.random.key(0), (num_examples,))
-        noise = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
-        return self.mean[...] + jnp.exp(self.log_std[...]) * noise
+        noise = jax.vmap(lambda key: jax.random.normal(key, shape, jnp.float32))(keys)
+        return self.mean[...] + jnp.exp(self.log_std[...]) * noise.astype(self.mean[...].dtype)

@@ -61,11 +61,8 @@ def create(
     check_kind("num_classes", num_classes, 10)
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
-    # Configs read from files have lists, but a config's fields must be hashable.
-    hashable = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
-    return network.model(
-        tuple(input_shape), num_classes, replace(network.config, **hashable), rngs=rngs
-    )
+    config = replace(network.config, **overrides)
+    return network.model(tuple(input_shape), num_classes, config, rngs=rngs)
 
 
 def options(name: str) -> dict[str, Any]:

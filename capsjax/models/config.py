@@ -64,4 +64,4 @@ class Normalization(Config):
     """
 
     mean: tuple[float, ...] = checked((), isfinite, "must be finite", example=(1.0,))
-    std: tuple[float, ...] = checked((), isfinite, "must be finite", example=(1.0,))
+    std: tuple[float, ...] = checked((), lambda s: s > 0, "must be positive", example=(1.0,))

@@ -1,11 +1,13 @@
 """Efficient-CapsNet (Mazzia et al. 2021): small, and routed in one pass by self-attention."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from flax import nnx
 from jaxtyping import Array, Float
 
 from capsjax.layers import DepthwiseCapsules, SelfAttentionRouting
+from capsjax.layers.backbones import batch_norm
 from capsjax.models.config import not_negative, one_of, positive, scaled
 from capsjax.models.grids import Window, convolutions, grids
 from capsjax.models.model import Network, Pixels
@@ -57,7 +59,7 @@ class EfficientCapsNet(CapsuleChain):
         self.leaky = config.normalization == "instance"
         sizes, he_normal = [self.input_shape[-1], *features], nnx.initializers.he_normal()
         self.convs = convolutions(sizes, windows, blocked=True, kernel_init=he_normal, rngs=rngs)
-        norm = nnx.InstanceNorm if self.leaky else nnx.BatchNorm
+        norm = nnx.InstanceNorm if self.leaky else partial(batch_norm, momentum=0.99)
         self.norms = nnx.List([norm(n, epsilon=1e-3, rngs=rngs) for n in features])
         self.primary = DepthwiseCapsules(features[-1], pose_size, k or seen, rngs=rngs)
         routing = SelfAttentionRouting(num_capsules, self.num_classes)

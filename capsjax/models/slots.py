@@ -86,11 +86,11 @@ class SlotAutoencoder(Model):
         x = nnx.relu(self.patches(self._to_patches(images)))
         for conv in self.encoder:
             x = nnx.relu(conv(x))
-        x = x + self.encoder_places(self._places())
+        x = x + self.encoder_places(self._places().astype(x.dtype))
         inputs = self.inputs_of_slots(nnx.relu(self.hidden(self.norm(x))))
         routed = self.slots(lax.collapse(inputs, 1, 3), keys=keys)
         slots = routed.poses  # [n, J, S]
-        y = slots[:, :, None, None] + self.decoder_places(self._places())
+        y = slots[:, :, None, None] + self.decoder_places(self._places().astype(x.dtype))
         y = lax.collapse(y, 0, 2)
         for conv in self.decoder:
             y = nnx.relu(conv(y))

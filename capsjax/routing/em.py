@@ -27,9 +27,9 @@ from capsjax.routing.votes import (
 Schedule = Callable[[Int[Array, ""] | int], Float[Array, ""]]
 
 
-def published_inverse_temperature(iteration: Int[Array, ""] | int) -> Float[Array, ""]:
-    """Returns λ = 0.01 (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018)."""
-    return 0.01 * (1 - 0.95 ** (jnp.asarray(iteration, float) + 1))
+def published_inverse_temperature(t: Int[Array, ""] | int, limit: float = 0.01) -> Array:
+    """Returns λ (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018: λ = 0.01)."""
+    return limit * (1 - 0.95 ** (jnp.asarray(t, float) + 1))
 
 
 def softmax_over_parents(logits: Coupling) -> Coupling:
@@ -141,7 +141,8 @@ def _first_coupling(
     check_broadcast("coupling", coupling, full, "[..., I, J]")
     # The smallest positive number in place of 0, by which nothing can be divided. Not by way of
     # logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
-    positive = jnp.maximum(coupling.astype(dtype), jnp.finfo(dtype).tiny)
+    coupling = jnp.broadcast_to(coupling.astype(dtype), full)
+    positive = jnp.maximum(coupling, jnp.finfo(dtype).tiny)
     largest = _largest(positive)
     return positive / largest, largest
 

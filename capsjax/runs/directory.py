@@ -69,8 +69,8 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
     if file.exists():
         try:
             old = configs.from_json(json.loads(file.read_text()))
-        except ValueError as error:
-            raise ValueError(f"{file} is damaged ({error})") from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{file} is damaged, or not of capsjax ({error!r})") from error
         config.key_version = min(config.key_version, old.key_version)
         if lines := configs.conflicts(old, config):
             raise ValueError(

@@ -143,6 +143,7 @@ class Run:
             self.state, saved = self._saver.restore(fresh)
             self.history = saved.history
         self._circumstances = about.current_circumstances(training.devices)
+        self._circumstances["training images"] = len(training.task.train.labels)
         if saved and hosts.is_first_host():
             about.warn_of_changes(saved.circumstances, self._circumstances)
         self.step = int(self.state.step)
@@ -171,7 +172,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        return self.step == self._training.num_steps or self.stopped_early
+        return self.step >= self._training.num_steps or self.stopped_early
 
     def to_the_end(self) -> int:
         """Dispatches to the end or a signal, and saves; returns the signal, or 0."""

@@ -76,7 +76,7 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
     tree = json.loads(description)
     config, history, _ = about.parse(tree, name)
     step = tree["step"]
-    if isinstance(which, int) and which != step:
+    if isinstance(which, int | np.integer) and which != step:
         raise ValueError(f"there is no step {which} in {name}, only {step}")
     return Checkpoint(_model(name, config, tensors), config, history, step)
 

@@ -110,9 +110,9 @@ class Exponential(Constant):
     minimum: float = not_negative(1e-6)
 
     def make(self, rate: float, steps_per_epoch: int) -> optax.Schedule:
-        return optax.exponential_decay(
-            rate, self.decay_steps, self.decay_rate, end_value=self.minimum
-        )
+        # Optax takes it for the largest rate where rates do not fall.
+        minimum = self.minimum if self.decay_rate < 1 else None
+        return optax.exponential_decay(rate, self.decay_steps, self.decay_rate, end_value=minimum)
 
 
 @dataclass(frozen=True)

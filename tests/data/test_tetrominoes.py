@@ -51,6 +51,11 @@ def test_a_piece_without_room_is_left_out():
     assert (present[:, 0] == 1).all()
 
 
+def test_labels_lack_pieces_without_room():
+    test = tasks.create("tetrominoes", board=4).evaluation_set("test")
+    np.testing.assert_array_equal(test.labels(), test.examples(np.arange(len(test))).label)
+
+
 def test_sets_are_fixed_and_differ():
     task = tasks.create("tetrominoes", validation_images=30, repeats=3)
     assert len(task.train.labels) == 3 * 19  # an epoch

@@ -2,7 +2,6 @@ import math
 
 import jax
 import numpy as np
-import pytest
 
 from capsjax.evaluation.compactness import compactness_of_mean, semantic_compactness
 from capsjax.evaluation.transformations import moved_poses
@@ -63,8 +62,3 @@ def test_a_network_with_one_unit_for_each_direction():
     for factor in ("x", "y"):
         poses = moved_poses(Centroids(), images, labels, factor, [-3.0, -1.0, 0.0, 2.0])
         np.testing.assert_allclose(semantic_compactness(poses), np.full(2, math.log(4)), rtol=1e-5)
-
-
-def test_too_few():
-    with pytest.raises(ValueError, match="k ≥ 2, got shape"):
-        semantic_compactness(np.ones((1, 4)))

@@ -65,4 +65,4 @@ def test_a_network_that_does_not_route(cnn):
 def test_coupling_that_is_not_divided_over_parents(name, options, layer):
     shape = (32, 32, 3) if "cifar10" in name else (12, 12, 1)
     with pytest.raises(ValueError, match=f"{layer}: a child.s coupling does not add up"):
-        routing_entropies(build(name, shape, 3, **options), np.zeros((1, *shape), np.float32))
+        true_class_shares(build(name, shape, 3, **options), np.zeros((1, *shape)), np.eye(3)[:1])

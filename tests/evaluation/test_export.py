@@ -11,8 +11,8 @@ from capsjax.evaluation.export import export_scores
 @pytest.mark.parametrize("name", ["efficient_capsnet_mnist", "gu2021_convnet_r"])
 def test_networks_are_exported_for_batches_of_any_size(name):
     model = models.create(name, (28, 28, 1), 10, rngs=nnx.Rngs(0), width=0.25)
-    model.eval()
     exported = jax.export.deserialize(bytearray(export_scores(model, (28, 28, 1))))
+    model.eval()
     for count in (1, 3):
         shape = (count, 28, 28, 1)
         images = np.random.default_rng(count).integers(256, size=shape, dtype=np.uint8)

@@ -6,6 +6,7 @@ import pytest
 from flax import nnx
 
 from capsjax.layers import ResidualBlock, ResNetBackbone, SimpleBackbone
+from capsjax.layers.backbones import batch_norm
 from capsjax.training.state import num_parameters, split
 
 STAGES = [(64, 3, 1), (128, 4, 2)]
@@ -18,6 +19,15 @@ def test_published_size_and_shape():
     out = nnx.eval_shape(lambda model, x: model(x), backbone, jnp.zeros((2, 32, 31, 3)))
     assert out.shape == (2, 16, 16, 128)
     assert backbone.out_features == 128
+
+
+def test_batch_normalisation_keeps_the_type():
+    own, flaxs = batch_norm(4, rngs=nnx.Rngs(0)), nnx.BatchNorm(4, momentum=0.9, rngs=nnx.Rngs(0))
+    x = jax.random.normal(jax.random.key(0), (8, 3, 3, 4))
+    np.testing.assert_array_equal(own(x), flaxs(x))
+    own.scale[...], own.bias[...] = (p[...].astype(jnp.bfloat16) for p in (own.scale, own.bias))
+    assert own(x.astype(jnp.bfloat16)).dtype == jnp.bfloat16
+    assert own.mean[...].dtype == jnp.float32
 
 
 @pytest.mark.parametrize("size", [7, 8])

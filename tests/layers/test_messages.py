@@ -18,6 +18,7 @@ from capsjax import layers
         ("DenseCapsules", (4, 8, 3, 16), [(2, 4, 16)], "num_children = 4 and in_pose = 8"),
         ("ConvCapsules", (4, 8, 3, 16), [(5, 5, 4, 16)], "in_channels = 4 and in_pose = 8"),
         ("DepthwiseCapsules", (8, 4, 3), [(1, 3, 3, 4)], "channels = 8"),
+        ("DepthwiseCapsules", (8, 4, 3), [(2, 1, 1, 8)], "rows = 3"),
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 4, 3)], "num_classes = 3 and pose_size = 4"),
         # As many class numbers as there are classes: they would broadcast.
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 3, 4), (3,)], r"\(3,\); for class numbers .*one_hot"),

@@ -149,6 +149,13 @@ def test_em_finds_clusters():
     np.testing.assert_array_equal(np.argmax(routed.coupling, -1), label)
 
 
+def test_em_coupling_is_broadcast():
+    votes = jax.random.normal(jax.random.key(0), (5, 4, 3))
+    arguments = votes, jnp.ones(5), jnp.zeros(4), jnp.zeros(4)
+    routed = em_routing(*arguments, coupling=jnp.full(4, 0.25))
+    np.testing.assert_allclose(routed.poses, em_routing(*arguments).poses, rtol=1e-5)
+
+
 class FourMethods:
     """A stranger's operator: no pytree, no scatter, no distance."""
 

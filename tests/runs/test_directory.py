@@ -62,6 +62,17 @@ def test_a_foreign_directory_is_left_alone(tmp_path, npz):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("content", ['{"model_type": "bert"}', "[1]", "{"])
+def test_a_foreign_config_is_left_alone(tmp_path, npz, content):
+    (tmp_path / CONFIG).write_text(content)
+    with (
+        pytest.raises(ValueError, match="is damaged, or not of capsjax"),
+        claimed(epath.Path(tmp_path), quick_config(npz)),
+    ):
+        pass
+    assert (tmp_path / CONFIG).read_text() == content
+
+
 def test_a_start_that_was_killed_is_no_run(tmp_path, npz):
     """Between lock and config, or while the config was written."""
     (tmp_path / LOCK).touch()

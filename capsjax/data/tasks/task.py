@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
@@ -67,6 +66,7 @@ class Recipe(ABC):
 
     num_classes: int
     canvas: int = 0
+    LABELS_NEED_IMAGES: ClassVar[bool] = False  # to know the labels; else black ones will do
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         height, width, channels = source
@@ -113,6 +113,12 @@ class NumberedExamples:
         return jax.random.fold_in(jax.random.key(self.seed), number)
 
 
+# Compiled once for all sets that are made alike.
+@partial(jax.jit, static_argnums=0)
+def _make(numbered: NumberedExamples, *of_examples: Any) -> Example:
+    return jax.vmap(numbered.make)(*of_examples)
+
+
 @dataclass(frozen=True, eq=False)
 class EvaluationSet:
     """A fixed list of examples."""
@@ -137,21 +143,18 @@ class EvaluationSet:
     def examples(self, numbers: Int[np.ndarray, "n"]) -> Example:
         """Makes a batch of the examples of these numbers; only their images go to the device."""
         images, labels = (array[self.chosen[numbers]] for array in self.source)
-        return jax.jit(jax.vmap(self.numbered.make))(numbers, images, labels)
+        return _make(self.numbered, numbers, images, labels)
 
     def labels(self) -> Float[np.ndarray, "size classes"]:
         """Returns every example's label: 1 for each class that is present."""
         if not self.size:
             return np.zeros((0, self.recipe.num_classes), np.float32)
-        # Labels do not depend on the images: black ones stand in for all.
+        if self.recipe.LABELS_NEED_IMAGES:
+            return np.asarray(self.examples(np.arange(self.size)).label)
         black = np.zeros((self.chosen.shape[-1], *self.source.images.shape[1:]), np.uint8)
-
-        @jax.jit
-        @jax.vmap
-        def labels(number: Index, of_sources: ChosenLabels) -> Float[Array, "classes"]:
-            return self.numbered.make(number, jnp.asarray(black), of_sources).label
-
-        return np.asarray(labels(np.arange(self.size), self.source.labels[self.chosen]))
+        make = jax.vmap(self.numbered.make, in_axes=(0, None, 0))
+        labels = jax.jit(lambda *of_examples: make(*of_examples).label)
+        return np.asarray(labels(np.arange(self.size), black, self.source.labels[self.chosen]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,21 +346,24 @@ def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None)
     if indices is None:
         indices = np.arange(len(examples))
 
-    def make(example: tuple[Index, ChosenImages, ChosenLabels]) -> tuple[Array, Array, Any]:
-        index, images, labels = example
-        drawn = examples.numbered.draw(index, images)
-        made = examples.recipe.render(images, labels, drawn)
-        return (255 * made.image).round().astype(np.uint8), made.label, drawn
-
     chosen = examples.chosen[indices]
     sources = indices, examples.source.images[chosen], examples.source.labels[chosen]
-    batch_size = min(_BATCH, len(indices))
-    made = jax.jit(lambda sources: jax.lax.map(make, sources, batch_size=batch_size))(sources)
-    images, labels, drawn = jax.tree.map(np.asarray, made)
+    images, labels, drawn = jax.tree.map(np.asarray, _render(examples.numbered, sources))
     parameters = {"source": chosen[:, 0]} if chosen.shape[1] == 1 else {"sources": chosen}
     for path, values in jax.tree_util.tree_leaves_with_path(drawn):
         parameters[jax.tree_util.keystr(path, simple=True, separator="_")] = values
     return Rendered(images, labels, parameters)
+
+
+@partial(jax.jit, static_argnums=0)
+def _render(numbered: NumberedExamples, sources: tuple[Array, Array, Array]) -> Any:
+    def make(example: tuple[Index, ChosenImages, ChosenLabels]) -> tuple[Array, Array, Any]:
+        index, images, labels = example
+        drawn = numbered.draw(index, images)
+        made = numbered.recipe.render(images, labels, drawn)
+        return (255 * made.image).round().astype(np.uint8), made.label, drawn
+
+    return jax.lax.map(make, sources, batch_size=min(_BATCH, len(sources[0])))
 
 
 def spread(examples: EvaluationSet, count: int) -> Int[np.ndarray, "count"]:

@@ -1,7 +1,7 @@
 """Coloured tetrominoes that do not touch each other's squares, to be told apart without labels."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +52,7 @@ class Placed(NamedTuple):
 class Scattered(task.Recipe):
     """Pieces on a black board, in any place where they cover no other."""
 
+    LABELS_NEED_IMAGES: ClassVar[bool] = True
     num_objects: int = 3  # pieces in an image; one for which there is no room is left out
     board: int = 7  # squares along each side
 

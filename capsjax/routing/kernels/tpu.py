@@ -91,12 +91,7 @@ def gradients(operands: Operands, *, wrt: str) -> Operands:
     return derivatives
 
 
-def _one_pass(
-    name: str,
-    operands: Operands,
-    results: str,
-    terms: Callable[..., Terms],
-) -> Operands:
+def _one_pass(name: str, operands: Operands, results: str, terms: Callable[..., Terms]) -> Operands:
     """Sums `terms`, which are made of the operands' entries, over all children."""
     plan = _Plan(operands, results)
 
@@ -147,10 +142,7 @@ def attend_backward(
 
 
 def _two_passes(
-    name: str,
-    operands: Operands,
-    results: str,
-    terms: Callable[..., Terms],
+    name: str, operands: Operands, results: str, terms: Callable[..., Terms]
 ) -> Operands:
     """Sums `terms` over all children, after the softmax over all parents.
 
@@ -262,10 +254,7 @@ class _Plan(mosaic.Plan):
                 )
 
     def for_each_child(
-        self,
-        name: str,
-        body: Callable[..., None],
-        scratch: Sequence[tuple[int, ...]] = (),
+        self, name: str, body: Callable[..., None], scratch: Sequence[tuple[int, ...]] = ()
     ) -> Operands:
         """Runs `body` with every child at every block of positions, and with its scratch."""
         spread = [letter for letter in self.operands if letter in WEIGHTS]
