@@ -344,19 +344,25 @@ def _untrained(row: Row) -> Row:
     return replace(row, name=f"{row.name}, untrained", printed={}, network="untrained")
 
 
-def _semantic(name: str, network: str, *compactness: float) -> Row:
+def _semantic(name: str, network: str, *compactness: float, **where: Any) -> Row:
     """Makes a row of table 5, whose printed numbers are those of variances averaged first."""
     printed = zip((*FACTORS, *AVERAGED_FIRST), compactness * 2, strict=True)
-    return Row(name, f"gu2021_mnist{network}", printed=dict(printed))
+    return Row(name, f"gu2021_mnist{network}", printed=dict(printed), **where)
 
 
+# Without it one of three still guesses after half an epoch.
+RISING = {"small": {"schedule.warmup_steps": 100}}
 TRAINED = (
     _semantic(R, ":gu2021_convnet_r", 0.0003, 0.0016, 0.0009, 0.0004, 0.0003, 0.0007),
-    _semantic(CR, ":gu2021_convnet_cr", 0.0028, 0.0038, 0.0032, 0.0052, 0.0058, 0.0022),
+    _semantic(CR, ":gu2021_convnet_cr", 0.0028, 0.0038, 0.0032, 0.0052, 0.0058, 0.0022, at=RISING),
     _semantic(CR_SF, ":gu2021_convnet_cr_sf", 0.0325, 0.2010, 0.3192, 0.0146, 0.0476, 0.0506),
     _semantic(CAPSNET, "", 0.0031, 0.0107, 0.0464, 0.0026, 0.0098, 0.0021),
 )
 WITH_CONTROLS = TRAINED + tuple(map(_untrained, TRAINED))
+ABOUT_SEMANTIC = (
+    "1/8 of the width, batches of 64, a tenth of MNIST's training images held out; 1 epoch of half "
+    "of the others; the rate of ConvNet-CR rises for 100 steps"
+)
 SEMANTIC_SCALES = {
     "full": Scale(ABOUT_FULL, seeds=RUNS),
     "medium": Scale(
@@ -366,8 +372,7 @@ SEMANTIC_SCALES = {
         images=2000,
     ),
     "small": Scale(
-        "1/8 of the width, batches of 64, a tenth of MNIST's training images held out; 1 epoch "
-        "of half of the others, the first 2,000 test images.",
+        f"{ABOUT_SEMANTIC}; the first 2,000 test images.",
         SMALL | HELD_OUT | {"model.width": 1 / 8, "data.train_fraction": 0.5, "training.epochs": 1},
         images=2000,
     ),
@@ -514,11 +519,7 @@ FIGURE_4 = Experiment(
     # One of the networks of table 5 each.
     scales={
         "full": Scale(ABOUT_FULL),
-        "small": replace(
-            SEMANTIC_SCALES["small"],
-            about="1/8 of the width, batches of 64, a tenth of MNIST's training images held out; 1 "
-            "epoch of half of the others.",
-        ),
+        "small": replace(SEMANTIC_SCALES["small"], about=f"{ABOUT_SEMANTIC}."),
         "smoke": SEMANTIC_SCALES["smoke"],
     },
     claims=claims(
