@@ -27,9 +27,9 @@ from capsjax.routing.votes import (
 Schedule = Callable[[Int[Array, ""] | int], Float[Array, ""]]
 
 
-def published_inverse_temperature(t: Int[Array, ""] | int, limit: float = 0.01) -> Array:
+def published_inverse_temperature(iteration: Int[Array, ""] | int, limit: float = 0.01) -> Array:
     """Returns λ (1 − 0.95^(t+1)) for iteration t = 0, 1, … (Hinton et al. 2018: λ = 0.01)."""
-    return limit * (1 - 0.95 ** (jnp.asarray(t, float) + 1))
+    return limit * (1 - 0.95 ** (jnp.asarray(iteration, float) + 1))
 
 
 def softmax_over_parents(logits: Coupling) -> Coupling:

@@ -25,7 +25,9 @@ def test_batch_normalisation_keeps_the_type():
     own, flaxs = batch_norm(4, rngs=nnx.Rngs(0)), nnx.BatchNorm(4, momentum=0.9, rngs=nnx.Rngs(0))
     x = jax.random.normal(jax.random.key(0), (8, 3, 3, 4))
     np.testing.assert_array_equal(own(x), flaxs(x))
-    own.scale[...], own.bias[...] = (p[...].astype(jnp.bfloat16) for p in (own.scale, own.bias))
+    graphdef, params, rest = split(own)
+    narrow = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
+    own = nnx.merge(graphdef, narrow, rest, copy=True)
     assert own(x.astype(jnp.bfloat16)).dtype == jnp.bfloat16
     assert own.mean[...].dtype == jnp.float32
 
