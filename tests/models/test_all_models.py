@@ -159,7 +159,7 @@ def test_gradients_of_a_bfloat16_step_are_float32(name):
     """Nothing is compiled; the slow tests run it."""
     step, arguments = training_step(small(name), jnp.bfloat16)
     loss, grads, output = jax.eval_shape(step, *arguments)
-    assert loss.dtype == jnp.float32
+    assert (loss.dtype, output.scores.dtype) == (jnp.float32, jnp.bfloat16)
     chex.assert_shape(output.scores, (BATCH, NUM_CLASSES))
     assert {grad.dtype for grad in jax.tree.leaves(grads)} == {jnp.dtype(jnp.float32)}
 
