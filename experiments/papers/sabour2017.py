@@ -6,9 +6,9 @@ from _reproduce import figures, measures
 from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scale, claims, columns
 
 FINDING = (
-    "not settled. After brief training, CapsNet and a CNN differ within chance on overlapping "
-    "digits and affine changes. The released CapsNet for MNIST hardly routes: its couplings are "
-    "still nearly equal."
+    "not settled. A CapsNet of a quarter of the width has 0.52 % error on MNIST after 20 epochs "
+    "(three seeds) and hardly routes: its couplings stay nearly equal. After brief training, "
+    "CapsNet and a CNN differ within chance on overlapping digits and affine changes."
 )
 
 FULL = {"data.validation_fraction": 0.0}
