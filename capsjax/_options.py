@@ -74,9 +74,6 @@ class Options:
     def __post_init__(self) -> None:
         for option in fields(self):
             value, default, check = getattr(self, option.name), option.default, option.metadata
-            if isinstance(value, list):  # as in a config of JSON
-                value = tuple(value)
-                object.__setattr__(self, option.name, value)
             if value is None and default is None:
                 continue
             name = dotted(self.SECTION, option.name)

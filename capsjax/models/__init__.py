@@ -61,7 +61,8 @@ def create(
     check_kind("num_classes", num_classes, 10)
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
-    config = replace(network.config, **overrides)
+    hashable = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
+    config = replace(network.config, **hashable)
     return network.model(tuple(input_shape), num_classes, config, rngs=rngs)
 
 

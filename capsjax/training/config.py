@@ -168,6 +168,7 @@ def _checked(section: str, values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError(f"the config has no section {section!r}: {_HOW}")
     named = {"name": str(values.pop("name", ""))} if section in NAMED else {}
+    values = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
     usual = SECTIONS[section](named.get("name", ""))
     check_options("the config", values, [option.name for option in fields(usual)], section)
     for key, value in values.items():

@@ -32,7 +32,7 @@ def test_bytes_are_scaled():
     ("mean", "std", "message"),
     [
         (MEAN, (), "mean and std must have 3 numbers each"),
-        (MEAN, (0.2, 0.0, 0.3), "std positive"),
+        (MEAN, (0.2, 0.0, 0.3), "std must be positive"),
         (("a",), (1.0,), "each of mean must be a number"),
     ],
 )

@@ -27,7 +27,6 @@ TSAI, EFFICIENT = "tsai2020_cifar10_simple", "efficient_capsnet_mnist"
         (EFFICIENT, (28, 28, 1), {"strides": (1, 2)}, "one number for each layer"),
         (EFFICIENT, (28, 28, 1), {"primary_kernel": 10}, "smallest is 29×29"),
         (TSAI, (12, 32, 3), {}, "smallest is 13×13"),
-        (TSAI, (32, 32, 3), {"std": (1.0, 0.0, 1.0)}, "std must be positive"),
         (TSAI, (32, 32, 3), {"pose_size": 15}, "nearest are 9 and 16"),
         (TSAI, (32, 32, 3), {"block_size": 2.5}, "block_size must be an int"),
         ("tsai2020_ablation_a", (32, 32, 3), {"activations": True}, "do not combine"),
@@ -36,10 +35,6 @@ TSAI, EFFICIENT = "tsai2020_cifar10_simple", "efficient_capsnet_mnist"
 def test_bad_arguments(name, input_shape, overrides, message):
     with pytest.raises(ValueError, match=message):
         models.create(name, input_shape, 10, rngs=nnx.Rngs(0), **overrides)
-
-
-def test_lists_as_in_json():
-    assert models.convnets.ConvNetConfig(features=[1, 2]).features == (1, 2)
 
 
 def test_one_class_is_too_few():

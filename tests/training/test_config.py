@@ -28,6 +28,14 @@ def test_json_and_back(config):
     assert again.model.decoder_features == (512, 1024)  # a tuple again
 
 
+def test_lists_become_tuples(config):
+    tree = config.to_dict()
+    tree["model"]["decoder_features"] = [8, 16]
+    tree["schedule"] = {"name": "steps", "epochs": [1, 2]}
+    completed = configs.complete(ml_collections.ConfigDict(tree))
+    assert (completed.model.decoder_features, completed.schedule.epochs) == ((8, 16), (1, 2))
+
+
 def test_differences_name_keys_and_values(config):
     other = configs.default("sabour2017_capsnet", "mnist")
     other.training.epochs = 3
