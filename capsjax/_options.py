@@ -12,6 +12,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 from capsjax._names import check_kind, check_options, dotted
 
 
+def tuples(value: Any) -> Any:
+    """Returns `value`, or all in a dict, with tuples for the lists of JSON."""
+    if isinstance(value, dict):
+        return {k: tuples(v) for k, v in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+
 def checked(
     default: Any,
     accepts: Callable[[Any], bool],

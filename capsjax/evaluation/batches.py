@@ -91,12 +91,17 @@ def outline(model: nnx.Module, images: Num[Array | np.ndarray, "n h w c"]) -> Ou
     graphdef, state = nnx.split(model)
 
     def captured(state: nnx.State, images: Array) -> Output:
-        copy: Any = nnx.merge(graphdef, state)
-        copy.eval()
-        return copy(images, capture=True)
+        return merged(graphdef, state)(images, capture=True)
 
     image = jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype)
     return jax.eval_shape(captured, state, image)
+
+
+def merged(graphdef: nnx.GraphDef, state: nnx.State) -> Any:
+    """Returns the network in evaluation mode, inside the program that is traced."""
+    model: Any = nnx.merge(graphdef, state)
+    model.eval()
+    return model
 
 
 def check_labels(labels: Any, images: Any, num_classes: int) -> None:
@@ -120,9 +125,7 @@ def _program(
     function: Callable[..., PyTree], graphdef: nnx.GraphDef, devices: tuple[jax.Device, ...]
 ) -> partial:
     def apply(state: nnx.State, batch: Sequence[Array], shared: Sequence[PyTree]) -> PyTree:
-        model: Any = nnx.merge(graphdef, state)
-        model.eval()  # the copy inside this program
-        results = function(model, *batch, *shared)
+        results = function(merged(graphdef, state), *batch, *shared)
         if len(devices) == 1:  # XLA would not drop the collective
             return results
         return jax.tree.map(lambda x: lax.all_gather(x, DEVICES, tiled=True), results)

@@ -9,6 +9,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Num
 
+from capsjax.evaluation.batches import merged
 from capsjax.training.state import num_parameters
 
 
@@ -32,9 +33,7 @@ def inference_cost(
     graphdef, state = nnx.split(model)
 
     def scores(state: nnx.State, images: Array) -> Float[Array, "n classes"]:
-        model: Any = nnx.merge(graphdef, state)
-        model.eval()
-        return model(images).scores
+        return merged(graphdef, state)(images).scores
 
     arguments = jax.device_put((state, images))
     compiled = jax.jit(scores).lower(*arguments).compile()

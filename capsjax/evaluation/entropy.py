@@ -17,16 +17,12 @@ def routing_entropies(
     """Returns the mean entropy of the coupling's rows, in nats, by routing layer, for each image.
 
     Log J where every child is spread evenly over J parents, 0 where each has chosen one (Lin et al.
-    2018, section 3.1). A layer with positions is averaged over them too. The paper's H̄ of R1, in
-    figure 3, is
-
-      routing_entropies(model, images)["capsules1"].mean()
+    2018, section 3.1), over positions too. The paper's H̄ of R1 is the mean of "capsules1".
 
     Raises ValueError if the network routes nothing, or a coupling does not divide each child over
     its parents: attention routing (Choi et al. 2019) divides each parent over its children.
     """
-    measured = _measured(model, images, batch_size)
-    return {name: entropies for name, (entropies, _) in measured.items()}
+    return _by_layer(_entropies, model, (images,), batch_size)
 
 
 def true_class_shares(
@@ -40,29 +36,35 @@ def true_class_shares(
 
     The mean over the children, and over the classes in the image, whose `targets` are 1. It is
     1 / classes if couplings are equal: the network takes the mean of the votes and does not route.
-    Raises ValueError like `routing_entropies`.
+    Raises ValueError like `routing_entropies`, for that routing.
     """
-    *_, (_, shares) = _measured(model, images, batch_size).values()
-    return (shares * targets).sum(axis=-1) / targets.sum(axis=-1)
+    return next(iter(_by_layer(_true_shares, model, (images, targets), batch_size).values()))
 
 
-def _measured(model: nnx.Module, images: np.ndarray, batch_size: int) -> dict[str, Any]:
-    """Returns, by layer and image, the rows' mean entropy [n], and each parent's share [n, J]."""
-    if not outline(model, images).routed:
+def _by_layer(function: Any, model: nnx.Module, arrays: Any, batch_size: int) -> dict[str, Any]:
+    """Returns by layer what `function` measures; it also says how far from 1 rows add up to."""
+    if not outline(model, arrays[0]).routed:
         raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
-    measured = in_batches(_couplings, model, (images,), batch_size=batch_size)
-    for name, (_, _, errors) in measured.items():
+    measured = in_batches(function, model, arrays, batch_size=batch_size)
+    for name, (_, errors) in measured.items():
         if errors.max() > 1e-3:
             raise ValueError(f"{name}: a child's coupling does not add up to 1 over its parents")
-    return {name: of_layer[:2] for name, of_layer in measured.items()}
+    return {name: values for name, (values, _) in measured.items()}
 
 
-def _couplings(model: Any, images: Array) -> dict[str, tuple[Array, Array, Array]]:
+def _entropies(model: Any, images: Array) -> dict[str, tuple[Array, Array]]:
     measured = {}
     for name, routed in model(images, capture=True).routed.items():
-        # [n, (positions,) I, J] → [n, rows, J]
-        rows = routed.coupling.reshape(len(images), -1, routed.coupling.shape[-1])
-        errors = jnp.abs(rows.sum(axis=-1) - 1).max(axis=1)
-        entropies = coupling_entropy(rows).mean(axis=1)
-        measured[name] = entropies, rows.mean(axis=1), errors
+        entropies = coupling_entropy(routed.coupling).reshape(len(images), -1)
+        measured[name] = entropies.mean(axis=1), _error(routed.coupling)
     return measured
+
+
+def _true_shares(model: Any, images: Array, targets: Array) -> dict[str, tuple[Array, Array]]:
+    *_, (name, last) = model(images, capture=True).routed.items()
+    share = last.coupling.reshape(len(images), -1, last.coupling.shape[-1]).mean(axis=1)  # [n, J]
+    return {name: ((share * targets).sum(axis=-1) / targets.sum(axis=-1), _error(last.coupling))}
+
+
+def _error(coupling: Array) -> Float[Array, "n"]:
+    return jnp.abs(coupling.sum(axis=-1) - 1).reshape(len(coupling), -1).max(axis=1)

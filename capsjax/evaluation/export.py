@@ -6,6 +6,8 @@ from flax import nnx
 from jax import export as jax_export
 from jaxtyping import Array, Float, UInt8
 
+from capsjax.evaluation.batches import merged
+
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
@@ -20,9 +22,7 @@ def export_scores(model: nnx.Module, input_shape: tuple[int, int, int]) -> bytes
 
     @jax.jit
     def scores(images: UInt8[Array, "b h w c"]) -> Float[Array, "b classes"]:
-        model = nnx.merge(graphdef, state)
-        model.eval()
-        return model(images).scores
+        return merged(graphdef, state)(images).scores
 
     (batch,) = jax_export.symbolic_shape("b")
     images = jax.ShapeDtypeStruct((batch, *input_shape), jnp.uint8)

@@ -47,6 +47,8 @@ def reconstruct_perturbed(
         others unmoved ("normal" reconstruction).
     """
     num_classes, d = poses.shape
+    if not 0 <= label < num_classes:
+        raise ValueError(f"label must be a class, 0 to {num_classes - 1}, got {label}")
     moved = perturb(poses[label], offsets).reshape(-1, d)
     every = jnp.broadcast_to(poses, (len(moved), num_classes, d)).at[:, label].set(moved)
     seen = jax.nn.one_hot(label, num_classes) if conditional else jnp.ones(num_classes)

@@ -9,6 +9,7 @@ from typing import Any
 from flax import nnx
 
 from capsjax._names import check_kind, check_options, nearest
+from capsjax._options import tuples
 from capsjax.models import (
     capsnet,
     choi2019,
@@ -61,8 +62,7 @@ def create(
     check_kind("num_classes", num_classes, 10)
     if num_classes < 2:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
-    hashable = {key: tuple(v) if isinstance(v, list) else v for key, v in overrides.items()}
-    config = replace(network.config, **hashable)
+    config = replace(network.config, **tuples(overrides))
     return network.model(tuple(input_shape), num_classes, config, rngs=rngs)
 
 

@@ -110,16 +110,14 @@ class SlotAutoencoder(Model):
     def _to_patches(self, images: Pixels) -> Float[Array, "n rows columns pixels"]:
         """Puts each patch's pixels in one vector, black pixels filling the last row and column."""
         n, height, width, channels = images.shape
-        rows, columns = self.grid
-        p = self.patch
+        (rows, columns), p = self.grid, self.patch
         margins = [(0, 0), (0, rows * p - height), (0, columns * p - width), (0, 0)]
         x = jnp.pad(images, margins).reshape(n, rows, p, columns, p, channels)
         return jnp.swapaxes(x, 2, 3).reshape(n, rows, columns, p * p * channels)
 
     def _to_pixels(self, x: Float[Array, "n rows columns pixels"]) -> Float[Array, "n h w c"]:
         """Inverts `_to_patches`, for any number of channels."""
-        n, rows, columns, _ = x.shape
-        p = self.patch
+        (n, rows, columns, _), p = x.shape, self.patch
         x = jnp.swapaxes(x.reshape(n, rows, columns, p, p, -1), 2, 3)
         return x.reshape(n, rows * p, columns * p, -1)
 

@@ -141,8 +141,7 @@ def _first_coupling(
     check_broadcast("coupling", coupling, full, "[..., I, J]")
     # The smallest positive number in place of 0, by which nothing can be divided. Not by way of
     # logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
-    coupling = jnp.broadcast_to(coupling.astype(dtype), full)
-    positive = jnp.maximum(coupling, jnp.finfo(dtype).tiny)
+    positive = jnp.maximum(jnp.atleast_2d(coupling).astype(dtype), jnp.finfo(dtype).tiny)
     largest = _largest(positive)
     return positive / largest, largest
 

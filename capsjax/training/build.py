@@ -169,5 +169,5 @@ def _batches(config: ml_collections.ConfigDict, task: Task, num_devices: int) ->
             f"training images of {task.name} that are not held out"
         )
     if options.stop_at_accuracy and not len(task.validation):
-        raise ValueError("stop_at_accuracy needs images held out, and none are")
+        raise ValueError("stop_at_accuracy needs images held out: see the options of data")
     return batches

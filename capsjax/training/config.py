@@ -158,7 +158,7 @@ def complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     """
     if not isinstance(config, ml_collections.ConfigDict):
         raise ValueError(f"a config must be an ml_collections.ConfigDict, got {config!r}: {_HOW}")
-    values = config.to_dict()
+    values = _options.tuples(config.to_dict())
     known = {section: _checked(section, values.pop(section, None)) for section in SECTIONS}
     known |= {"task": values.pop("task")} if "task" in values else {}
     return ml_collections.ConfigDict(asdict(RunOptions.of(values)) | known).lock()
@@ -168,7 +168,6 @@ def _checked(section: str, values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError(f"the config has no section {section!r}: {_HOW}")
     named = {"name": str(values.pop("name", ""))} if section in NAMED else {}
-    values = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
     usual = SECTIONS[section](named.get("name", ""))
     check_options("the config", values, [option.name for option in fields(usual)], section)
     for key, value in values.items():
@@ -231,14 +230,8 @@ def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
     """Inverts `to_json` (tuples were lists there), of earlier versions too."""
-
-    def tuples(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: tuples(v) for k, v in value.items()}
-        return tuple(value) if isinstance(value, list) else value
-
     # The first version was not written down.
-    values = {"key_version": 1} | tuples(tree)
+    values = {"key_version": 1} | _options.tuples(tree)
     for key, inactive in RETIRED.items():
         section, name = key.split(".")
         if values[section].get(name) == inactive:

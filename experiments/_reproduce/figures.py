@@ -149,7 +149,7 @@ def sheets(comparison: Comparison) -> Figure:
     arrays = _arrays(comparison)
     most = max((len(array) for _, array in arrays), default=1)
     # Hundreds of small pictures: at a third of the pixels they are as clear.
-    figure = Figure((4.2 * len(arrays), 0.36 * most + 0.8), dpi=90, layout="constrained")
+    figure = Figure((4.2 * len(arrays), 0.36 * most + 0.8), dpi=70, layout="constrained")
     every = figure.subplots(1, max(1, len(arrays)), squeeze=False)[0]
     for axes, (title, array) in zip(every, arrays, strict=False):
         sheet = _sheet(array)

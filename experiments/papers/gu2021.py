@@ -12,9 +12,9 @@ from papers.sabour2017 import ABOUT_SMOKE, FROM_DIGITS, INITIAL, SMOKE, stop_at
 FINDING = (
     "in part. In narrow networks a shared transform makes affine digits easier, and ConvNet-Avg is "
     "more robust than CapsNet, as the paper says; but both trained for 16 epochs, where CapsNet "
-    "stopped after 4 to 5, with 94 % on translated digits. A reconstruction moves more with "
-    "single units if it is conditional, but poses are no more compact for it. Claims about dynamic "
-    "routing are not decided: the CapsNets of table 5 have nearly equal couplings."
+    "stopped after 4 to 5, with 94 % on translated digits. After half an epoch a conditional "
+    "reconstruction moves more with single units, but poses are no more compact for it. Claims "
+    "about routing are not decided: the CapsNets of table 5 have nearly equal couplings."
 )
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"

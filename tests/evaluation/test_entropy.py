@@ -65,4 +65,15 @@ def test_a_network_that_does_not_route(cnn):
 def test_coupling_that_is_not_divided_over_parents(name, options, layer):
     shape = (32, 32, 3) if "cifar10" in name else (12, 12, 1)
     with pytest.raises(ValueError, match=f"{layer}: a child.s coupling does not add up"):
-        true_class_shares(build(name, shape, 3, **options), np.zeros((1, *shape)), np.eye(3)[:1])
+        routing_entropies(build(name, shape, 3, **options), np.zeros((1, *shape), np.float32))
+
+
+def test_shares_are_of_the_last_routing():
+    """It divides children over classes, in EM routing, while a layer below does not."""
+    images, targets = np.zeros((1, 32, 32, 3), np.float32), np.eye(3)[:1]
+    options = {"width": 1 / 32, "normalize_over": "receptive_field"}
+    network = build("tsai2020_em_cifar10_simple", (32, 32, 3), 3, **options)
+    assert 0 < true_class_shares(network, images, targets) < 1
+    network = build("choi2019_mnist", (12, 12, 1), 3, width=1 / 8, reconstruction="none")
+    with pytest.raises(ValueError, match=r"classes: .* does not add up to 1"):
+        true_class_shares(network, images[:, :12, :12, :1], targets)

@@ -56,3 +56,9 @@ def test_the_decoder_sees_the_moved_pose_of_one_class():
     np.testing.assert_array_equal(images[:, :, 0, :, 0], np.broadcast_to([0, 1], (2, 2, 2)))
     np.testing.assert_array_equal(images[:, :, 2, :, 0], np.broadcast_to([4, 5], (2, 2, 2)))
     np.testing.assert_array_equal(images[0, :, 1, :, 0], [[-6, 3], [10, 3]])
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_no_such_class(label):
+    with pytest.raises(ValueError, match=f"label must be a class, 0 to 2, got {label}"):
+        reconstruct_perturbed(lambda p, m: p, jnp.ones((3, 2)), label, np.array([0.0]))

@@ -145,6 +145,8 @@ def test_power_is_relative_to_the_error():
     """The paper's errors of 10 and 20 % differ by a third of their sum."""
     assert verdict(a=(60.0, 60.2, 60.4), b=(65.0, 65.2, 65.4)).seen
     assert verdict(a=(60.0, 75.0, 90.0), b=(65.0, 80.0, 50.0)).seen is False
+    apart = {"a": (60.0, 75.0, 90.0), "b": (65.0, 80.0, 50.0)}
+    assert verdict(replace(CLAIM, slack=50.0), **apart).seen, "with what the claim allows"
     assert verdict(replace(CLAIM, less="c"), a=HIGH, c=LOW).seen is None, "not printed"
 
 

@@ -152,8 +152,10 @@ def test_em_finds_clusters():
 def test_em_coupling_is_broadcast():
     votes = jax.random.normal(jax.random.key(0), (5, 4, 3))
     arguments = votes, jnp.ones(5), jnp.zeros(4), jnp.zeros(4)
-    routed = em_routing(*arguments, coupling=jnp.full(4, 0.25))
-    np.testing.assert_allclose(routed.poses, em_routing(*arguments).poses, rtol=1e-5)
+    expected = em_routing(*arguments).poses
+    for shape in ((4,), (1, 4), (5, 1), (5, 4)):
+        routed = em_routing(*arguments, coupling=jnp.full(shape, 0.25))
+        np.testing.assert_allclose(routed.poses, expected, rtol=1e-5)
 
 
 class FourMethods:

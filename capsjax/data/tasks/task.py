@@ -66,7 +66,7 @@ class Recipe(ABC):
 
     num_classes: int
     canvas: int = 0
-    LABELS_NEED_IMAGES: ClassVar[bool] = False  # to know the labels; else black ones will do
+    LABELS_NEED_IMAGES: ClassVar[bool] = False  # to know the labels; else any images will do
 
     def image_shape(self, source: tuple[int, ...]) -> tuple[int, int, int]:
         height, width, channels = source
@@ -149,12 +149,11 @@ class EvaluationSet:
         """Returns every example's label: 1 for each class that is present."""
         if not self.size:
             return np.zeros((0, self.recipe.num_classes), np.float32)
-        if self.recipe.LABELS_NEED_IMAGES:
-            return np.asarray(self.examples(np.arange(self.size)).label)
-        black = np.zeros((self.chosen.shape[-1], *self.source.images.shape[1:]), np.uint8)
-        make = jax.vmap(self.numbered.make, in_axes=(0, None, 0))
+        seen = self.recipe.LABELS_NEED_IMAGES
+        images = self.source.images[self.chosen if seen else self.chosen[0]]
+        make = jax.vmap(self.numbered.make, in_axes=(0, 0 if seen else None, 0))
         labels = jax.jit(lambda *of_examples: make(*of_examples).label)
-        return np.asarray(labels(np.arange(self.size), black, self.source.labels[self.chosen]))
+        return np.asarray(labels(np.arange(self.size), images, self.source.labels[self.chosen]))
 
 
 @dataclass(frozen=True, eq=False)
