@@ -66,7 +66,7 @@ def squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]
     Keeps the direction of the last axis and maps its length into [0, 1). Value and gradient are
     0 at s = 0. Computed in at least float32; the result has the type of `s`.
     """
-    return _shortened(s, lambda length: length / (1 + jnp.square(length)))
+    return _shortened(s, lambda length, scale: length / (jnp.square(scale) + jnp.square(length)))
 
 
 def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array, "*batch d"]:
@@ -76,42 +76,35 @@ def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array,
     and the gradient the identity. Computed in at least float32; the result has the type of `s`.
     """
 
-    def factor(length: Float[Array, "*batch 1"]) -> Float[Array, "*batch 1"]:
+    def factor(length: Array, scale: Array) -> Array:
         # (1 − exp(−x)) / x is 1 − x/2 near 0: the quotient must not be formed there.
         small = length < 1e-4
         safe = jnp.where(small, 1, length)
-        return jnp.where(small, 1 - length / 2, -jnp.expm1(-safe) / safe)
+        return jnp.where(small, 1 - length / 2, -jnp.expm1(-safe / scale) / safe)
 
     return _shortened(s, factor)
 
 
 def _shortened(
     s: Float[Array | np.ndarray, "*batch d"],
-    factor: Callable[[Float[Array, "*batch 1"]], Float[Array, "*batch 1"]],
+    factor: Callable[[Array, Array], Array],
 ) -> Float[Array, "*batch d"]:
-    """Returns `s` · factor(|s|), for a factor(x) that for long vectors is 1/x to the last bit."""
+    """Returns `s` · f(|s|), with `factor(x, c)` = f(x / c) / c and a c that keeps x in range."""
     check_floating("s", s)
     wide = at_least_float32(s)
-    scale = jnp.minimum(_scale(wide), 1)
+    scale = jnp.minimum(_scale(wide), 1)  # short vectors stay: f(x / c) would overflow
     scaled = wide * scale
-    length = _length(scaled)
-    # The square of a long one would overflow, and in the gradient its inverse vanish.
-    long = scale < 1
-    factors = jnp.where(
-        long, 1 / jnp.where(long, length, 1), factor(jnp.where(long, 1, length / scale))
-    )
-    return (jnp.where(long, scaled, wide) * factors).astype(s.dtype)
+    return (scaled * factor(_length(scaled), scale)).astype(s.dtype)
 
 
 def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
-    """Powers of two, which change no bit, that bring squares into the range of the type."""
-    exponent = jnp.finfo(x.dtype).maxexp
-    # Between 1 / long and long even fourth powers, which gradients form, are in range.
-    long, strong = 2.0 ** (3 * exponent // 16), 2.0 ** (exponent // 2 + 8)
+    """Returns powers of two, which change no bit, that bring largest entries from 1 to below 4."""
+    info = jnp.finfo(x.dtype)
     largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0))
-    typed = x.dtype.type  # plain numbers would be 64 bits wide with `jax_enable_x64`
-    up_or_not = jnp.where(largest < 1 / long, typed(strong), typed(1))
-    return jnp.where(largest > long, typed(1 / strong), up_or_not)
+    # A float's bits are its sign, here 0, its exponent and its mantissa.
+    exponent = lax.bitcast_convert_type(largest, f"int{info.bits}") >> info.nmant
+    inverse = jnp.maximum(2 * (info.maxexp - 1) - exponent, 1)
+    return lax.bitcast_convert_type(inverse << info.nmant, x.dtype)
 
 
 def _length(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
