@@ -86,8 +86,7 @@ def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array,
 
 
 def _shortened(
-    s: Float[Array | np.ndarray, "*batch d"],
-    factor: Callable[[Array, Array], Array],
+    s: Float[Array | np.ndarray, "*batch d"], factor: Callable[[Array, Array], Array]
 ) -> Float[Array, "*batch d"]:
     """Returns `s` · f(|s|), with `factor(x, c)` = f(x / c) / c and a c that keeps x in range."""
     check_floating("s", s)
@@ -98,10 +97,9 @@ def _shortened(
 
 
 def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
-    """Returns powers of two, which change no bit, that bring largest entries from 1 to below 4."""
+    """Returns powers of two, from exponents' bits, that bring largest entries from 1 to below 4."""
     info = jnp.finfo(x.dtype)
     largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0))
-    # A float's bits are its sign, here 0, its exponent and its mantissa.
     exponent = lax.bitcast_convert_type(largest, f"int{info.bits}") >> info.nmant
     inverse = jnp.maximum(2 * (info.maxexp - 1) - exponent, 1)
     return lax.bitcast_convert_type(inverse << info.nmant, x.dtype)

@@ -65,11 +65,11 @@ def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool 
         from PIL import Image, ImageOps
 
     image, steps = _open(path)
+    grey = image.mode in ("1", "L", "LA")
     if image.has_transparency_data and image.convert("RGBA").getextrema()[-1] != (255, 255):
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
         steps.append("drawn on white")
-    grey = image.mode in ("1", "L", "LA")
     mode = {0: "L" if grey else "RGB", 1: "L", 3: "RGB"}[fitting.channels]
     if (mode == "L") != grey:
         steps.append("made grey" if mode == "L" else "made RGB")

@@ -79,9 +79,10 @@ class SlotAttention(nnx.Module):
           mask: see `capsjax.routing.slot_attention`.
         """
         check_poses(inputs, in_features=self.in_features)
-        start = self.first_slots(len(inputs), keys) if slots is None else slots
+        start = self.first_slots(inputs.shape[0], keys) if slots is None else slots
         check_poses(start, slot_size=self.slot_size)
         inputs = self.norm_inputs(inputs)
+        start = start + jnp.zeros_like(inputs[:, :1, :1])  # of the type that the loop returns
 
         def step(slots: Array) -> tuple[Array, Array]:
             queries = self.norm_slots(slots) @ self.query[...]

@@ -9,7 +9,15 @@ from jaxtyping import Array, Float
 from capsjax.functional import at_least_float32
 from capsjax.routing._checks import check_broadcast, check_scalar
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import Broadcast, Poses, VotesLike, as_votes, attend, shape_of
+from capsjax.routing.votes import (
+    Broadcast,
+    Poses,
+    VotesLike,
+    as_votes,
+    attend,
+    for_every_example,
+    shape_of,
+)
 
 
 def inverted_attention_routing(
@@ -48,7 +56,7 @@ def inverted_attention_routing(
     check_scalar("scale", scale, "multiply poses by it where parents differ in it.")
     if poses is None:
         sums = votes.total() / parents
-        coupling = jnp.full((*batch, children, parents), 1 / parents, sums.dtype)
+        coupling = for_every_example(jnp.full((children, parents), 1 / parents, sums.dtype), sums)
     else:
         check_broadcast("poses", poses, (*batch, parents, size), "[..., J, D]")
         poses = jnp.broadcast_to(at_least_float32(poses), (*batch, parents, size))

@@ -27,6 +27,11 @@ def test_modes(tmp_path, mode, channels):
     assert np.all(image == 255)
 
 
+def test_grey_stays_grey_where_it_is_transparent(tmp_path):
+    Image.new("LA", (5, 6), (0, 128)).save(tmp_path / "x.png")
+    assert read_image(tmp_path / "x.png").tolist() == [[[127]] * 5] * 6
+
+
 def test_unfit_files_are_named(tmp_path):
     path = tmp_path / "x.png"
     with pytest.raises(FileNotFoundError, match=r"x\.png"):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax.sharding import AxisType
 
 from capsjax.layers import (
     ActivatedInvertedAttention,
@@ -16,6 +17,7 @@ from capsjax.layers import (
     inverted_attention_init,
 )
 from capsjax.layers.inverted_attention import GridPoseNorm
+from capsjax.routing import over_devices
 
 D = 4
 
@@ -45,6 +47,15 @@ def run(layers, poses=None, activations=None, capture=False, **options):
     stack = InvertedAttentionStack(layers, **options)
     poses = primary() if poses is None else poses
     return nnx.jit(lambda s, p, a: s(p, a, capture=capture))(stack, poses, activations)
+
+
+@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
+def test_couplings_over_devices(schedule):
+    stack = InvertedAttentionStack(layers(), schedule=schedule)
+    mesh = jax.make_mesh((5,), ("data",), axis_types=(AxisType.Auto,))
+    wrapped = over_devices(lambda stack, poses: stack(poses, capture=True), "data", mesh=mesh)
+    found, expected = jax.jit(wrapped)(stack, primary()), stack(primary(), capture=True)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
 
 
 def test_concurrent_routing_by_the_papers_procedure():

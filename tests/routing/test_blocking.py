@@ -12,7 +12,7 @@ from flax import nnx
 from jax.extend.core import jaxprs_in_params
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from capsjax.layers import DenseCapsules
+from capsjax.layers import DenseCapsules, SlotAttention
 from capsjax.routing import (
     LinearVotes,
     WindowVotes,
@@ -97,8 +97,10 @@ def test_over_devices_of_automatic_axes(axes):
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
 
 
-def test_a_layer_over_devices():
-    layer = DenseCapsules(6, 2, 4, 8, rngs=nnx.Rngs(0))
+@pytest.mark.parametrize("kind", [DenseCapsules, SlotAttention])
+def test_a_layer_over_devices(kind):
+    of_dense, of_slots = (6, 2, 4, 8), (2, 4, 8, 8)
+    layer = kind(*(of_dense if kind is DenseCapsules else of_slots), rngs=nnx.Rngs(0))
     poses = jax.random.normal(jax.random.key(0), (8, 6, 2))
     mesh = automatic_mesh()
     copies = jax.device_put(nnx.state(layer), NamedSharding(mesh, PartitionSpec()))
