@@ -82,8 +82,7 @@ def reconstruction_loss(
         raise ValueError(
             f"the reconstruction has shape {reconstruction.shape}, its image {image.shape}"
         )
-    difference = reconstruction - image
-    return jnp.sum(jnp.square(difference))
+    return jnp.sum(jnp.square(reconstruction - image))
 
 
 def _times_log(weight: Array, log: Array) -> Array:

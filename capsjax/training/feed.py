@@ -44,7 +44,8 @@ def source_images(
     """
     if not is_streamed(task):
         flat = np.asarray(task.train.images).reshape(len(task.train.labels), -1)
-        arrays = replicate((task.train.labels, flat, np.int32(0)), devices)
+        padded = np.pad(flat, [(0, 0), (0, -flat.shape[1] % 128)])
+        arrays = replicate((task.train.labels, padded, np.int32(0)), devices)
         yield lambda step: (DeviceSource(*arrays), last)
         return
     with extra("data"):

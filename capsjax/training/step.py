@@ -106,8 +106,8 @@ class Batches(NamedTuple):
 class DeviceSource(NamedTuple):
     """The source images as they lie on a device.
 
-    All of them, flat: from [n, h, w, c] a TPU would first copy all into another layout. Or, where
-    they would not fit, those of each example in this device's share of some consecutive steps.
+    All of them, flat and padded to 128 n bytes: others a TPU would first copy to another layout.
+    Or, where they would not fit, those of each example in this device's share of some steps.
     """
 
     labels: Int[Array, "n"]  # of all source images
@@ -149,7 +149,7 @@ def drawing(
         chosen = choose(for_data, source.labels, indices)
         if source.images.ndim == 2:
             shape = (*chosen.shape, *task.train.images.shape[1:])
-            images = source.images[chosen].reshape(shape)
+            images = source.images[chosen][..., : np.prod(shape[-3:])].reshape(shape)
         else:
             images = source.images[step - source.first]
         make = jax.vmap(partial(make_example, task.recipe))

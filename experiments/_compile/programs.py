@@ -87,7 +87,8 @@ def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:
 def _training(setup: Training) -> jax.stages.Lowered:
     state = jax.eval_shape(lambda: setup.init_state())
     images = setup.task.train.images
-    flat = jax.ShapeDtypeStruct((len(images), math.prod(images.shape[1:])), images.dtype)
+    pixels = math.prod(images.shape[1:])
+    flat = jax.ShapeDtypeStruct((len(images), pixels + -pixels % 128), images.dtype)
     source = DeviceSource(setup.task.train.labels, flat, np.int32(0))
     key = jax.eval_shape(lambda: jax.random.key(0))
     return lower(setup.dispatch(), setup.devices, state, _shapes(source), key, _shapes(np.int32(0)))

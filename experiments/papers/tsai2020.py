@@ -7,16 +7,14 @@ from _reproduce.compare import deviation
 from _reproduce.experiment import Claim, Column, Experiment, Floor, Row, Scale, claims
 
 FINDING = (
-    "not settled. After three epochs of a fifth of CIFAR-10, narrow networks with inverted "
-    "attention or EM routing are still below what a linear classifier reaches, so that they decide "
-    "nothing."
+    "in part. Among networks of an eighth of the width with a simple backbone, after five epochs "
+    "of CIFAR-10, a CNN is better than capsules (67.9 and 60.3 %, three seeds each), as the paper "
+    "says. Inverted attention and dynamic routing are equally good within chance, and a second "
+    "iteration gains nothing; inverted attention has an eighteenth of the parameters. EM routing "
+    "and ResNets were not run at this length."
 )
 
 BATCHES = {"training.batch_size": 64, "training.log_every_steps": 50}
-SHORT = {"data.train_fraction": 0.2, "schedule.epochs": (2,), "training.epochs": 3}
-SMALL = BATCHES | SHORT | {"model.width": 1 / 8}
-# With the paper's 0.1 a narrow network broke down (figure 5). The baselines keep their rates.
-SLOWER = {"optimizer.learning_rate": 0.02}
 MEDIUM = BATCHES | {"model.width": 1 / 8, "schedule.epochs": (4,), "training.epochs": 5}
 SMOKE = BATCHES | {"model.width": 1 / 16, "training.epochs": 1, "training.log_every_steps": 10}
 DIGITS = {"model.mean": (), "model.std": (), "data.name": "digits"}
@@ -25,13 +23,9 @@ ABOUT_FULL = (
     "The paper's recipe. A tenth of the training images is held out and chooses the "
     "epoch; the paper reports the best epoch on the test images."
 )
-ABOUT_SMALL = (
-    "1/8 of the width, 3 epochs of a fifth of the images in batches of 64, rate 0.02 (dynamic "
-    "and EM routing: their own) that falls after 2"
-)
 ABOUT_MEDIUM = (
     "1/8 of the width, 5 epochs of all images in batches of 64, the paper's rates, which fall "
-    "after 4"
+    "after 4; simple backbones without EM routing, which takes several times as long"
 )
 ABOUT_SMOKE = "1/16 of the width, one epoch of scikit-learn's 1,797 digits."
 CHOSEN = (
@@ -54,11 +48,15 @@ FLOORS = {10: Floor("accuracy", 40.0), 100: Floor("accuracy", 15.0)}
 
 
 def _row(name: str, network: str, accuracy: float, **where: Any) -> Row:
-    """Returns a network on CIFAR, with the rate that it has at small scale."""
-    own_rate = "_dynamic_" in network or "_em_" in network
-    where["at"] = {"small": {} if own_rate else SLOWER, "smoke": DIGITS}
+    """Returns a network on CIFAR."""
+    where["at"] = {"smoke": DIGITS}
     where["floor"] = FLOORS[100 if "cifar100" in network else 10]
     return Row(name, f"tsai2020_cifar:{network}", printed={"accuracy": accuracy}, **where)
+
+
+def _learning(*rows: str) -> dict[str, Scale]:
+    """Returns the scales below full, which are one here: less than five epochs shows nothing."""
+    return dict.fromkeys(("medium", "small"), Scale(f"{ABOUT_MEDIUM}.", MEDIUM, seeds=3, only=rows))
 
 
 # By method, the network, and what is printed of CIFAR-10 and CIFAR-100.
@@ -122,17 +120,7 @@ TABLE_1 = Experiment(
     },
     scales={
         "full": Scale(ABOUT_FULL),
-        "medium": Scale(
-            f"{ABOUT_MEDIUM}; simple backbones.",
-            MEDIUM,
-            seeds=3,
-            only=("dynamic, simple, CIFAR-10", "inverted, simple, CIFAR-10", "CNN, CIFAR-10"),
-        ),
-        "small": Scale(
-            f"{ABOUT_SMALL}; CIFAR-10 alone.",
-            SMALL,
-            only=tuple(f"{method}, CIFAR-10" for method in METHODS),
-        ),
+        **_learning("dynamic, simple, CIFAR-10", "inverted, simple, CIFAR-10", "CNN, CIFAR-10"),
         # The networks for 100 classes are the others with more class capsules.
         "smoke": Scale(
             ABOUT_SMOKE,
@@ -227,16 +215,7 @@ FIGURE_4 = Experiment(
     },
     scales={
         "full": Scale(ABOUT_FULL),
-        "medium": Scale(
-            f"{ABOUT_MEDIUM}.",
-            MEDIUM,
-            seeds=3,
-            only=(
-                *(_at(line, r) for line in ("dynamic", "inverted", A) for r in (1, 2, 5)),
-                *(_at(line, 2) for line in (B, C)),
-            ),
-        ),
-        "small": Scale(f"{ABOUT_SMALL}.", SMALL),
+        **_learning(*(_at(line, r) for line in LINES if line != "EM" for r in (1, 2, 5))),
         "smoke": Scale(
             ABOUT_SMOKE,
             SMOKE,
