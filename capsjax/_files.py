@@ -20,7 +20,7 @@ def cache_dir() -> Path:
 def absolute(path: str | os.PathLike[str]) -> epath.Path:
     """Returns `path`, made absolute if it is local; an address such as gs://… as it is."""
     if is_local(path):
-        return epath.Path(path).absolute()
+        return epath.Path(os.path.expanduser(path)).absolute()
     try:
         address = epath.Path(path)
         address.exists()  # what an address takes is imported when it is first used

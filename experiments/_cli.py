@@ -70,7 +70,7 @@ def parser(text: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--import", dest="imports", action="append", default=[], metavar="FILE.py", help=text
     )
-    parser.add_argument("--quiet", action="store_true", help="print errors and nothing else")
+    parser.add_argument("--quiet", action="store_true", help="print errors and warnings alone")
     versions = [f"{name} {version(name)}" for name in ("capsjax", "jax", "flax")]
     text = ", ".join([*versions, f"Python {platform.python_version()}"])
     parser.add_argument("--version", action="version", version=text)

@@ -94,8 +94,9 @@ def survey(name: str) -> bool:
         numbers = (f"{counts[label]:,}" for counts in contents.counts.values())
         table.add_row(escape(label), *numbers)
     terminal.print(_cli.whole_names(table))
-    heights, widths, channels = (_range(numbers) for numbers in zip(*contents.sizes, strict=True))
-    terminal.print(f"Height {heights}, width {widths}, channels {channels}.")
+    if contents.sizes:
+        heights, widths, channels = map(_range, zip(*contents.sizes, strict=True))
+        terminal.print(f"Height {heights}, width {widths}, channels {channels}.")
     if len(contents.sizes) > 1:
         terminal.print(
             "They differ: train with --config.data.size=32 --config.data.channels=3, or other "

@@ -116,7 +116,7 @@ SECTIONS: dict[str, Callable[[str], Any]] = {
 # Sections with a name, and what `describe` says of it.
 NAMED = {
     "model": ("listed by experiments/models.py, or registered", "the network."),
-    "data": ("listed by experiments/data.py, npz:FILE or folder:PATH", "the data set or task."),
+    "data": ("listed in docs/data.md, npz:FILE or folder:PATH", "the data set or task."),
     "optimizer": (", ".join(OPTIMIZERS), _first_lines(OPTIMIZERS)),
     "schedule": (", ".join(SCHEDULES), _first_lines(SCHEDULES)),
 }
