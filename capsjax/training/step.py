@@ -106,7 +106,7 @@ class Batches(NamedTuple):
 class DeviceSource(NamedTuple):
     """The source images as they lie on a device.
 
-    All of them, flat and padded to 128 n bytes: others a TPU would first copy to another layout.
+    All of them, flat, padded to multiples of 128: a TPU would first copy others to another layout.
     Or, where they would not fit, those of each example in this device's share of some steps.
     """
 
