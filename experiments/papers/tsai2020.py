@@ -55,7 +55,7 @@ def _row(name: str, network: str, accuracy: float, **where: Any) -> Row:
 
 
 def _learning(*rows: str) -> dict[str, Scale]:
-    """Returns the scales below full, which are one here: less than five epochs shows nothing."""
+    """Returns the scales below full, which are one here: fewer than five epochs show nothing."""
     return dict.fromkeys(("medium", "small"), Scale(f"{ABOUT_MEDIUM}.", MEDIUM, seeds=3, only=rows))
 
 
