@@ -77,7 +77,7 @@ class ARCapsNet(ReconstructingModel):
 
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv", "primary", "conv_caps1" …, "classes"."""
-        x = self._made_once(nnx.relu(self.norm1(self.conv1(images))))
+        x = nnx.relu(self.norm1(self.conv1(images)))
         x = self._made_once(nnx.relu(self.norm2(self.conv2(x))))
         poses = self.primary(x)
         features, routed = {"conv": x, "primary": poses}, {}

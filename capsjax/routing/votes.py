@@ -5,23 +5,16 @@ arguments share. Reductions are done in, and return, at least float32.
 """
 
 import dataclasses
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32, type_of_sums
 from capsjax.routing import kernels
 from capsjax.routing._checks import check_floating
-from capsjax.routing.kernels import adapter
-from capsjax.routing.kernels.layout import row_major
-
-# Numbers in the weights of `_total_of_whole_poses`, most of which are zeros: 64 MiB.
-_MOST_WEIGHTS = 2**24
 
 Poses = Float[Array, "*batch J D"]
 Coupling = Float[Array, "*batch I J"]
@@ -217,12 +210,7 @@ class LinearVotes(_Fields):
         if self.shared:
             sums = jnp.sum(at_least_float32(self.poses), axis=-3)
             return _flat(einsum("...ax,xjy->...jay", sums, self.kernel[0]))
-        total: Any = _total
-        rows, whole = self.poses.shape[-2], jax.typeof(self.kernel).sharding.is_fully_replicated
-        if rows > 1 and rows**2 * self.kernel.size <= _MOST_WEIGHTS and whole:
-            total = partial(lax.platform_dependent, cpu=_total, default=_total_of_whole_poses)
-        # A sum over devices within a branch would keep XLA from taking the branch apart.
-        return _flat(total(*adapter.alike([self.poses, self.kernel])))
+        return _flat(einsum("...iax,ixjy->...jay", self.poses, self.kernel))
 
     def dense(self) -> Float[Array, "*batch I J D"]:
         """Returns all votes in one array."""
@@ -271,32 +259,6 @@ def einsum(subscripts: str, *operands: Array) -> Array:
     """Calls einsum, which accumulates in, and returns, at least float32."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.einsum(subscripts, *operands, preferred_element_type=type_of_sums(*operands))
-
-
-def _total(
-    poses: Float[Array, "*batch I A X"], kernel: Float[Array, "I X J Y"]
-) -> Float[Array, "*batch J A Y"]:
-    return einsum("...iax,ixjy->...jay", poses, kernel)
-
-
-def _total_of_whole_poses(
-    poses: Float[Array, "*batch I A X"], kernel: Float[Array, "I X J Y"]
-) -> Float[Array, "*batch J A Y"]:
-    """Returns the same without moving the rows of poses apart, in which poses are copied.
-
-    Rows are transformed alike and apart, so that all but one in A of the weights are zero.
-    """
-    *batch, children, rows, columns = poses.shape
-    parents, size = kernel.shape[2:]
-    row, width = kernel.reshape(children, columns, parents * size), parents * size
-    pads = [(a * width, (rows - 1 - a) * width) for a in range(rows)]
-    weights = jnp.stack([jnp.pad(row, [(0, 0), (0, 0), pad]) for pad in pads], axis=1)
-    sums = einsum(
-        "...p,pq->...q",
-        row_major(poses.reshape(*batch, children * rows * columns)),
-        weights.reshape(children * rows * columns, rows * width),
-    )
-    return jnp.swapaxes(sums.reshape(*batch, rows, parents, size), -3, -2)
 
 
 def _promote(*arrays: Array) -> list[Array]:

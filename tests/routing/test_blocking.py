@@ -9,13 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from jax.extend.core import jaxprs_in_params
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from capsjax.layers import DenseCapsules, SlotAttention
 from capsjax.routing import (
     LinearVotes,
-    WindowVotes,
     blocked_vmap,
     choose_block_size,
     dynamic_routing,
@@ -108,29 +106,6 @@ def test_a_layer_over_devices(kind):
     found = jax.jit(wrapped)(nnx.merge(nnx.graphdef(layer), copies), poses)
     expected = layer(poses)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
-
-
-def test_sums_over_devices_stand_outside_of_branches():
-    """XLA does not take a branch apart that has one: on a TPU it copied patches at its border."""
-    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
-
-    def loss(kernel, grid):
-        def total(kernel, grid):
-            return WindowVotes(grid, kernel, 3).total()
-
-        return jnp.sum(over_devices(total, "data", mesh=mesh)(kernel, grid))
-
-    def names(jaxpr):
-        for equation in jaxpr.eqns:
-            for inner in jaxprs_in_params(equation.params):
-                within = equation.primitive.name == "cond"
-                yield from ((name, within or cond) for name, cond in names(inner))
-            yield equation.primitive.name, False
-
-    kernel, grid = jnp.ones((27, 2, 4, 2)), jnp.ones((4, 5, 5, 3, 2, 2))
-    found = set(names(jax.make_jaxpr(jax.grad(loss, (0, 1)))(kernel, grid).jaxpr))
-    assert ("dot_general", True) in found
-    assert {within for name, within in found if name.startswith("psum")} == {False}
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5, 8])
