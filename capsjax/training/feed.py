@@ -4,6 +4,7 @@ Both give the same examples. Which source images a step needs follows from the s
 number alone; on the host the same functions compute it, with JAX on the CPU, ahead of the step.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -34,6 +35,12 @@ def is_streamed(task: Task) -> bool:
     return isinstance(task.train.images, LazyImages)
 
 
+def flat_size(shape: tuple[int, ...]) -> int:
+    """Returns the numbers of an image of this shape as it lies on a device (`DeviceSource`)."""
+    pixels = math.prod(shape)
+    return pixels + -pixels % 128
+
+
 @contextmanager
 def source_images(
     task: Task, batches: Batches, key: PRNGKeyArray, devices: Devices, first: int, last: int
@@ -44,7 +51,7 @@ def source_images(
     """
     if not is_streamed(task):
         flat = np.asarray(task.train.images).reshape(len(task.train.labels), -1)
-        padded = np.pad(flat, [(0, 0), (0, -flat.shape[1] % 128)])
+        padded = np.pad(flat, [(0, 0), (0, flat_size(flat.shape[1:]) - flat.shape[1])])
         arrays = replicate((task.train.labels, padded, np.int32(0)), devices)
         yield lambda step: (DeviceSource(*arrays), last)
         return

@@ -23,7 +23,7 @@ from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation.scoring import lower_score
 from capsjax.routing import LinearVotes, slot_attention, uniform_routing
 from capsjax.training.build import Training, build, build_model
-from capsjax.training.feed import is_streamed
+from capsjax.training.feed import flat_size, is_streamed
 from capsjax.training.parallel import lower
 from capsjax.training.step import DeviceSource
 
@@ -87,8 +87,7 @@ def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:
 def _training(setup: Training) -> jax.stages.Lowered:
     state = jax.eval_shape(lambda: setup.init_state())
     images = setup.task.train.images
-    pixels = math.prod(images.shape[1:])
-    flat = jax.ShapeDtypeStruct((len(images), pixels + -pixels % 128), images.dtype)
+    flat = jax.ShapeDtypeStruct((len(images), flat_size(images.shape[1:])), images.dtype)
     source = DeviceSource(setup.task.train.labels, flat, np.int32(0))
     key = jax.eval_shape(lambda: jax.random.key(0))
     return lower(setup.dispatch(), setup.devices, state, _shapes(source), key, _shapes(np.int32(0)))

@@ -25,7 +25,7 @@ ABOUT_FULL = (
 )
 ABOUT_MEDIUM = (
     "1/8 of the width, 5 epochs of all images in batches of 64, the paper's rates, which fall "
-    "after 4; simple backbones without EM routing, which takes several times as long"
+    "after 4; simple backbones without EM (slow); figure 4 has 1, 2 and 5 iterations"
 )
 ABOUT_SMOKE = "1/16 of the width, one epoch of scikit-learn's 1,797 digits."
 CHOSEN = (
