@@ -20,11 +20,11 @@ from capsjax.evaluation import scoring, summaries
 from capsjax.models import ScoreKind
 from capsjax.runs import about, checkpoints, finetuning, hosts
 from capsjax.runs.about import About
-from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.directory import claimed
 from capsjax.runs.display import Display, say
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.process import Deadline, Interrupted, catch_signals
+from capsjax.runs.saving import Checkpoints
 from capsjax.training import config as configs
 from capsjax.training import divergence, feed
 from capsjax.training.build import MAX_STEPS_PER_DISPATCH, Training, build

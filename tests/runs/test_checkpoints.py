@@ -11,8 +11,8 @@ from flax import nnx
 import capsjax
 from capsjax.runs import checkpoints, loop
 from capsjax.runs.about import About
-from capsjax.runs.checkpoints import Checkpoints
 from capsjax.runs.history import History
+from capsjax.runs.saving import Checkpoints
 from capsjax.training.state import split
 from tests.tiny import tiny_config
 
@@ -115,6 +115,8 @@ def test_damage_is_found_before_anything_is_restored(run, tmp_path):
     shutil.copytree(run[0], directory)
     latest = directory / "checkpoints" / "28"
     metadata = latest / "about" / "metadata"
+    (latest / "model" / ".DS_Store").touch()  # as the Finder of macOS leaves
+    assert checkpoints.read(directory, 28).step == 28
     metadata.write_text(metadata.read_text().replace("digits", "digitz"))
     with pytest.raises(ValueError, match=r"about/metadata is damaged"):
         checkpoints.read(directory, 28)

@@ -1,0 +1,108 @@
+"""Saves checkpoints while a run trains: Orbax, asynchronous and atomic; resumes from the newest."""
+
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+
+from capsjax import _files
+from capsjax.runs.about import About
+from capsjax.runs.checkpoints import FOLDER, about_of, best_step, finished
+from capsjax.runs.hosts import from_first_host
+from capsjax.runs.integrity import newest_intact, seal
+from capsjax.training.state import TrainState
+
+
+class Checkpoints(contextlib.AbstractContextManager):
+    """The checkpoints of a run; leaving the block waits for saves under way.
+
+    With several hosts all of them make every call; host 0 writes, as the state is whole on each.
+    """
+
+    def __init__(self, workdir: epath.Path, *, keep: int):
+        self._workdir, self._directory, self._keep = workdir, workdir / FOLDER, keep
+        self._saving: int | None = None
+        self._accuracy: Mapping[int, float] = {}  # by step, of the whole run
+        self._manager = ocp.CheckpointManager(
+            self._directory,
+            options=ocp.CheckpointManagerOptions(
+                async_options=ocp.AsyncOptions(post_finalization_callback=self._seal_saved),
+                preservation_policy=self,
+            ),
+        )
+
+    def __exit__(self, *exception: object) -> None:
+        self._manager.close()
+
+    def latest_step(self) -> int | None:
+        return self._manager.latest_step()
+
+    def save(self, state: TrainState, about: About) -> None:
+        """Begins to save, once a step; returns when the buffers of `state` may be donated."""
+        step = int(state.step)
+        if step == self.latest_step():
+            return
+        # Copied to the host: the device's memory is donated to the next dispatch.
+        items = _items(jax.tree.map(lambda x: np.array(x, copy=True), state))
+        args = {name: ocp.args.StandardSave(item) for name, item in items.items()}
+        args["about"] = ocp.args.JsonSave(about.to_json())
+        self._manager.wait_until_finished()
+        self._accuracy, self._saving = about.history.validation_accuracy(), step
+        self._manager.save(step, args=ocp.args.Composite(**args))
+
+    def restore(self, like: TrainState) -> tuple[TrainState, About]:
+        """Returns the newest intact state, of the shapes of `like`, on the host."""
+        items = _items(jax.tree.map(np.asarray, like))
+        args = {name: ocp.args.StandardRestore(item) for name, item in items.items()}
+        step = from_first_host(self._set_damaged_aside)
+        self._manager.reload()
+        saved = self._manager.restore(step, args=ocp.args.Composite(**args))
+        model, rest = saved.model, saved.optimizer
+        state = TrainState(rest["step"], model["params"], model["rest"], rest["state"])
+        return state, about_of(self._directory / str(step))
+
+    def wait(self) -> None:
+        self._manager.wait_until_finished()
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
+        """Tells Orbax which checkpoints to keep: the latest, and the best by validation accuracy.
+
+        Orbax's own policy for the best knows the accuracies that its process has saved, and in a
+        resumed run no others: it would delete the best checkpoint of those before.
+        """
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        kept = {*steps[-self._keep :], best_step(steps, self._accuracy)}
+        return [step in kept for step in steps]
+
+    def _seal_saved(self) -> None:
+        """Seals a save. Orbax calls it, in its own thread, when all is written but not committed.
+
+        Until then the name of a local directory has an ending; an object store has no renaming,
+        and there a file that Orbax writes last makes the checkpoint one.
+        """
+        if _files.is_local(self._directory):
+            for directory in self._directory.glob(f"{self._saving}.*"):
+                seal(directory)
+        else:
+            seal(self._directory / str(self._saving))
+
+    def _set_damaged_aside(self) -> int:
+        """Returns the newest intact step; moves damaged ones out of the way of new saves."""
+        steps = finished(self._workdir)
+        intact = newest_intact(self._directory, steps)
+        for step in (newer for newer in steps if newer > intact):
+            damaged = self._workdir / f"damaged-{step}-{uuid.uuid4().hex[:8]}"
+            (self._directory / str(step)).rename(damaged)
+        return intact
+
+
+def _items(state: TrainState) -> dict[str, dict[str, Any]]:
+    return {
+        "model": {"params": state.params, "rest": state.rest},
+        "optimizer": {"step": state.step, "state": state.opt_state},
+    }
