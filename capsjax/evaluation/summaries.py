@@ -12,18 +12,11 @@ from capsjax.data.accuracy import Rule
 from capsjax.evaluation.batches import check_labels
 
 
-class Accuracy(NamedTuple):
-    """The fraction of correct answers and its 95 % confidence interval (Wilson's)."""
-
-    accuracy: float
-    interval: tuple[float, float]
-
-
 class Summary(NamedTuple):
-    """Top-1 results; `accuracy` and `interval` as in `Accuracy`."""
+    """Top-1 results."""
 
-    accuracy: float
-    interval: tuple[float, float]
+    accuracy: float  #: fraction of correct answers
+    interval: tuple[float, float]  #: its 95 % confidence interval (Wilson's)
     per_class: Float[np.ndarray, "classes"]  #: accuracy by true class; NaN without examples
     confusion: Int[np.ndarray, "classes classes"]  #: counts, true class by predicted class
 
@@ -75,20 +68,6 @@ def summarize_multi_label(
     )
 
 
-def accuracy(
-    rule: Rule,
-    scores: Float[np.ndarray, "n classes"],
-    labels: Float[np.ndarray, "n classes"],
-    *,
-    logits: bool,
-    versions: int = 1,
-) -> Accuracy:
-    """Returns the fraction of examples for which `rule` predicts exactly the classes present."""
-    _check_finite(scores)
-    predicted = np.asarray(_predicted(rule, logits, scores))
-    return _accuracy((predicted == (labels > 0)).all(-1), versions)
-
-
 def _check_finite(scores: Float[np.ndarray, "n classes"]) -> None:
     wrong = np.flatnonzero(~np.isfinite(scores).all(-1))
     if wrong.size:
@@ -104,8 +83,8 @@ def _predicted(rule: Rule, logits: bool, scores: Array) -> Array:
     return jax.vmap(partial(rule, logits=logits))(scores)
 
 
-def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> Accuracy:
-    """Computes the accuracy with Wilson's interval for the effective sample size.
+def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> tuple[float, tuple[float, float]]:
+    """Computes the accuracy, and Wilson's interval for the effective sample size.
 
     It is n if versions of one image are right or wrong independently, and the number of images if
     all versions of an image agree.
@@ -117,4 +96,4 @@ def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> Accuracy:
         num = round(np.clip(rate * (1 - rate) / squared_error, num, len(correct)))
     test = scipy.stats.binomtest(round(rate * num), num)
     interval = test.proportion_ci(confidence_level=0.95, method="wilson")
-    return Accuracy(rate, (interval.low, interval.high))
+    return rate, (interval.low, interval.high)

@@ -75,9 +75,8 @@ class Display:
 
     def __enter__(self) -> "Display":
         self._closing.callback(self._upload)
-        self._closing.enter_context(self._file)
-        self._closing.enter_context(self._events)
-        self._closing.enter_context(self._bar)
+        for part in (self._file, self._events, self._bar):
+            self._closing.enter_context(part)
         return self
 
     def __exit__(self, *exception: object) -> None:

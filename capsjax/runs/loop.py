@@ -259,7 +259,8 @@ class Run:
             progress=lambda done: self._deadline.restart(),
         )
         logits = training.score_kind is ScoreKind.LOGITS
-        return summaries.accuracy(task.rule, scores, self._labels, logits=logits).accuracy
+        summarize = summaries.summarize_multi_label
+        return summarize(task.rule, scores, self._labels, logits=logits).accuracy
 
     def _save(self) -> None:
         self._saver.save(self.state, About(self.config, self.history, self._circumstances))

@@ -77,7 +77,7 @@ def source_images(
         .batch(steps, batch_fn=put)
     )
     chunks = iter(grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=1))
-    chunk: Any = None
+    chunk: Array
     end = first
 
     def source_at(step: int) -> tuple[DeviceSource, int]:

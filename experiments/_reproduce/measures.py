@@ -108,8 +108,8 @@ def percent_right(run: FinishedRun, chosen: str) -> float:
     data, model, devices = run.examples(chosen), run.checkpoint.model, jax.local_devices()
     scores = scoring.score(model, data.examples, batch_size=128 * len(devices), devices=devices)
     logits = scoring.gives_logits(model, data.image_shape)
-    accuracy = summaries.accuracy(data.rule, scores, data.examples.labels(), logits=logits)
-    return 100 * accuracy.accuracy
+    labels = data.examples.labels()
+    return 100 * summaries.summarize_multi_label(data.rule, scores, labels, logits=logits).accuracy
 
 
 def learning_curve(run: FinishedRun) -> dict[str, list[float]]:

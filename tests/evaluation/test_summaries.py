@@ -3,7 +3,7 @@ import pytest
 
 from capsjax.data.accuracy import above, top
 from capsjax.evaluation.scoring import gives_logits
-from capsjax.evaluation.summaries import accuracy, summarize, summarize_multi_label
+from capsjax.evaluation.summaries import summarize, summarize_multi_label
 from tests.models.building import build
 
 
@@ -95,4 +95,4 @@ def test_what_has_no_summary(scores, labels, message):
 
 def test_no_accuracy_of_scores_that_are_not_finite():
     with pytest.raises(ValueError, match="scores must be finite"):
-        accuracy(top(1), np.full((2, 3), np.nan), np.eye(3)[:2], logits=True)
+        summarize_multi_label(top(1), np.full((2, 3), np.nan), np.eye(3)[:2], logits=True)

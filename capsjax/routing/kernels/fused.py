@@ -131,8 +131,7 @@ class Fused:
     def _choose_tangent(
         self, target: adapter.Target, avals: Sequence[Any], **letters: str
     ) -> adapter.Choice:
-        form = self._form(target, avals)
-        return partial(self._compose_tangent, **letters), form.is_kernel
+        return partial(self._compose_tangent, **letters), self._form(target, avals).is_kernel
 
     def _choose_cotangent(
         self, target: adapter.Target, avals: Sequence[Any], *, inputs: str, outputs: str
@@ -140,8 +139,7 @@ class Fused:
         form = self._form(target, avals)
         kernel = self.backward(form) if inputs == self.cotangents else None
         if kernel is None:
-            composed = partial(self._compose_cotangent, inputs=inputs, outputs=outputs)
-            return composed, form.is_kernel
+            return partial(self._compose_cotangent, inputs=inputs, outputs=outputs), form.is_kernel
 
         def evaluate(*args: Array) -> Results:
             gradients = kernel(*self._split(args, inputs), wrt=outputs)
