@@ -74,8 +74,9 @@ def main(args: argparse.Namespace) -> None:
         raise ValueError("nothing to do: name images to classify or --export=FILE to write")
     if args.margin is not None and not (args.crop and 0 <= args.margin < 0.5):
         raise ValueError(f"--margin goes with --crop, and is from 0 to 0.5, got {args.margin}")
-    if args.output and args.output.suffix not in OUTPUTS:
-        raise ValueError(f"--output must end in {', '.join(OUTPUTS)}, got {args.output}")
+    if args.output and not (args.images and args.output.suffix in OUTPUTS):
+        ends = ", ".join(OUTPUTS)
+        raise ValueError(f"--output goes with images, and must end in {ends}; got {args.output}")
     runs.process.cache_programs()
     terminal = runs.display.console()
     checkpoint = runs.checkpoints.read(args.checkpoint, args.which)

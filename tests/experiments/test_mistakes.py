@@ -10,7 +10,8 @@ from tests.experiments.conftest import ROOT
 TRAIN = f"train --config={ROOT}/configs/digits.py --workdir=run --config."
 MISTAKES = [
     ("predict --checkpoint={run}", "error: nothing to do"),
-    ("predict --checkpoint={run} x.png --output=x.txt", "--output must end in .json, .csv, .html"),
+    ("predict --checkpoint={run} x.png --output=x.txt", "must end in .json, .csv, .html"),
+    ("predict --checkpoint={run} --export=x --output=x.json", "--output goes with images"),
     ("predict --checkpoint={run} x.png --margin=0.1", "--margin goes with --crop"),
     ("predict --checkpoint={run} missing.png", "missing.png: no such file"),
     (f"predict --checkpoint={{run}} {__file__}", "not an image"),
