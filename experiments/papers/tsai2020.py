@@ -10,8 +10,8 @@ FINDING = (
     "in part. Among networks of an eighth of the width with a simple backbone, after five epochs "
     "of CIFAR-10, a CNN is better than capsules (67.9 and 60.3 %, three seeds each), as the paper "
     "says, and LayerNorm helps, by 1.8 points. Inverted attention is as good as dynamic routing "
-    "within chance, with an eighteenth of its parameters, and gains nothing from a second "
-    "iteration. EM routing and ResNets were not run at this length."
+    "within chance, with an eighteenth of its parameters, and gains nothing beyond chance from two "
+    "or five iterations. EM routing and ResNets were not run at this length."
 )
 
 BATCHES = {"training.batch_size": 64, "training.log_every_steps": 50}
