@@ -1,5 +1,6 @@
-"""Files that are written whole, local or wherever etils.epath reaches."""
+"""Files of caches, runs and results: whole, held by one process, known by what made them."""
 
+import hashlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,12 @@ from capsjax._extras import install
 def cache_dir() -> Path:
     """Returns where decoded data and compiled programs are kept between runs."""
     return Path(os.environ.get("CAPSJAX_CACHE_DIR") or "~/.cache/capsjax").expanduser()
+
+
+def digest(*parts: str | bytes) -> str:
+    """Hashes what a file is made from, for its name or to see that it is stale (SHA-256)."""
+    encoded = (part.encode() if isinstance(part, str) else part for part in parts)
+    return hashlib.sha256(b"".join(encoded)).hexdigest()
 
 
 def absolute(path: str | os.PathLike[str]) -> epath.Path:

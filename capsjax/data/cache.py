@@ -3,14 +3,13 @@
 An entry is an uncompressed .npz file, with the fingerprint of the source of its arrays.
 """
 
-import hashlib
 import re
 import warnings
 from collections.abc import Callable
 
 import numpy as np
 
-from capsjax._files import cache_dir, replacing
+from capsjax._files import cache_dir, digest, replacing
 from capsjax.data.dataset import Examples
 
 # Part of every fingerprint: raise it when the layout of entries or the decoding changes.
@@ -24,7 +23,7 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
     """
     fingerprint = f"{VERSION}; {fingerprint}"
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")
-    name = f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
+    name = f"{readable}-{digest(key)[:16]}.npz"
     path = cache_dir() / "datasets" / name
     try:
         # Opened here, not by NumPy, which would leave a file open that is not a zip archive.

@@ -1,6 +1,5 @@
 """The result of loading a dataset, and what all sources of datasets have in common."""
 
-import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from capsjax._extras import extra
+from capsjax._files import digest
 from capsjax.data.lazy_images import Images
 
 T = TypeVar("T")
@@ -89,11 +89,8 @@ def checked(
 
 def fingerprint(files: Iterable[Path], *options: Any) -> str:
     """Returns a string that changes with the files' names, sizes and times, and with `options`."""
-    digest = hashlib.sha256(repr(options).encode())
-    for file in files:
-        stat = file.stat()
-        digest.update(repr((file.as_posix(), stat.st_size, stat.st_mtime_ns)).encode())
-    return digest.hexdigest()
+    stats = ((file.as_posix(), file.stat()) for file in files)
+    return digest(repr(options), *(repr((name, s.st_size, s.st_mtime_ns)) for name, s in stats))
 
 
 def track(items: Iterable[T], description: str, total: int) -> Iterator[T]:

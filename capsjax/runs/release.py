@@ -4,7 +4,6 @@ Tensors are named by path, such as "primary/conv/kernel". The file's metadata ho
 history and the step as JSON under "capsjax", and a checksum.
 """
 
-import hashlib
 import json
 import os
 import urllib.parse
@@ -109,9 +108,7 @@ def _contents(name: str) -> bytes:
 
 
 def _digest(tensors: Mapping[str, np.ndarray], description: str) -> str:
-    digest = hashlib.sha256(description.encode())
-    for name in sorted(tensors):
-        array = tensors[name]
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+    parts: list[str | bytes] = [description]
+    for name, array in sorted(tensors.items()):
+        parts += [f"{name} {array.dtype} {array.shape}", np.ascontiguousarray(array).tobytes()]
+    return _files.digest(*parts)

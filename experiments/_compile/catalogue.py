@@ -4,7 +4,6 @@ Each program is compiled in a process of its own, with a limit on its CPU time, 
 until the sources or a compiler change: a list that was interrupted goes on.
 """
 
-import hashlib
 import json
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from _compile import compilers
-from capsjax._files import write_atomically
+from capsjax._files import digest, write_atomically
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = (sys.executable, str(ROOT / "experiments/compile.py"))
@@ -115,12 +114,12 @@ def compile_all(
     A record also tells of what took more than `cpu_seconds`, did not fit or failed.
     """
     results.mkdir(parents=True, exist_ok=True)
-    digest = sources()
+    made_from = sources()
     for entry in chosen:
         path = results / f"{entry.key}.json"
         record = json.loads(path.read_text()) if path.exists() else {}
-        if record.get("sources") != digest:
-            about = entry._asdict() | {"options": list(entry.options), "sources": digest}
+        if record.get("sources") != made_from:
+            about = entry._asdict() | {"options": list(entry.options), "sources": made_from}
             record = about | _compile(entry, path.with_suffix(".new"), cpu_seconds, command)
             write_atomically(path, json.dumps(record, indent=1) + "\n")
         yield entry, record
@@ -151,10 +150,7 @@ def _compile(
 
 def sources() -> str:
     """Changes when the sources, JAX or a compiler do."""
-    digest = hashlib.sha256()
-    for folder in SOURCES:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+    files = (path for folder in SOURCES for path in sorted((ROOT / folder).rglob("*.py")))
     versions = [metadata.version(name) for name in ("jax", "flax")]
-    digest.update("".join([*versions, *map(compilers.version, ("tpu", "gpu"))]).encode())
-    return digest.hexdigest()[:16]
+    versions += map(compilers.version, ("tpu", "gpu"))
+    return digest(*(file.read_bytes() for file in files), *versions)[:16]

@@ -4,7 +4,6 @@ docs/reproduce.md has the layout of the folder and what is kept, shared and resu
 """
 
 import functools
-import hashlib
 import io
 import json
 import re
@@ -23,7 +22,7 @@ from _provenance import commit, machine, versions
 from _reproduce import measures
 from _reproduce.experiment import Experiment, Measured, Overrides, Row
 from _reproduce.measures import FinishedRun
-from capsjax._files import lock
+from capsjax._files import digest, lock
 from capsjax._names import changes
 from capsjax.data import tasks
 from capsjax.evaluation import ensemble
@@ -333,8 +332,7 @@ def recipe(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def key_of(values: Mapping[str, Any]) -> str:
     """Hashes the recipe to eight digits."""
-    text = json.dumps(recipe(values), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return digest(json.dumps(recipe(values), sort_keys=True))[:8]
 
 
 def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> Changes:
