@@ -11,6 +11,7 @@ from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, shape_of, si
 
 # The bytes of a block's largest array, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
+_ON_CHIP = 2**23  # numbers, a quarter of what a v5e's chip holds: larger copies would leave it
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
@@ -38,8 +39,9 @@ def uniform(operands: Operands, wrt: str, platform: str) -> Array:
     would move their rows apart instead, in copies of its own.
     """
     sizes = sizes_of(operands)
-    transposed = platform == "tpu" and sizes.rows > 1
     flat, shape, n = blocks.flatten_batch(operands, sizes), shape_of("p", sizes), sizes.positions
+    small = isinstance(n, int) and n * math.prod(shape) <= _ON_CHIP
+    transposed = platform == "tpu" and sizes.rows > 1 and small
     poses, over = ("iaxn", (3, 1)) if transposed else ("niax", (0, 2))
     if transposed and "p" in flat:
         flat["p"] = flat["p"].reshape(n, math.prod(shape)).T.reshape(*shape, n)
