@@ -1,4 +1,4 @@
-"""The derivatives of U, E, Q and G as one JAX primitive, with its rules.
+"""The derivatives of E, Q and G as one JAX primitive, with its rules.
 
 It is a primitive because linearity then gives all its rules: the tangent of a derivative of E is a
 sum of derivatives of E, and so is its transpose. Forward and reverse mode follow, to any order, and
@@ -32,11 +32,6 @@ from capsjax.routing.kernels.terms import (
     operands_of,
     sizes_of,
 )
-
-
-def total(poses: Array, weights: Array) -> Array:
-    """Returns Σ_i P_i W_ij = ∂U/∂q."""
-    return differentiate("U", "q", {"p": poses, "k": weights})
 
 
 def combine(coupling: Array, poses: Array, weights: Array) -> Array:
@@ -82,14 +77,15 @@ def own_axes(letters: Sequence[str]) -> list[int]:
     return [len(AXES[letter]) for letter in letters]
 
 
+def _abstract(*avals: Any, scalar: str, wrt: str) -> Any:
+    return abstract(operands_of(scalar, wrt), avals, wrt)
+
+
 def _choose(
     target: adapter.Target, avals: Sequence[Any], *, scalar: str, wrt: str
 ) -> tuple[Callable[..., Array], bool]:
     letters = operands_of(scalar, wrt)
     sizes = sizes_of(dict(zip(letters, avals, strict=True)))
-    if scalar == "U":
-        product = partial(einsum.uniform, wrt=wrt, platform=target.platform)
-        return lambda *args: product(dict(zip(letters, args, strict=True))), False
     chosen = forms.choose(target, sizes, avals[0].dtype)
     # The others are needed in forward mode only.
     compute = chosen.differentiate if (scalar, wrt) in TERMS else einsum.differentiate
@@ -204,7 +200,7 @@ def _one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[
 
 derivative_p = adapter.define(
     "capsjax_vote_derivative",
-    abstract=lambda *avals, scalar, wrt: abstract(operands_of(scalar, wrt), avals, wrt),
+    abstract=_abstract,
     choose=_choose,
     own_axes=lambda scalar, wrt: own_axes(operands_of(scalar, wrt)),
 )

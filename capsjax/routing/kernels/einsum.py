@@ -1,17 +1,15 @@
 """Any poses on any platform: matrix products over blocks of positions."""
 
-import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks
-from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, shape_of, sizes_of
+from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, sizes_of
 
 # The bytes of a block's largest array, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
-_ON_CHIP = 2**23  # numbers, a quarter of what a v5e's chip holds: larger copies would leave it
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
@@ -30,29 +28,6 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     else:
         out = blocks.sum_or_map(one_block, flat, wrt, most)
     return out if wrt in WEIGHTS else out.reshape(*sizes.batch, *out.shape[1:])
-
-
-def uniform(operands: Operands, wrt: str, platform: str) -> Array:
-    """Differentiates U by `wrt`, one matrix product.
-
-    On a TPU matrices are transposed to [I, A, X, N] for it, in which a kernel wants them too: XLA
-    would move their rows apart instead, in copies of its own.
-    """
-    sizes = sizes_of(operands)
-    flat, shape, n = blocks.flatten_batch(operands, sizes), shape_of("p", sizes), sizes.positions
-    small = isinstance(n, int) and n * math.prod(shape) <= _ON_CHIP
-    transposed = platform == "tpu" and sizes.rows > 1 and small
-    poses, over = ("iaxn", (3, 1)) if transposed else ("niax", (0, 2))
-    if transposed and "p" in flat:
-        flat["p"] = flat["p"].reshape(n, math.prod(shape)).T.reshape(*shape, n)
-    if wrt == "k":  # summed in the order in which autodiff would, for the same bits
-        return jnp.tensordot(flat["q"], flat["p"], ((0, 2), over)).transpose(2, 3, 0, 1)
-    if wrt == "q":
-        out = jnp.einsum(f"{poses},ixjy->njay", flat["p"], flat["k"])
-    else:
-        out = jnp.einsum(f"ixjy,njay->{poses}", flat["k"], flat["q"])
-        out = out.reshape(math.prod(shape), n).T if transposed else out
-    return out.reshape(*sizes.batch, *shape_of(wrt, sizes))
 
 
 def _bytes(scalar: str, sizes: Sizes) -> int:

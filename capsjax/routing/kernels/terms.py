@@ -1,10 +1,10 @@
 """What routing asks of votes v_ij = P_i W_ij, as formulas that hold no vote.
 
-Everything that routing asks of votes is a derivative of one of three scalars, where e = PW − μ:
+Everything that routing asks of votes is a derivative of one of two scalars, where e = PW − μ:
 
-  U = Σ_ij <P_i W_ij, q_j>   E = Σ_ij c_ij <P_i W_ij, q_j>   Q = Σ_ij c_ij <w_j, e_ij ∘ e_ij>
+  E = Σ_ij c_ij <P_i W_ij, q_j>       Q = Σ_ij c_ij <w_j, e_ij ∘ e_ij>
 
-and every gradient of routing is a derivative of these, or of
+and every gradient of routing is a derivative of E, Q, or
 
   G = Σ_ij c_ij <w_j, e_ij ∘ P'_i W'_ij>
 
@@ -29,8 +29,8 @@ AXES = {"c": "ij", "p": "iax", "P": "iax", "k": "ixjy", "K": "ixjy"}
 AXES |= dict.fromkeys("qwm", "jay") | {"t": "j"}
 POSES = "pP"
 WEIGHTS = "kK"  # without batch axes
-OPERANDS = {"U": "pkq", "E": "cpkq", "Q": "cwpkm", "G": "cwpkmPK"}
-LINEAR = {"U": "pkq", "E": "cpkq", "Q": "cw", "G": "cwPK"}
+OPERANDS = {"E": "cpkq", "Q": "cwpkm", "G": "cwpkmPK"}
+LINEAR = {"E": "cpkq", "Q": "cw", "G": "cwPK"}
 
 Operands = dict[str, Any]
 # A small matrix as a NumPy array of objects: its entries are arrays over (…, I, J), or some of it.
