@@ -44,12 +44,15 @@ def _damage(directory: epath.Path) -> str | None:
         sums = json.loads((directory / SUMS).read_text())
     except (FileNotFoundError, ValueError):
         return "it has no checksums: its save was interrupted, or it was not made by capsjax"
-    found = _checksums(directory)  # more files may lie there, such as a file browser's own
-    for name in sums:
+    found = _checksums(directory)
+    for name in sorted(sums.keys() | found.keys()):
         if name not in found:
             return f"{name} is missing"
-        if found[name] != sums[name]:
+        if name in sums and found[name] != sums[name]:
             return f"{name} is damaged: its contents are not what was saved"
+        # Hidden files, such as .DS_Store, are left by whoever looks at a folder.
+        if name not in sums and not name.rpartition("/")[2].startswith("."):
+            return f"{name} does not belong to this checkpoint"
     return None
 
 

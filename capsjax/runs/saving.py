@@ -35,10 +35,12 @@ class Checkpoints(contextlib.AbstractContextManager):
                 preservation_policy=self,
             ),
         )
-        self.latest_step = self._manager.latest_step
 
     def __exit__(self, *exception: object) -> None:
         self._manager.close()
+
+    def latest_step(self) -> int | None:
+        return self._manager.latest_step()
 
     def save(self, state: TrainState, about: About) -> None:
         """Begins to save, once a step; returns when the buffers of `state` may be donated."""

@@ -7,8 +7,8 @@ from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scal
 
 FINDING = (
     "not settled. A CapsNet of a quarter of the width has 0.52 % error on MNIST after 20 epochs, "
-    "with or without reconstruction, with 1 iteration or 3 (3 seeds each), and hardly routes. "
-    "Trained briefly, CapsNet and a CNN differ within chance on overlapping and affine digits."
+    "as well with 1 iteration or without reconstruction (3 seeds each), and hardly routes. Trained "
+    "briefly, CapsNet and a CNN differ within chance on overlapping digits and affine changes."
 )
 
 FULL = {"data.validation_fraction": 0.0}

@@ -117,6 +117,10 @@ def test_damage_is_found_before_anything_is_restored(run, tmp_path):
     metadata = latest / "about" / "metadata"
     (latest / "model" / ".DS_Store").touch()  # as the Finder of macOS leaves
     assert checkpoints.read(directory, 28).step == 28
+    (latest / "model" / "foreign").touch()
+    with pytest.raises(ValueError, match=r"model/foreign does not belong"):
+        checkpoints.read(directory, 28)
+    (latest / "model" / "foreign").unlink()
     metadata.write_text(metadata.read_text().replace("digits", "digitz"))
     with pytest.raises(ValueError, match=r"about/metadata is damaged"):
         checkpoints.read(directory, 28)
