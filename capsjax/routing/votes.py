@@ -210,7 +210,7 @@ class LinearVotes(_Fields):
         if self.shared:
             sums = jnp.sum(at_least_float32(self.poses), axis=-3)
             return _flat(einsum("...ax,xjy->...jay", sums, self.kernel[0]))
-        return _flat(einsum("...iax,ixjy->...jay", self.poses, self.kernel))
+        return _flat(kernels.total(*_promote(self.poses, self.kernel)))
 
     def dense(self) -> Float[Array, "*batch I J D"]:
         """Returns all votes in one array."""

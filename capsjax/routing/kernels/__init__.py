@@ -1,6 +1,6 @@
 """What routing asks of votes v_ij = P_i W_ij, with no vote ever stored, on every platform."""
 
-from capsjax.routing.kernels.derivatives import agreement, combine, scatter
+from capsjax.routing.kernels.derivatives import agreement, combine, scatter, total
 from capsjax.routing.kernels.forms import interpreted, without_kernels
 from capsjax.routing.kernels.operations import LEAST_TOTAL, attend, distance, moments
 from capsjax.routing.kernels.softmax import softmax
@@ -15,5 +15,6 @@ __all__ = [
     "moments",
     "scatter",
     "softmax",
+    "total",
     "without_kernels",
 ]

@@ -1,4 +1,4 @@
-"""The derivatives of E, Q and G as one JAX primitive, with its rules.
+"""The derivatives of U, E, Q and G as one JAX primitive, with its rules.
 
 It is a primitive because linearity then gives all its rules: the tangent of a derivative of E is a
 sum of derivatives of E, and so is its transpose. Forward and reverse mode follow, to any order, and
@@ -32,6 +32,11 @@ from capsjax.routing.kernels.terms import (
     operands_of,
     sizes_of,
 )
+
+
+def total(poses: Array, weights: Array) -> Array:
+    """Returns Σ_i P_i W_ij = ∂U/∂q."""
+    return differentiate("U", "q", {"p": poses, "k": weights})
 
 
 def combine(coupling: Array, poses: Array, weights: Array) -> Array:
@@ -77,21 +82,20 @@ def own_axes(letters: Sequence[str]) -> list[int]:
     return [len(AXES[letter]) for letter in letters]
 
 
-def _abstract(*avals: Any, scalar: str, wrt: str) -> Any:
-    return abstract(operands_of(scalar, wrt), avals, wrt)
-
-
 def _choose(
     target: adapter.Target, avals: Sequence[Any], *, scalar: str, wrt: str
 ) -> tuple[Callable[..., Array], bool]:
     letters = operands_of(scalar, wrt)
     sizes = sizes_of(dict(zip(letters, avals, strict=True)))
     chosen = forms.choose(target, sizes, avals[0].dtype)
-    # The others are needed in forward mode only.
-    compute = chosen.differentiate if (scalar, wrt) in TERMS else einsum.differentiate
+    if scalar == "U":
+        compute = partial(einsum.uniform, platform=target.platform)
+    else:  # what TERMS lacks is needed in forward mode only
+        known = chosen.differentiate if (scalar, wrt) in TERMS else einsum.differentiate
+        compute = partial(known, scalar=scalar)
 
     def evaluate(*args: Array) -> Array:
-        return compute(dict(zip(letters, args, strict=True)), scalar=scalar, wrt=wrt)
+        return compute(dict(zip(letters, args, strict=True)), wrt=wrt)
 
     return evaluate, chosen.is_kernel
 
@@ -200,7 +204,7 @@ def _one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[
 
 derivative_p = adapter.define(
     "capsjax_vote_derivative",
-    abstract=_abstract,
+    abstract=lambda *avals, scalar, wrt: abstract(operands_of(scalar, wrt), avals, wrt),
     choose=_choose,
     own_axes=lambda scalar, wrt: own_axes(operands_of(scalar, wrt)),
 )

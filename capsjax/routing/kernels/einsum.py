@@ -1,15 +1,17 @@
 """Any poses on any platform: matrix products over blocks of positions."""
 
+import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks
-from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, sizes_of
+from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, shape_of, sizes_of
 
 # The bytes of a block's largest array, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
+_ON_CHIP = 2**23  # numbers, a quarter of what a v5e's chip holds: larger copies would leave it
 
 
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
@@ -28,6 +30,29 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     else:
         out = blocks.sum_or_map(one_block, flat, wrt, most)
     return out if wrt in WEIGHTS else out.reshape(*sizes.batch, *out.shape[1:])
+
+
+def uniform(operands: Operands, *, wrt: str, platform: str) -> Array:
+    """Differentiates U by `wrt`: one matrix product.
+
+    On a TPU few matrices are transposed to [I, A, X, N] for it, in which a kernel wants them too:
+    XLA would move their rows apart instead, in copies of its own.
+    """
+    if wrt == "p":
+        return jnp.einsum("ixjy,...jay->...iax", operands["k"], operands["q"])
+    sizes, p = sizes_of(operands), operands["p"]
+    n, pose, parents = sizes.positions, shape_of("p", sizes), shape_of("q", sizes)
+    few = isinstance(n, int) and n * math.prod(pose) <= _ON_CHIP
+    if platform == "tpu" and sizes.rows > 1 and few:
+        p = p.reshape(n, math.prod(pose)).T.reshape(*pose, n)
+        if wrt == "k":
+            return jnp.einsum("iaxn,njay->ixjy", p, operands["q"].reshape(n, *parents))
+        sums = jnp.einsum("iaxn,ixjy->njay", p, operands["k"])
+        return sums.reshape(*sizes.batch, *parents)
+    if wrt == "q":
+        return jnp.einsum("...iax,ixjy->...jay", p, operands["k"])
+    over = (*range(len(sizes.batch)), -2)  # in this order the bits are those of autodiff
+    return jnp.tensordot(operands["q"], p, (over, over)).transpose(2, 3, 0, 1)
 
 
 def _bytes(scalar: str, sizes: Sizes) -> int:

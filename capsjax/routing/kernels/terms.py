@@ -1,10 +1,10 @@
 """What routing asks of votes v_ij = P_i W_ij, as formulas that hold no vote.
 
-Everything that routing asks of votes is a derivative of one of two scalars, where e = PW − μ:
+Everything that routing asks of votes is a derivative of one of three scalars, where e = PW − μ:
 
-  E = Σ_ij c_ij <P_i W_ij, q_j>       Q = Σ_ij c_ij <w_j, e_ij ∘ e_ij>
+  U = Σ_ij <P_i W_ij, q_j>   E = Σ_ij c_ij <P_i W_ij, q_j>   Q = Σ_ij c_ij <w_j, e_ij ∘ e_ij>
 
-and every gradient of routing is a derivative of E, Q, or
+and every gradient of routing is a derivative of these, or of
 
   G = Σ_ij c_ij <w_j, e_ij ∘ P'_i W'_ij>
 
@@ -29,8 +29,8 @@ AXES = {"c": "ij", "p": "iax", "P": "iax", "k": "ixjy", "K": "ixjy"}
 AXES |= dict.fromkeys("qwm", "jay") | {"t": "j"}
 POSES = "pP"
 WEIGHTS = "kK"  # without batch axes
-OPERANDS = {"E": "cpkq", "Q": "cwpkm", "G": "cwpkmPK"}
-LINEAR = {"E": "cpkq", "Q": "cw", "G": "cwPK"}
+OPERANDS = {"U": "pkq", "E": "cpkq", "Q": "cwpkm", "G": "cwpkmPK"}
+LINEAR = {"U": "pkq", "E": "cpkq", "Q": "cw", "G": "cwPK"}
 
 Operands = dict[str, Any]
 # A small matrix as a NumPy array of objects: its entries are arrays over (…, I, J), or some of it.
@@ -83,16 +83,10 @@ def shape_of(letter: str, sizes: Sizes) -> tuple[int, ...]:
     return tuple(extents[axis] for axis in AXES[letter])
 
 
-def matrix_shape(letter: str, sizes: Sizes) -> tuple[int, int]:
+def matrix_shape(letter: str, sizes: Sizes) -> tuple[int, ...]:
     """Rows and columns of the small matrices of an operand: 1×1 for c and t."""
-    rows, columns, width = sizes[3:]
-    return {
-        "ij": (1, 1),
-        "j": (1, 1),
-        "iax": (rows, columns),
-        "ixjy": (columns, width),
-        "jay": (rows, width),
-    }[AXES[letter]]
+    extents = dict(zip("axy", sizes[3:], strict=True))
+    return tuple(extents[axis] for axis in AXES[letter] if axis in extents) or (1, 1)
 
 
 def matrix(entries: Sequence[Array], columns: int = 1) -> Matrix:

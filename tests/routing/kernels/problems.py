@@ -22,7 +22,7 @@ def derivative(scalar: str, wrt: str, operands: dict[str, np.ndarray]) -> np.nda
     """The derivative with all votes written out."""
     subscripts = {a: axes if a in WEIGHTS else "..." + axes for a, axes in AXES.items()}
     factors = [(subscripts[a], operands[a]) for a in LINEAR[scalar] if a != wrt]
-    if scalar != "E":
+    if scalar in "QG":
         error = np.einsum("...iax,ixjy->...ijay", operands["p"], operands["k"])
         error -= operands["m"][..., None, :, :, :]
         factors += [("...ijay", error)] * (2 if scalar == "Q" else 1)

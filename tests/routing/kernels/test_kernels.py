@@ -13,6 +13,7 @@ from capsjax.routing import LinearVotes, inverted_attention_routing
 from capsjax.routing.kernels import (
     attend,
     distance,
+    einsum,
     forms,
     interpreted,
     moments,
@@ -63,6 +64,16 @@ def test_derivatives(platform):
         found = compiled(derivatives)(as_float32(operands))
     for (scalar, wrt), ours in found.items():
         assert_close(ours, problems.derivative(scalar, wrt, operands))
+
+
+@pytest.mark.parametrize("sizes", [MATRICES, VECTORS])
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_the_sum_of_all_votes(platform, sizes):
+    operands = problems.problem(sizes)
+    for wrt in "pkq":
+        known = as_float32({a: operands[a] for a in operands_of("U", wrt)})
+        found = einsum.uniform(known, wrt=wrt, platform=platform)
+        assert_close(found, problems.derivative("U", wrt, operands))
 
 
 def routed(pkqg):

@@ -22,6 +22,7 @@ from capsjax.routing.kernels import (
     einsum,
     interpreted,
     moments,
+    total,
     without_kernels,
 )
 from capsjax.routing.kernels import attend as ours
@@ -256,6 +257,9 @@ def each_example(f):
 TRANSFORMED = {
     "results": lambda k, p, q: ours(p, k, q),
     "gradients": jax.grad(loss_of_kernel, (0, 1, 2)),
+    "gradients of the sum of votes": jax.grad(
+        lambda k, p, q: jnp.sum(q * jnp.sin(total(p, k))), (0, 1, 2)
+    ),
     "vmap": each_example(lambda k, p, q: ours(p, k, q)),
     "vmap of gradients": each_example(jax.grad(loss_of_kernel, (0, 1, 2))),
     "vmap of gradients of one derivative": each_example(
