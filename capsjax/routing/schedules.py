@@ -63,12 +63,16 @@ def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
         states.append(below)
 
     def update(states: list[PyTree]) -> list[PyTree]:
-        return [
-            layer(below, previous)
-            for layer, below, previous in zip(layers, [inputs, *states[:-1]], states, strict=True)
-        ]
+        below = [inputs, *states[:-1]]
+        return [layer(*each) for layer, *each in zip(layers, below, states, strict=True)]
 
-    return _repeat(update, states, num_iterations - 1)
+    # The top layer's state is as a rule all that is asked for. It depends on fewer and fewer layers
+    # of the last iterations: outside the loop XLA removes the others.
+    last = min(num_iterations, len(layers)) - 1
+    states = _repeat(update, states, num_iterations - 1 - last)
+    for _ in range(last):
+        states = update(states)
+    return states
 
 
 class FixedPoint(NamedTuple):
@@ -224,8 +228,7 @@ def _as_iteration(
 
 
 def _repeat(update: Callable[[PyTree], PyTree], state: PyTree, times: int) -> PyTree:
-    state, _ = lax.scan(lambda state, _: (update(state), None), state, length=times)
-    return state
+    return lax.scan(lambda state, _: (update(state), None), state, length=times)[0]
 
 
 def _check_stack(layers: Sequence[Layer], num_iterations: int) -> None:

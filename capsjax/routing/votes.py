@@ -267,8 +267,7 @@ def _promote(*arrays: Array) -> list[Array]:
 
 
 def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:
-    *batch, rows, columns = votes.shape
-    return votes.reshape(*batch, rows * columns)
+    return jax.lax.collapse(votes, votes.ndim - 2)
 
 
 def _check_shapes(poses: tuple[Any, ...], kernel: tuple[Any, ...]) -> None:

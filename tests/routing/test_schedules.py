@@ -57,6 +57,26 @@ def test_schedules_step_by_step():
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("num_iterations", [2, 3])
+def test_what_the_top_does_not_see_is_not_computed(num_iterations):
+    def square(below, previous):
+        return jnp.sin(below @ below) + (0 if previous is None else previous)
+
+    def needed(inputs, level=2, iteration=num_iterations):
+        previous = needed(inputs, level, iteration - 1) if iteration > 1 else None
+        below = needed(inputs, level - 1, max(iteration - 1, 1)) if level else inputs
+        return square(below, previous)
+
+    def top(inputs):
+        return concurrent([square] * 3, inputs, num_iterations=num_iterations)[-1]
+
+    def operations(f):
+        program = jax.jit(jax.grad(lambda x: f(x).sum())).lower(jnp.eye(4)).compile()
+        return program.cost_analysis()["flops"]
+
+    assert operations(top) <= operations(needed)
+
+
 def problem(seed=0):
     keys = jax.random.split(jax.random.key(seed))
     poses = jax.random.normal(keys[0], (2, 6, 2, 2))

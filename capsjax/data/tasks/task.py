@@ -344,7 +344,6 @@ def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None)
     """Returns the examples at `indices`, all of them by default, as arrays on the host."""
     if indices is None:
         indices = np.arange(len(examples))
-
     chosen = examples.chosen[indices]
     sources = indices, examples.source.images[chosen], examples.source.labels[chosen]
     images, labels, drawn = jax.tree.map(np.asarray, _render(examples.numbered, sources))
