@@ -74,6 +74,8 @@ def train(
     config, devices = agreed(config), list(devices or jax.devices())
     if config.seeds != 1:
         raise ValueError(f"seeds must be 1 here, got {config.seeds}: see runs.seeds.train_seeds")
+    if config.init_layers and not config.init_from:
+        raise ValueError(f"init_layers is {config.init_layers}, but init_from is empty")
     task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
     training = build(config, task, devices)
     say(

@@ -56,8 +56,6 @@ class RunOptions(Options):
         if not 0 <= self.seed <= last <= MAX_SEED:
             to = f" to {last}" if last > self.seed else ""
             raise ValueError(f"seeds must lie in [0, {MAX_SEED}], got {self.seed}{to}")
-        if self.init_layers and not self.init_from:
-            raise ValueError(f"init_layers is {self.init_layers}, but init_from is empty")
 
 
 @dataclass(frozen=True)

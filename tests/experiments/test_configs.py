@@ -64,6 +64,7 @@ def load(stem, variant=None):
 def test_builds(stem, variant):
     config = load(stem, variant)
     shape, num_classes = sizes(config.data.name)
+    configs.override(config, {})  # as --help and a command line do
     resolved = resolve(config, shape, tuple(map(str, range(num_classes))))
     assert differences(resolved, configs.from_json(configs.to_json(resolved))) == []
     assert tasks.options(config.data.name).keys() == dict(config.data).keys() - {"name"}
