@@ -18,6 +18,7 @@ SMOKE = {"model.width": 1 / 32, "training.epochs": 1, "training.batch_size": 64}
 FROM_DIGITS = {"data.source": "digits"}
 # What the config of sabour2017/multimnist says at full scale and other scales do not.
 ENDLESS = {"data.validation_fraction": 0.1, "data.versions": 0, "data.test_versions": 1}
+FALLING = {"schedule.decay_steps": 843, "schedule.decay_rate": 0.7}
 
 ABOUT_FULL = "The paper's recipe."
 ABOUT_SMOKE = "Networks of 1/32 of the width, one epoch on scikit-learn's 1,797 digits."
@@ -92,6 +93,12 @@ MULTIMNIST = Experiment(
         "full": Scale(
             f"{ABOUT_FULL} 60M images, 1,000 of each first digit, one of each in an epoch, for "
             "1,000 epochs.",
+            seeds=3,
+        ),
+        "medium": Scale(
+            "1/8 of the width, 8 epochs, batches of 64, new images without end; the rate falls by "
+            "0.7 an epoch.",
+            SMALL | ENDLESS | FALLING | {"training.epochs": 8},
             seeds=3,
         ),
         "small": Scale(
