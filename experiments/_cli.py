@@ -156,7 +156,7 @@ def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namesp
     if keys and not getattr(args, "config", None):
         parser.error(f"{min(keys)}: there is no --config=FILE to change")
     args.overrides = {
-        key.removeprefix("--config."): getattr(args, key.removeprefix("--")) for key in keys
+        key.removeprefix("--config."): getattr(args, key[2:].replace("-", "_")) for key in keys
     }
     return args
 

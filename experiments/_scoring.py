@@ -32,8 +32,9 @@ def score(
     if args.split is None and data.split != "test":
         terminal.print(f"{data.name} has no test set: this is its {data.split}.", markup=False)
     evaluation.scoring.check_fits(checkpoint.config, data)
-    devices = jax.local_devices()
-    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+    devices, quiet = jax.local_devices(), not terminal.is_terminal
+    precision = jax.default_matmul_precision(checkpoint.config.training.matmul_precision)
+    with precision, Progress(console=terminal, transient=True, disable=quiet) as bar:
         task = bar.add_task("evaluating", total=len(data.examples))
         scores = evaluation.scoring.score(
             checkpoint.model,

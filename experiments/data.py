@@ -18,6 +18,7 @@ from typing import Any
 
 import _cli
 import numpy as np
+from etils import epath
 from PIL import Image, ImageDraw
 from rich.markup import escape
 from rich.table import Table
@@ -37,8 +38,8 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     option = parser.add_argument
     option("name", metavar="NAME", help="of a task or a data set")
-    option("--out", type=Path, metavar="FILE.png", help="draw a sheet")
-    option("--export", type=Path, metavar="FILE.npz", help="write images")
+    option("--out", type=epath.Path, metavar="FILE.png", help="draw a sheet")
+    option("--export", type=epath.Path, metavar="FILE.npz", help="write images")
     text = "how many images to export, spread over all sources"
     option("--count", type=int, default=1000, metavar="N", help=text)
     text = "train, validation or a test set; default: test, or validation where there is none"
@@ -153,7 +154,7 @@ def sheet(task: Any, examples: Any) -> Image.Image:
     return page
 
 
-def export(path: Path, task: Any, examples: Any, count: int) -> int:
+def export(path: epath.Path, task: Any, examples: Any, count: int) -> int:
     """Writes up to `count` examples; returns how many."""
     rendered = _spread(examples, count)
     labels = rendered.labels.astype(np.int32)

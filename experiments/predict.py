@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import _cli
 import numpy as np
 from _ink import Ink, cropped, of_training
+from etils import epath
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -50,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     _cli.add(parser, "--data_dir")
     option("--top", type=int, default=3, metavar="N", help="classes to show per image")
     text = "write all results: a file that ends in .json, .csv or .html"
-    option("--output", type=Path, metavar="FILE", help=text)
+    option("--output", type=epath.Path, metavar="FILE", help=text)
     option("--export", metavar="FILE", help="write the network for JAX, without capsjax")
     return parser
 
@@ -74,6 +75,8 @@ def main(args: argparse.Namespace) -> None:
         raise ValueError("nothing to do: name images to classify or --export=FILE to write")
     if args.margin is not None and not (args.crop and 0 <= args.margin < 0.5):
         raise ValueError(f"--margin goes with --crop, and is from 0 to 0.5, got {args.margin}")
+    if args.crop and args.invert:
+        raise ValueError("--crop finds light ink by itself: leave --invert out")
     if args.output and not (args.images and args.output.suffix in OUTPUTS):
         ends = ", ".join(OUTPUTS)
         raise ValueError(f"--output goes with images, and must end in {ends}; got {args.output}")
@@ -128,8 +131,8 @@ def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
     for pattern in patterns:
         path, images = Path(pattern).expanduser(), []
         # Not with the module glob, which follows links and so never ends where they loop.
-        named = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
-        named = [path] if path.exists() else sorted(named)
+        top = Path(path.anchor)
+        named = [path] if path.exists() else sorted(top.glob(str(path.relative_to(top))))
         for entry in named:
             inside = filter(capsjax.data.images.is_image_name, entry.rglob("*"))
             images += sorted(inside) if entry.is_dir() else [entry]
@@ -217,7 +220,7 @@ def _table(prediction: Prediction, names: tuple[str, ...], top: int) -> Table:
 
 
 def write(
-    path: Path,
+    path: epath.Path,
     checkpoint: "runs.checkpoints.Checkpoint",
     predictions: Sequence[Prediction],
     broken: dict[str, str],

@@ -15,6 +15,7 @@ from pathlib import Path
 import _cli
 from _provenance import commit, versions
 from _scoring import score, summarize
+from etils import epath
 
 import capsjax
 from capsjax import runs, training
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     _cli.add(parser, "--checkpoint", "--which", *_cli.DATA)
     option = parser.add_argument
     text = "the new file; its card is FILE.md"
-    option("--output", required=True, type=Path, metavar="FILE.safetensors", help=text)
+    option("--output", required=True, type=epath.Path, metavar="FILE.safetensors", help=text)
     text = "of the parameters, as the card says it"
     option("--licence", default="Apache-2.0", metavar="NAME", help=text)
     text = "leave the decoder out, which often holds most of the parameters"
@@ -71,7 +72,7 @@ def main(args: argparse.Namespace) -> None:
         percent=[100 * share for share in (summary.accuracy, *summary.interval)],
         images=len(scores),
         step=checkpoint.step,
-        size=file.stat().st_size,
+        size=file.stat().length,
         commit=commit(),
         used=versions(),
         licence=_cell(args.licence),
@@ -79,7 +80,7 @@ def main(args: argparse.Namespace) -> None:
     )
     _cli.save(card, text)
     runs.display.say(
-        f"Written to {file} ({file.stat().st_size:,} bytes), with its card {card}: "
+        f"Written to {file} ({file.stat().length:,} bytes), with its card {card}: "
         f"{100 * summary.accuracy:.2f} % of {len(scores):,} images."
     )
 
@@ -90,7 +91,7 @@ def _without_decoder(checkpoint: "runs.checkpoints.Checkpoint") -> "runs.checkpo
 
     config = checkpoint.config.copy_and_resolve_references()
     if "reconstruction" not in config.model:
-        raise ValueError(f"--without_decoder: {config.model.name} has no decoder")
+        raise ValueError(f"--without_decoder: {config.model.name} cannot be built without one")
     with config.unlocked():
         config.model.reconstruction = "none"
     paths = capsjax.models.paths

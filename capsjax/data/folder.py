@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
+from capsjax._files import digest
 from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 from capsjax.data.images import AS_IT_IS, Fitting, is_image_name, read_fitted
 from capsjax.data.splits import with_test_split
@@ -50,7 +51,10 @@ class Folder(Source):
             self._files = {split.name: self._list(split) for split in _subfolders(path)}
         else:
             files = self._list(path)
-            chosen = with_test_split(np.array([label for _, label in files], int))
+            # By name, so that a picture more does not turn training images into test images.
+            names = [digest(file.relative_to(path).as_posix()) for file, _ in files]
+            words = np.array([int(name[:16], 16) for name in names], np.uint64)
+            chosen = with_test_split(np.array([label for _, label in files], int), words)
             self._files = {split: [files[i] for i in chosen[split]] for split in chosen}
         self.splits = tuple(self._files)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32, safe_norm
 
@@ -47,10 +47,3 @@ def direction_cosines(
     """
     # Unit vectors; rounding must not put a cosine outside the histogram.
     return jnp.clip(jnp.sum(positive * negative, axis=-1), -1, 1)
-
-
-def cosine_histogram(
-    cosines: Float[Array | np.ndarray, "n"], bins: int = 40
-) -> tuple[Int[np.ndarray, "bins"], Float[np.ndarray, "edges"]]:
-    """Counts of cosines in `bins` equal intervals of [−1, 1], and the bins + 1 edges (figure 4)."""
-    return np.histogram(cosines, bins=bins, range=(-1, 1))

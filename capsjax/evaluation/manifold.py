@@ -35,13 +35,13 @@ def representations(
 
 
 def embed(
-    representations: Float[np.ndarray, "n features"], *, perplexity: float = 30.0, seed: int = 0
+    representations: Float[np.ndarray, "n features"], *, seed: int = 0
 ) -> Float[np.ndarray, "n 2"]:
     """Points in the plane with the same neighbours: scikit-learn's exact t-SNE, begun by PCA."""
     with extra("data"):  # takes a second to import
         from sklearn.manifold import TSNE
 
-    tsne = TSNE(perplexity=perplexity, init="pca", method="exact", random_state=seed)
+    tsne = TSNE(init="pca", method="exact", random_state=seed)
     return tsne.fit_transform(np.asarray(representations, np.float32))
 
 

@@ -33,6 +33,7 @@ class Checkpoints(contextlib.AbstractContextManager):
             options=ocp.CheckpointManagerOptions(
                 async_options=ocp.AsyncOptions(post_finalization_callback=self._seal_saved),
                 preservation_policy=self,
+                cleanup_tmp_directories=True,  # of saves that were killed
             ),
         )
 

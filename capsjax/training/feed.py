@@ -97,7 +97,10 @@ def _reader(
 ) -> Callable[[int], UInt8[np.ndarray, "local k h w c"]]:
     """Returns a function from a step to the source images that this process's devices need."""
     # Committed to the CPU, so that everything computed from them runs there too.
-    cpu = jax.local_devices(backend="cpu")[0]
+    try:
+        cpu = jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise ValueError("a set fed from the host needs JAX_PLATFORMS to name cpu too") from error
     key, labels = jax.device_put((key, task.train.labels), cpu)
     order_key, example_key = jax.random.split(key)
     slots = _slots(batches, devices)

@@ -111,7 +111,7 @@ class Exponential(Constant):
 
     def make(self, rate: float, steps_per_epoch: int) -> optax.Schedule:
         # Optax takes it for the largest rate where rates do not fall.
-        minimum = self.minimum if self.decay_rate < 1 else None
+        minimum = min(self.minimum, rate) if self.decay_rate < 1 else None
         return optax.exponential_decay(rate, self.decay_steps, self.decay_rate, end_value=minimum)
 
 

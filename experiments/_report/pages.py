@@ -131,7 +131,7 @@ def header(results: Results, versions: dict[str, str]) -> Html:
         "Trained on": config.data.name,
         "Images": "×".join(map(str, config.task.input_shape)),
         "Checkpoint": f"step {step:,}{held_out}",
-        "Epochs": f"{results.history.records[-1]['epoch']} of {config.training.epochs}",
+        "Epochs": str(results.history.records[-1]["epoch"]),
         "Seed": str(config.seed),
         "Versions": said(versions),
     }

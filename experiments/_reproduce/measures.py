@@ -13,7 +13,7 @@ from flax import nnx
 from _reproduce.experiment import ENTROPY, SHARE, Measured, columns, options_first
 from capsjax.data import tasks
 from capsjax.evaluation import manifold, scoring, summaries
-from capsjax.evaluation.alignment import TRANSFORMATIONS, align, cosine_histogram, direction_cosines
+from capsjax.evaluation.alignment import TRANSFORMATIONS, align, direction_cosines
 from capsjax.evaluation.batches import in_batches, outline
 from capsjax.evaluation.compactness import AMOUNTS, compactness_of_mean, semantic_compactness
 from capsjax.evaluation.cost import inference_cost
@@ -202,7 +202,7 @@ def alignment(run: FinishedRun) -> Measured:
     for factor in ("rotation", "x", "y"):
         both = (aligned[f"{factor}{sign}"].direction for sign in "+-")
         cosines = np.asarray(direction_cosines(*both))
-        counts, edges = cosine_histogram(cosines)
+        counts, edges = np.histogram(cosines, bins=40, range=(-1, 1))
         series[f"{factor} counts"] = [int(count) for count in counts]
         series["edges"] = [float(edge) for edge in edges]
         metrics[f"{factor}: cos > 0.8"] = 100 * float(np.mean(cosines > 0.8))

@@ -36,6 +36,18 @@ def test_fixed_stratified_split(tmp_path):
         assert got == {image.tobytes() for image in images}
 
 
+def test_a_picture_more_leaves_the_other_images_in_their_splits(tmp_path):
+    write_classes(tmp_path / "set", 40)
+
+    def test_images():
+        images = capsjax.data.load(f"folder:{tmp_path}/set", "test").images
+        return {image.tobytes() for image in images}
+
+    before = test_images()
+    write_image(tmp_path / "set/bee/00.png", random_images(1, seed=9)[0])
+    assert len(before ^ test_images()) <= 2
+
+
 def test_splits_of_its_own(tmp_path):
     train = write_classes(tmp_path / "set/train", 3)
     val = write_classes(tmp_path / "set/val", 2, seed=10)
@@ -164,11 +176,11 @@ def test_proportions_are_kept(tmp_path):
 
 
 def test_broken_files_are_skipped_and_listed_and_strays_ignored(pictures):
-    (pictures / "dark/broken.png").write_bytes((pictures / "dark/grey.png").read_bytes()[:40])
+    (pictures / "dark/torn.png").write_bytes((pictures / "dark/grey.png").read_bytes()[:40])
     (pictures / "dark/notes.txt").write_text("no image")
     (pictures / "dark/Thumbs.db").write_bytes(b"no image")
     # Which split it falls into does not matter.
-    with pytest.warns(RuntimeWarning, match=r"1 of \d images are skipped:\n  .*broken\.png: not"):
+    with pytest.warns(RuntimeWarning, match=r"1 of \d images are skipped:\n  .*torn\.png: not"):
         counts = [len(prepared(pictures, split=s)) for s in ("train", "validation", "test")]
     assert sum(counts) == 8
     found = Folder(pictures).survey()

@@ -85,7 +85,7 @@ def test_examples_say_what_they_are(name, source):
         images, labels = batch.objects
         assert batch.image.shape == (count, *task.input_shape)
         assert batch.image.dtype == np.float32
-        assert batch.label.shape == (count, task.num_classes)
+        assert batch.label.shape == (count, len(task.class_names))
         # The sum of the objects, their classes, each with its own source's class.
         np.testing.assert_allclose(
             batch.image, np.minimum(np.sum(images, axis=1), 1), atol=1e-6, rtol=0

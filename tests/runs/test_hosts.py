@@ -20,6 +20,35 @@ ROOT = Path(__file__).parents[2]
 FOUR = jax.devices()[:4]
 EPOCHS = 8
 
+REPLICATING = """
+import sys
+import jax, numpy as np
+from jax.experimental import multihost_utils
+
+address, number = sys.argv[1], int(sys.argv[2])
+jax.distributed.initialize(address, 2, number)
+gathered = []
+gather = multihost_utils.process_allgather
+multihost_utils.process_allgather = lambda x, **how: gathered.append(np.size(x)) or gather(x, **how)
+
+from capsjax.training.parallel import replicate
+
+tree = {"array": np.arange(12.0, dtype="f").reshape(3, 4), "none": np.full(3, np.nan), "one": 2}
+copies = replicate(tree | {"key": jax.random.key(1)}, jax.devices())
+again = replicate(copies, jax.devices())
+for name, array in tree.items():
+    assert again[name].sharding.is_fully_replicated and len(again[name].devices()) == 4
+    np.testing.assert_array_equal(np.asarray(again[name]), array)
+    assert again[name].dtype == jax.numpy.asarray(array).dtype, name
+assert (jax.random.key_data(again["key"]) == jax.random.key_data(jax.random.key(1))).all()
+assert max(gathered) == 1, gathered
+assert replicate(np.ones(number + 1), jax.local_devices()).shape == (number + 1,)
+try:
+    replicate(np.float32(number), jax.devices())
+except AssertionError as error:
+    print(error)
+"""
+
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory, npz):
@@ -74,6 +103,23 @@ def wait_for(text, log, processes, seconds=240):
         assert all(p.poll() is None for p in processes), log.read_text()
         time.sleep(0.05)
     raise TimeoutError(f"{text!r} is not in {log.read_text()}")
+
+
+def test_what_is_replicated_is_compared_by_a_checksum():
+    """All arrays of all hosts on every device would be twice the images on two hosts."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    words = [sys.executable, "-c", REPLICATING, address]
+    both = [
+        subprocess.Popen([*words, str(n)], cwd=ROOT, env=environment, stdout=-1, text=True)
+        for n in range(2)
+    ]
+    for process in both:
+        said, _ = process.communicate(timeout=240)
+        assert process.returncode == 0
+        assert "hosts hold different values of an array" in said
 
 
 def end(processes, seconds=240):

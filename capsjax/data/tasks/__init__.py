@@ -21,7 +21,6 @@ from capsjax.data.tasks.task import Example as Example
 from capsjax.data.tasks.task import Family, Reader
 from capsjax.data.tasks.task import NumberedExamples as NumberedExamples
 from capsjax.data.tasks.task import Objects as Objects
-from capsjax.data.tasks.task import Recipe as Recipe
 from capsjax.data.tasks.task import Source as Source
 from capsjax.data.tasks.task import Task as Task
 from capsjax.data.tasks.task import fixed_set as fixed_set

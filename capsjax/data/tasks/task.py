@@ -175,10 +175,6 @@ class Task:
     def input_shape(self) -> tuple[int, int, int]:
         return self.recipe.image_shape(self.train.images.shape[1:])
 
-    @property
-    def num_classes(self) -> int:
-        return len(self.class_names)
-
     def sample(
         self, key: PRNGKeyArray, images: UInt8[Array, "n h w c"], labels: Labels, count: int
     ) -> Example:
