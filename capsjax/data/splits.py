@@ -8,30 +8,27 @@ TEST_SEED = 0
 
 
 def with_test_split(
-    labels: Int[np.ndarray, "n"], words: UInt64[np.ndarray, "n"] | None = None
+    labels: Int[np.ndarray, "n"], seed: int | UInt64[np.ndarray, "n"] = TEST_SEED
 ) -> dict[str, Int[np.ndarray, "split"]]:
     """Returns the indices of "train" and "test", a fixed stratified fifth, for sets without one."""
-    train, test = stratified_holdout(labels, TEST_FRACTION, TEST_SEED, words)
+    train, test = stratified_holdout(labels, TEST_FRACTION, seed)
     return {"train": train, "test": test}
 
 
 def stratified_holdout(
-    labels: Int[np.ndarray, "n"],
-    fraction: float,
-    seed: int,
-    words: UInt64[np.ndarray, "n"] | None = None,
+    labels: Int[np.ndarray, "n"], fraction: float, seed: int | UInt64[np.ndarray, "n"]
 ) -> tuple[Int[np.ndarray, "kept"], Int[np.ndarray, "held_out"]]:
     """Splits indices so that each class gives the same `fraction` of its examples, in [0, 1).
 
     It is rounded, but at least one and not all of a class of two or more, so that every such class
-    is in both parts. A class of one is kept whole. The same seed gives the same split everywhere.
-    Each class's smallest `words` are held out, which are drawn if they are not given.
+    is in both parts. A class of one is kept whole. The same seed gives the same split
+    everywhere. With random words in its place, the smallest of each class are held out.
 
     Returns:
       The kept and the held-out indices, each ascending; together they are 0 … n − 1.
     """
     # Raw PCG64 words are promised never to change between NumPy versions, shuffles are not.
-    random = np.random.PCG64(seed).random_raw(labels.size) if words is None else words
+    random = np.random.PCG64(seed).random_raw(labels.size) if isinstance(seed, int) else seed
     held_out = np.zeros(labels.size, dtype=bool)
     if fraction > 0:
         for label in np.unique(labels):

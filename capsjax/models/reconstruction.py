@@ -52,7 +52,7 @@ class CapsuleSizes(Config):
 class ReconstructingModel(Model):
     """A network with a decoder; `build` calls `build_decoder`, and `forward` `reconstruct`."""
 
-    decoder: layers.Decoder | layers.ConvDecoder | None = None
+    decoder: layers.Decoder | None = None
     conditional = True
 
     def build_decoder(self, config: Reconstruction, pose_size: int, rngs: nnx.Rngs) -> None:

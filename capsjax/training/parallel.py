@@ -42,7 +42,7 @@ def replicate(tree: Any, devices: Devices) -> Any:
         if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf)))
         # `device_put` would gather the arrays of all hosts on every device, to compare them.
-        array = np.ascontiguousarray(leaf).reshape(np.shape(leaf))
+        array = np.asarray(leaf, order="C")
         checksum = np.uint32(zlib.crc32(array.reshape(-1).view(np.uint8).data))
         multihost_utils.assert_equal(checksum, "hosts hold different values of an array")
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])

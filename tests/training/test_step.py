@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from capsjax.data.accuracy import top
-from capsjax.data.tasks import Example, Source, Task, fixed_set
+from capsjax.data.tasks.task import Example, Source, Task, fixed_set
 from capsjax.evaluation.batches import check_batch_size
 from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.state import TrainState

@@ -21,9 +21,7 @@ from capsjax.data.tasks.task import Example as Example
 from capsjax.data.tasks.task import Family, Reader
 from capsjax.data.tasks.task import NumberedExamples as NumberedExamples
 from capsjax.data.tasks.task import Objects as Objects
-from capsjax.data.tasks.task import Source as Source
 from capsjax.data.tasks.task import Task as Task
-from capsjax.data.tasks.task import fixed_set as fixed_set
 from capsjax.data.tasks.task import make_example as make_example
 from capsjax.data.tasks.task import render as render
 from capsjax.data.tasks.task import spread as spread
