@@ -80,7 +80,8 @@ def of_results(workdir: Path, pages: Path) -> None:
 def of_runs(args: argparse.Namespace) -> None:
     """Evaluates one network and writes its page, or several and writes how they compare."""
     members = [runs.checkpoints.read(run, args.which) for run in args.runs]
-    first, command = members[0], ["python", "experiments/report.py", *args.runs]
+    first, imports = members[0], [f"--import={file}" for file in args.imports]
+    command = ["python", "experiments/report.py", *imports, *args.runs]
     if len(members) == 1 and evaluation.segmentation.has_masks(
         first.model, first.config.task.input_shape
     ):
@@ -99,10 +100,8 @@ def of_runs(args: argparse.Namespace) -> None:
         _cli.save(args.poses, buffer.getvalue())
         runs.display.say(f"Written to {args.poses}.")
         return
-    imports = [f"--import={file}" for file in args.imports]
     which = args.which if len(answers) > 1 else first.step
     images = [f"--dataset={results.dataset.name}", f"--split={results.dataset.split}"]
-    command[2:2] = imports
     again = shlex.join([*command, f"--which={which}", *images])
     if len(answers) > 1:
         from _report import comparison  # it takes seconds to import SciPy's statistics

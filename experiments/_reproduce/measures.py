@@ -20,7 +20,7 @@ from capsjax.evaluation.cost import inference_cost
 from capsjax.evaluation.entropy import routing_entropies, true_class_shares
 from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
 from capsjax.evaluation.transformations import moved_poses
-from capsjax.functional import mask_poses
+from capsjax.functional import mask_poses, to_unit
 from capsjax.models import Output
 from capsjax.runs import checkpoints
 
@@ -64,8 +64,7 @@ class Pixels(nnx.Module):
 
     def __call__(self, images: jax.Array, capture: bool = False, mask: Any = None) -> Output:
         """See `capsjax.models.Model`."""
-        scale = 255 if images.dtype == jnp.uint8 else 1
-        flat = images.reshape(len(images), -1).astype(jnp.float32) / scale
+        flat = to_unit(images).reshape(len(images), -1)
         poses = jnp.repeat(flat[:, None], self.num_classes, axis=1)
         scores = jnp.zeros((len(images), self.num_classes))
         return Output(scores, poses, features={"pixels": flat})

@@ -179,10 +179,8 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     claim, result = verdict.claim, verdict.difference
     if result is None:
         return verdict.reason
-    name = [
-        f"“{side}”" if isinstance(side, str) else f"{side:g}"
-        for side in (claim.more, verdict.against)
-    ]
+    sides = claim.more, verdict.against
+    name = [f"“{side}”" if isinstance(side, str) else f"{side:g}" for side in sides]
     mean, low, high = (number - claim.slack for number in result[:3])
     digits = _digits((high - low) / 2, experiment.column(claim.metric).digits)
     seeds = " and ".join(map(str, verdict.runs))
@@ -191,7 +189,7 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
     more, less = (
         experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
-        for side in (claim.more, verdict.against)
+        for side in sides
     )
     if more is not None and less is not None:
         text += f"; in the paper {more.mean - less.mean:+.{digits}f}"
@@ -222,9 +220,7 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
             f"t-test between networks that learned, with at least {FEWEST} seeds each and against "
             "controls ([the rules](../reproduce.md#what-is-compared-and-how)).",
             "\n".join(f"- **[{p}](../papers/{p}.md)**: {text}" for p, text in findings.items()),
-            *_table(
-                "Claims by paper, corrected for their number (Holm)", ("", *VERDICTS), by_paper
-            ),
+            *_table("Claims by paper, after Holm's correction", ("", *VERDICTS), by_paper),
             *_table("Claims by table and figure, each at the 5 % level", heads, every),
         ],
     )
@@ -263,11 +259,8 @@ def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yields a table; nothing if it is empty."""
-    wordy = [
-        column
-        for column in range(1, len(heads))
-        if any(row[column][:1].isalpha() or "“" in row[column] for row in rows)
-    ]
+    numbers = range(1, len(heads))
+    wordy = [n for n in numbers if any(row[n][:1].isalpha() or "“" in row[n] for row in rows)]
     if rows:
         lines = _cli.markdown_table(heads, rows, (0, *wordy))
         yield "\n".join([f"## {title}", "", *(line.replace("|  |", "| |") for line in lines)])
@@ -296,7 +289,6 @@ def _about_runs(comparison: Comparison) -> Iterator[str]:
     run = {name: records for name, records in comparison.records.items() if records}
     records = [record for of_row in run.values() for record in of_row]
     for what, texts in (
-        ("Commit", map(_commit, records)),
         ("Device", map("{device} ({machine})".format_map, records)),
         ("Data", (_data(**record["config"]["data"]) for record in records)),
         ("jax", (record["versions"]["jax"] for record in records)),
@@ -304,8 +296,11 @@ def _about_runs(comparison: Comparison) -> Iterator[str]:
         yield f"{what}: {', '.join(sorted(set(texts)))}"
     minutes = sum(r["times"]["training_seconds"] for r in records) / 60
     yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
-    keys = {name: key_of(of_row[0]["config"]) for name, of_row in run.items()}
-    yield f"Recipes: {'; '.join(f'`{key}` {name}' for name, key in keys.items())}"
+    rows = (
+        f"`{key_of(of_row[0]['config'])}` {name} ({', '.join(sorted(set(map(_commit, of_row))))})"
+        for name, of_row in run.items()
+    )
+    yield f"Recipes (commits): {'; '.join(rows)}"
     for name, reached in comparison.failed.items():
         yield f"Learned or not: {name}, {reached}"
     for record in records:
