@@ -13,6 +13,8 @@ MISTAKES = [
     ("predict --checkpoint={run} x.png --output=x.txt", "must end in .json, .csv, .html"),
     ("predict --checkpoint={run} --export=x --output=x.json", "--output goes with images"),
     ("predict --checkpoint={run} x.png --margin=0.1", "--margin goes with --crop"),
+    ("predict --checkpoint={run} x.png --crop --invert", "leave --invert out"),
+    (f"{TRAIN}training.batch-size=8", "no option 'training.batch-size': did you mean"),
     ("predict --checkpoint={run} missing.png", "missing.png: no such file"),
     (f"predict --checkpoint={{run}} {__file__}", "not an image"),
     ("predict --checkpoint=none --export=net", "does not exist"),

@@ -63,7 +63,10 @@ def test_a_resumed_run_keeps_the_best_of_all(save, tmp_path):
     """An earlier process saved the best one."""
     save({1: 0.5, 2: 0.9, 3: 0.6})
     assert steps(tmp_path) == [2, 3]
+    left = tmp_path / "checkpoints/6.orbax-checkpoint-tmp"
+    left.mkdir()  # by a save that was killed
     save({4: 0.7, 5: 0.8})
+    assert not left.exists()
     assert steps(tmp_path) == [2, 5]
     assert checkpoints.read(tmp_path).step == 2
 

@@ -21,6 +21,7 @@ def test_exponential():
     section = schedule_options("exponential", decay_steps=2, minimum=0.5)
     rates = learning_rates(section, [0, 1, 2, 30], learning_rate=0.75)
     np.testing.assert_allclose(rates, [0.75, 0.75 * 0.96**0.5, 0.75 * 0.96, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(learning_rates(section, [0, 30], learning_rate=0.1), 0.1)
     constant = schedule_options("exponential", decay_rate=1.0)
     np.testing.assert_allclose(learning_rates(constant, [0, 30], learning_rate=0.75), 0.75)
 
