@@ -82,12 +82,18 @@ def of_runs(args: argparse.Namespace) -> None:
     members = [runs.checkpoints.read(run, args.which) for run in args.runs]
     first, imports = members[0], [f"--import={file}" for file in args.imports]
     command = ["python", "experiments/report.py", *imports, *args.runs]
+
+    def again(data: Any, which: str | int) -> str:
+        given = f"--which={which}", f"--dataset={data.name}", f"--split={data.split}"
+        return shlex.join([*command, *given])
+
     if len(members) == 1 and evaluation.segmentation.has_masks(
         first.model, first.config.task.input_shape
     ):
         from _report import pages
 
-        _write(args, pages.of_slots(first, images_of(first, args), [shlex.join(command)]))
+        data = images_of(first, args)
+        _write(args, pages.of_slots(first, data, [again(data, first.step)]))
         return
     answers = [_answers(*run, args) for run in zip(args.runs, members, strict=True)]
     results = answers[0]
@@ -100,13 +106,10 @@ def of_runs(args: argparse.Namespace) -> None:
         _cli.save(args.poses, buffer.getvalue())
         runs.display.say(f"Written to {args.poses}.")
         return
-    which = args.which if len(answers) > 1 else first.step
-    images = [f"--dataset={results.dataset.name}", f"--split={results.dataset.split}"]
-    again = shlex.join([*command, f"--which={which}", *images])
     if len(answers) > 1:
         from _report import comparison  # it takes seconds to import SciPy's statistics
 
-        text = comparison.page(args.runs, answers, versions(), [again])
+        text = comparison.page(args.runs, answers, versions(), [again(results.dataset, args.which)])
         _write(args, text, "comparison.html")
     else:
         from _report.pages import of_run
@@ -115,7 +118,7 @@ def of_runs(args: argparse.Namespace) -> None:
         workdir = f"runs/{Path(run).stem}" if runs.release.is_one(run) else run
         train = train_command(first.config, workdir, imports)
         train = train or f"# No file of configs/ fits; the values are in {run}/config.json."
-        _write(args, of_run(results, versions(), [train, again]))
+        _write(args, of_run(results, versions(), [train, again(results.dataset, first.step)]))
 
 
 def _write(args: argparse.Namespace, text: str, name: str = "report.html") -> None:
