@@ -277,12 +277,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def after_holm(verdicts: Sequence[Verdict]) -> list[str]:
-    """Returns the verdicts on all claims of a paper, those by a test corrected for their number."""
-    adjusted = iter(holm([v.difference.p for v in verdicts if v.difference is not None]))
-    return [
-        v.verdict if v.difference is None else decide(v.difference._replace(p=next(adjusted)))
-        for v in verdicts
-    ]
+    """Returns the verdicts on all claims of a paper, those by a test corrected for their number.
+
+    They come in another order, and a test that stands in two tables counts once.
+    """
+    tests = list(dict.fromkeys(v.difference for v in verdicts if v.difference is not None))
+    adjusted = zip(tests, holm([test.p for test in tests]), strict=True)
+    untested = [v.verdict for v in verdicts if v.difference is None]
+    return untested + [decide(test._replace(p=p)) for test, p in adjusted]
 
 
 def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:

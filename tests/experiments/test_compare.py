@@ -6,7 +6,18 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 from _reproduce import figures, measures, results
-from _reproduce.compare import compare, decide, deviation, difference, drop, estimate, holm
+from _reproduce.compare import (
+    Difference,
+    Verdict,
+    after_holm,
+    compare,
+    decide,
+    deviation,
+    difference,
+    drop,
+    estimate,
+    holm,
+)
 from _reproduce.experiment import (
     ENTROPY,
     SCALES,
@@ -138,6 +149,13 @@ def test_a_claim_about_routing_needs_a_network_that_routes():
 def test_holm():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []
+
+
+def test_a_test_that_stands_in_two_tables_counts_once():
+    first = Difference(1.0, 0.5, 1.5, p=0.02)
+    tests = (first, first, first._replace(p=0.04), None)
+    verdicts = [Verdict(None, "not run" if x is None else "holds", difference=x) for x in tests]
+    assert after_holm(verdicts) == ["not run", "holds", "holds"]
     assert decide(difference(HIGH, LOW)._replace(p=0.06)) == "within chance"
 
 
