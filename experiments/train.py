@@ -100,7 +100,7 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
     if "training.batch_size" not in args.overrides:
         # A power of two, the same on 1, 2, 4 and 8 devices.
         few = 2 ** (max(SMALLEST_BATCH, images // BATCHES_OF_FEW).bit_length() - 1)
-        training.batch_size = max(min(training.batch_size, few) // devices, 1) * devices
+        training.batch_size = min(training.batch_size, max(few // devices, 1) * devices)
     if "training.epochs" not in args.overrides:
         steps = max(images // max(training.batch_size, 1), 1)
         training.epochs = max(training.epochs, -(-FEWEST_STEPS // steps))

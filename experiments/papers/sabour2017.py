@@ -20,7 +20,6 @@ SMOKE = {"model.width": 1 / 32, "training.epochs": 1, "training.batch_size": 64}
 FROM_DIGITS = {"data.source": "digits"}
 # What the config of sabour2017/multimnist says at full scale and other scales do not.
 ENDLESS = {"data.validation_fraction": 0.1, "data.versions": 0, "data.test_versions": 1}
-FALLING = {"schedule.decay_steps": 3375, "schedule.decay_rate": 0.7, "training.batch_size": 16}
 
 ABOUT_FULL = "The paper's recipe."
 ABOUT_SMOKE = "Networks of 1/32 of the width, one epoch on scikit-learn's 1,797 digits."
@@ -84,7 +83,10 @@ MNIST = Experiment(
 EIGHT_EPOCHS = Scale(
     "1/8 of the width, 8 epochs, batches of 16, new images without end; the rate falls to 0.7 of "
     "itself in an epoch.",
-    SMALL | ENDLESS | FALLING | {"training.epochs": 8},
+    SMALL
+    | ENDLESS
+    | {"training.batch_size": 16, "training.epochs": 8}
+    | {"schedule.decay_steps": 3375, "schedule.decay_rate": 0.7},
     seeds=3,
 )
 

@@ -179,7 +179,7 @@ def test_broken_files_are_skipped_and_listed_and_strays_ignored(pictures):
     (pictures / "dark/torn.png").write_bytes((pictures / "dark/grey.png").read_bytes()[:40])
     (pictures / "dark/notes.txt").write_text("no image")
     (pictures / "dark/Thumbs.db").write_bytes(b"no image")
-    # Which split it falls into does not matter.
+    # By its name it falls into a split with others of its class.
     with pytest.warns(RuntimeWarning, match=r"1 of \d images are skipped:\n  .*torn\.png: not"):
         counts = [len(prepared(pictures, split=s)) for s in ("train", "validation", "test")]
     assert sum(counts) == 8

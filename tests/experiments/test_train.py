@@ -10,6 +10,7 @@ from pathlib import Path
 import _cli
 import _configs
 import evaluate
+import jax
 import models as script_models
 import predict
 import pytest
@@ -82,7 +83,7 @@ def test_a_finished_run_is_extended(npz, tmp_path, capsys):
     assert "training.epochs: 3 → 2" in str(stop.value.code)
 
 
-def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys):
+def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys, monkeypatch):
     """Twelve pictures in smaller batches and more epochs, unless numbers are given."""
     for i, pixels in enumerate(load(f"npz:{npz}", "test").images[:18, ..., 0]):
         (tmp_path / "mine" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
@@ -104,6 +105,10 @@ def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys):
     assert "Each of the 2 pictures held out is 50% of the validation accuracy" in said
     assert fitted("--config.training.epochs=3") == (8, 3)
     assert fitted("--config.training.batch_size=4") == (4, 134)
+    monkeypatch.setattr(train, "BATCHES_OF_FEW", 1)
+    for devices in (1, 2, 4, 8):
+        monkeypatch.setattr(jax, "device_count", lambda devices=devices: devices)
+        assert fitted() == (8, 400)  # a run may go on elsewhere
 
 
 def test_the_last_line_says_what_came_out_and_what_is_next(npz, tmp_path, capsys):
