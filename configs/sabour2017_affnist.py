@@ -8,7 +8,7 @@ and with --split=test_translated.
 
 from capsjax.training import config as configs
 
-NETWORKS = {"capsnet": "sabour2017_capsnet", "cnn": "gu2021_convnet_fc"}
+NETWORKS = {"capsnet": "gu2021_capsnet", "cnn": "gu2021_convnet_fc"}
 
 
 def get_config(network="capsnet"):
