@@ -56,9 +56,7 @@ class ConvNet(Model):
         windows = [Window(config.kernel_size, stride) for stride in config.strides]
         height, width = grids(self.input_shape, windows)[-1]
         self.average_pool = config.average_pool
-        self.convs = convolutions(
-            [self.input_shape[-1], *config.features], windows, blocked=True, rngs=rngs
-        )
+        self.convs = convolutions([self.input_shape[-1], *config.features], windows, rngs=rngs)
         size = config.features[-1] * (1 if config.average_pool else height * width)
         sizes = [size, *config.dense_features]
         self.dense = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])

@@ -58,7 +58,7 @@ class EfficientCapsNet(CapsuleChain):
         seen = grids(self.input_shape, [*windows, Window(k)] if k else windows)[len(windows) - 1]
         self.leaky = config.normalization == "instance"
         sizes, he_normal = [self.input_shape[-1], *features], nnx.initializers.he_normal()
-        self.convs = convolutions(sizes, windows, blocked=True, kernel_init=he_normal, rngs=rngs)
+        self.convs = convolutions(sizes, windows, kernel_init=he_normal, rngs=rngs)
         norm = nnx.InstanceNorm if self.leaky else partial(batch_norm, momentum=0.99)
         self.norms = nnx.List([norm(n, epsilon=1e-3, rngs=rngs) for n in features])
         self.primary = DepthwiseCapsules(features[-1], pose_size, k or seen, rngs=rngs)

@@ -1,6 +1,8 @@
 """Convolutional use: the capsules of k×k windows, and what routing needs to know of windows."""
 
+import itertools
 import math
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import jax
@@ -48,38 +50,51 @@ def pose_patches(
             f"got shape {poses.shape}."
         )
     height, width = poses.shape[-3 - pose_axes : -1 - pose_axes]
-    rows = _Windows.of(height, window, stride, padding)
-    columns = _Windows.of(width, window, stride, padding)
+    rows = Windows.of(height, window, stride, padding)
+    columns = Windows.of(width, window, stride, padding)
     # Capsules and poses form one long axis, which accelerators lay out and move well.
     *batch, _, _, channels = poses.shape[: poses.ndim - pose_axes]
     pose = poses.shape[poses.ndim - pose_axes :]
     maps = jnp.asarray(poses).reshape(*batch, height, width, channels * math.prod(pose))
-    # The columns of a window, then its rows, which moves long runs of numbers: 18 slices for 9×9
-    # windows in place of 81.
-    patches = row_major(maps)
-    for axis, windows in ((len(batch) + 1, columns), (len(batch), rows)):
-        patches = _taps(patches, axis, windows, window, stride)
+    along = {len(batch): rows, len(batch) + 1: columns}
+    patches = gather(row_major(maps), along, window, stride)
     return row_major(patches).reshape(*patches.shape[:-1], window * window * channels, *pose)
 
 
-def _taps(x: Array, axis: int, windows: "_Windows", window: int, stride: int) -> Array:
-    """Replaces `axis` by positions of windows along it; their cells are joined in the last axis."""
-    # Zeros fill up the last step; no tap reaches them.
-    before, after = windows.pads
+def gather(x: Array, along: "Mapping[int, Windows]", window: int, stride: int) -> Array:
+    """Replaces axes by positions of windows along them; joins a window's cells in the last axis."""
     pads = [(0, 0)] * x.ndim
-    pads[axis] = (before, after + -windows.padded % stride)
-    x = jnp.pad(x, pads)
-    # Every stride-th cell by itself, so that a tap is a slice without steps: their gradient is far
-    # cheaper than that of a gather, a convolution, or slices with steps, for which XLA spreads each
-    # tap over the whole grid before it adds them.
+    for axis, windows in along.items():
+        # Zeros fill up the last step; no tap reaches them.
+        pads[axis] = (windows.pads[0], windows.pads[1] + -windows.padded % stride)
+    # Cells at every stride-th row and column, so that a tap is a slice without steps: their
+    # gradient is far cheaper than that of a gather, a convolution, or slices with steps, for which
+    # XLA spreads each tap over the whole grid before it adds them.
+    cells: dict[tuple[int, ...], Array] = {(): jnp.pad(x, pads)}
+    for axis in along:
+        cells = {
+            (*at, i): part
+            for at, cell in cells.items()
+            for i, part in enumerate(_every(cell, stride, axis))
+        }
+
+    def tap(offsets: tuple[int, ...]) -> Array:
+        x = cells[tuple(offset % stride for offset in offsets)]
+        for offset, (axis, windows) in zip(offsets, along.items(), strict=True):
+            start = offset // stride
+            x = lax.slice_in_dim(x, start, start + windows.number, axis=axis)
+        return x
+
+    offsets = itertools.product(range(window), repeat=len(along))
+    return jnp.concatenate([tap(each) for each in offsets], axis=-1)
+
+
+def _every(x: Array, stride: int, axis: int) -> list[Array]:
+    """Takes every stride-th part of an axis, whose length is a multiple of the stride."""
+    if stride == 1:
+        return [x]
     x = x.reshape(*x.shape[:axis], x.shape[axis] // stride, stride, *x.shape[axis + 1 :])
-    cells = [jnp.squeeze(part, axis + 1) for part in lax.split(x, (1,) * stride, axis + 1)]
-
-    def tap(i: int) -> Array:
-        start = i // stride
-        return lax.slice_in_dim(cells[i % stride], start, start + windows.number, axis=axis)
-
-    return jnp.concatenate([tap(i) for i in range(window)], axis=-1)
+    return [jnp.squeeze(part, axis + 1) for part in lax.split(x, (1,) * stride, axis + 1)]
 
 
 @jax.tree_util.register_pytree_node_class
@@ -131,7 +146,7 @@ def softmax_over_windows(
       grid: height and width of the children's grid.
       window: as in `pose_patches`, also stride and padding.
     """
-    rows, columns = (_Windows.of(extent, window, stride, padding) for extent in grid)
+    rows, columns = (Windows.of(extent, window, stride, padding) for extent in grid)
     positions, taps = rows.number * columns.number, window * window
     if (
         logits.ndim < 4
@@ -163,7 +178,7 @@ def softmax_over_windows(
     return logits - log_total.reshape(unfolded).reshape(logits.shape[:-1])[..., None]
 
 
-class _Windows(NamedTuple):
+class Windows(NamedTuple):
     """Where windows lie along one axis of a grid."""
 
     number: int
@@ -171,7 +186,7 @@ class _Windows(NamedTuple):
     padded: int  # extent of the padded grid
 
     @classmethod
-    def of(cls, extent: int, window: int, stride: int, padding: str) -> "_Windows":
+    def of(cls, extent: int, window: int, stride: int, padding: str) -> "Windows":
         check_counts(window=window, stride=stride)
         if padding == "SAME":
             number = math.ceil(extent / stride)
@@ -189,7 +204,7 @@ class _Windows(NamedTuple):
         return cls(number, pads, extent + missing)
 
 
-def _cells(rows: _Windows, columns: _Windows, window: int, stride: int) -> np.ndarray:
+def _cells(rows: Windows, columns: Windows, window: int, stride: int) -> np.ndarray:
     """Returns the cell of the padded grid under each position and tap, in the order of patches."""
     row = stride * np.arange(rows.number)[:, None] + np.arange(window)
     column = stride * np.arange(columns.number)[:, None] + np.arange(window)
