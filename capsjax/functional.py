@@ -55,7 +55,8 @@ def safe_norm(
     """
     check_floating("x", x)
     wide = at_least_float32(x)
-    scale = _scale(wide)
+    # Not the scale of a zero, whose square overflows in second derivatives.
+    scale = jnp.where(jnp.any(wide, axis=-1, keepdims=True), _scale(wide), 1)
     length = (_length(wide * scale) / scale).astype(x.dtype)
     return length if keepdims else length[..., 0]
 
@@ -77,10 +78,10 @@ def exponential_squash(s: Float[Array | np.ndarray, "*batch d"]) -> Float[Array,
     """
 
     def factor(length: Array, scale: Array) -> Array:
-        # (1 − exp(−x)) / x is 1 − x/2 near 0: the quotient must not be formed there.
+        # (1 − exp(−x)) / x is 1 − x/2 + x²/6 near 0: the quotient must not be formed there.
         small = length < 1e-4
         safe = jnp.where(small, 1, length)
-        return jnp.where(small, 1 - length / 2, -jnp.expm1(-safe / scale) / safe)
+        return jnp.where(small, 1 - length / 2 + length**2 / 6, -jnp.expm1(-safe / scale) / safe)
 
     return _shortened(s, factor)
 

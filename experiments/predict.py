@@ -75,6 +75,8 @@ def main(args: argparse.Namespace) -> None:
         raise ValueError("nothing to do: name images to classify or --export=FILE to write")
     if args.margin is not None and not (args.crop and 0 <= args.margin < 0.5):
         raise ValueError(f"--margin goes with --crop, and is from 0 to 0.5, got {args.margin}")
+    if args.top < 1:
+        raise ValueError(f"--top must be at least 1, got {args.top}")
     if args.crop and args.invert:
         raise ValueError("--crop finds light ink by itself: leave --invert out")
     if args.output and not (args.images and args.output.suffix in OUTPUTS):
@@ -88,7 +90,7 @@ def main(args: argparse.Namespace) -> None:
         like = _training_ink(checkpoint, args) if args.crop else None
         paths = files(args.images, broken)
         predictions = classify(checkpoint, paths, broken, invert=args.invert, like=like)
-        show(terminal, predictions, checkpoint.config.task.class_names, args.top)
+        show(terminal, predictions, checkpoint.config.task, args)
         if args.output:
             write(args.output, checkpoint, predictions, broken, args.top)
             terminal.print(f"Written to {args.output}.", markup=False)
@@ -188,9 +190,10 @@ def _answer(model: Any, images: Any) -> Any:
 
 
 def show(
-    terminal: Console, predictions: Sequence[Prediction], names: tuple[str, ...], top: int
+    terminal: Console, predictions: Sequence[Prediction], task: Any, args: argparse.Namespace
 ) -> None:
     """Tables of a few images, a line for each of many, and which look inverted."""
+    names, top = task.class_names, args.top
     for prediction in predictions:
         if len(predictions) <= TABLES:
             terminal.print(_table(prediction, names, top))
@@ -199,10 +202,13 @@ def show(
             line = f"{prediction.file}: {', '.join(said)}"
             terminal.print(line, markup=False, highlight=False, soft_wrap=True)
     if inverted := [str(p.file) for p in predictions if p.looks_inverted]:
+        advice = "Leave --invert out" if args.invert else "Try --invert"
+        if task.input_shape[-1] == 1 and not args.invert:
+            advice += ", or --crop, which decides it for each"
         more = f" and {len(inverted) - TABLES} more" if len(inverted) > TABLES else ""
         terminal.print(
             f"Dark on light, and better recognised as a negative: {', '.join(inverted[:TABLES])}"
-            f"{more}. Try --invert, or --crop, which decides it for each.",
+            f"{more}. {advice}.",
             markup=False,
         )
 

@@ -47,6 +47,8 @@ def main(args: argparse.Namespace) -> None:
             raise ValueError(f"{path} is there already: remove it, or choose another name")
     runs.process.cache_programs()
     checkpoint = runs.checkpoints.read(args.checkpoint, args.which)
+    # Without what follows from the data: shape and names.
+    recipe = {key: value for key, value in checkpoint.config.to_dict().items() if key != "task"}
     if args.without_decoder:
         checkpoint = _without_decoder(checkpoint)
     data, scores = score(checkpoint, args)
@@ -58,8 +60,6 @@ def main(args: argparse.Namespace) -> None:
     }
     runs.release.write(file, checkpoint.model, about)
     config = checkpoint.config
-    # Without what follows from the data: shape and names.
-    recipe = {key: value for key, value in config.to_dict().items() if key != "task"}
     text = CARD.read_text(encoding="utf-8").format(
         file=file,
         config=config,
@@ -76,6 +76,7 @@ def main(args: argparse.Namespace) -> None:
         commit=commit(),
         used=versions(),
         licence=_cell(args.licence),
+        left_out=", with a decoder that is left out here" if args.without_decoder else "",
         recipe=json.dumps(recipe, indent=2, ensure_ascii=False),
     )
     _cli.save(card, text)

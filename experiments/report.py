@@ -139,13 +139,15 @@ def train_command(
         return {k: v for k, v in flat if not k.startswith("task.")}  # which follows from the data
 
     wanted, candidates = given(config), list[list[str]]()
+    # Which train.py would choose for few pictures unless they are given.
+    lengths = ("training.epochs", "training.batch_size") if "folder:" in config.data.name else ()
     names = [f"{section}.name" for section in training.config.NAMED]
     for file in _configs.files():
         base = _configs.read(file)
         changes = {k: wanted[k] for k in names if given(base)[k] != wanted[k]}
         values = given(training.config.override(base, changes))
         if values.keys() == wanted.keys():
-            changes |= {k: v for k, v in wanted.items() if values[k] != v}
+            changes |= {k: v for k, v in wanted.items() if values[k] != v or k in lengths}
             changed = [f"--config.{key}={value}" for key, value in changes.items()]
             words = [f"--config=configs/{file}.py", f"--workdir={workdir}", *imports, *changed]
             candidates.append(["python", "experiments/train.py", *words])

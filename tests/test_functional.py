@@ -34,6 +34,13 @@ def test_vectors_of_zeros(function):
     np.testing.assert_array_equal(gradient, function is exponential_squash)
 
 
+@pytest.mark.parametrize("function", LENGTHS)
+def test_second_derivatives_at_zero_are_finite(function):
+    slope = jax.grad(lambda x: jnp.sum(function(x) ** 2))
+    x = jnp.array([[0.5, 0, 0], [0, 0, 0]])
+    assert jnp.all(jnp.isfinite(jax.jvp(slope, (x,), (jnp.ones_like(x),))[1]))
+
+
 def _exact(function, s):
     """The value at `s` in float64, without a square of it."""
     size = np.abs(s).max(axis=-1, keepdims=True)

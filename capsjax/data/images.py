@@ -115,7 +115,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
             image.load()
     except FileNotFoundError:
         raise
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, RuntimeError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: not an image that PIL can read ({error})") from error
     if image.mode != "F" and not image.mode.startswith("I"):
         return image, []  # PIL has made 16-bit colours 8 bits

@@ -62,6 +62,8 @@ def evaluation_data(
         examples = tasks.as_it_is(dataset)
         return EvaluationData(name, split, dataset.class_names, examples, top(1), False)
     own = config.data if name == config.data.name else {"name": name}
+    if "source" in config.data and hasattr(tasks.family(name), "source"):
+        own = {**own, "source": config.data.source}
     task = tasks.create(**own, data_dir=data_dir, device_budget_mb=device_budget_mb)
     split = split or "test"
     examples = task.evaluation_set(split)

@@ -139,6 +139,8 @@ class InvertedAttentionStack(nnx.Module):
     ):
         if schedule not in get_args(Schedule):
             raise ValueError(f"schedule must be one of {get_args(Schedule)}, got {schedule!r}")
+        if any(layer.bias is not None for layer in layers.values()):
+            raise ValueError("layers of a stack have no biases: build them with use_bias=False")
         plain = all(isinstance(layer.routing, InvertedAttention) for layer in layers.values())
         if schedule == "fixed_point" and not plain:
             raise ValueError("fixed_point is for capsules without activations: choose concurrent")

@@ -51,7 +51,7 @@ class DepthwiseCapsules(nnx.Module):
     def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n C D"]:
         rows, columns, _, channels = self.kernel.shape
         seen = features[:, :rows, :columns]
-        check_poses(seen, rows=rows, columns=columns, channels=channels)
+        check_poses(seen, "features", rows=rows, columns=columns, channels=channels)
         sums = jnp.sum(seen * self.kernel[...][:, :, 0], axis=(1, 2)) + self.bias[...]
         capsules = channels // self.pose_size
         return self.activation(sums.reshape(sums.shape[0], capsules, self.pose_size))

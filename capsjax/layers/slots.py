@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, slot_attention
+from capsjax.routing._checks import check_counts
 
 
 class SlotAttention(nnx.Module):
@@ -41,6 +42,7 @@ class SlotAttention(nnx.Module):
         implicit: bool = False,
         rngs: nnx.Rngs,
     ):
+        check_counts(num_slots=num_slots, num_iterations=num_iterations)
         self.in_features, self.num_slots, self.slot_size = in_features, num_slots, slot_size
         self.num_iterations, self.implicit = num_iterations, implicit
         glorot = nnx.initializers.glorot_uniform()
@@ -78,9 +80,9 @@ class SlotAttention(nnx.Module):
           keys: one per example for that draw; None draws the same for every example, always.
           mask: see `capsjax.routing.slot_attention`.
         """
-        check_poses(inputs, in_features=self.in_features)
+        check_poses(inputs, "inputs", in_features=self.in_features)
         start = self.first_slots(inputs.shape[0], keys) if slots is None else slots
-        check_poses(start, slot_size=self.slot_size)
+        check_poses(start, "slots", slot_size=self.slot_size)
         inputs = self.norm_inputs(inputs)
         start = start + jnp.zeros_like(inputs[:, :1, :1])  # of the type that the loop returns
 

@@ -52,11 +52,11 @@ def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float3
     return jax.nn.initializers.normal(1 / math.sqrt(shape[1]))(key, shape, dtype)
 
 
-def check_poses(poses: Array | np.ndarray, **sizes: int) -> None:
+def check_poses(poses: Array | np.ndarray, argument: str = "poses", /, **sizes: int) -> None:
     """Raises a ValueError unless the last axes of `poses` have these sizes."""
     if poses.shape[-len(sizes) :] != tuple(sizes.values()):
         expected = " and ".join(f"{name} = {size}" for name, size in sizes.items())
-        raise ValueError(f"the last axes of poses must be {expected}, got shape {poses.shape}")
+        raise ValueError(f"the last axes of {argument} must be {expected}, got shape {poses.shape}")
 
 
 def as_matrices(

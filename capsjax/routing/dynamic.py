@@ -166,6 +166,7 @@ def _route(
         sums = votes.total() * uniform
         logits, coupling = (jnp.full(counts, x, sums.dtype) for x in (0, uniform))
     else:
+        logits = for_every_example(logits, votes.total())  # whose type alone is read
         sums, coupling = couple(logits, (uniform, uniform) if soft else None)
     coupling = for_every_example(coupling, sums)
     poses = activate(sums)

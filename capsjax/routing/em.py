@@ -24,6 +24,9 @@ from capsjax.routing.votes import (
     shape_of,
 )
 
+# Sums over children are of R_ij a_i relative to the largest, 1. Where a_i is 0, R_ij may be more.
+_MOST = 1e15
+
 Schedule = Callable[[Int[Array, ""] | int], Float[Array, ""]]
 
 
@@ -95,7 +98,7 @@ def em_routing(
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def maximize(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
-        """Takes R as relative · largest, the largest R of each parent [..., 1, J]."""
+        """Takes R as relative · largest, the largest R_ij a_i of each parent [..., 1, J]."""
         moments = _moments(votes, jnp.broadcast_to(activations * relative, full))
         schedule = inverse_temperature
         value = jnp.asarray(schedule(iteration) if callable(schedule) else schedule, dtype)
@@ -103,13 +106,15 @@ def em_routing(
 
     def iterate(state: tuple[Array, _Parents], iteration: Array) -> tuple[Any, None]:
         log_coupling = normalize(_e_step(state[1], votes))
-        log_largest = _largest(log_coupling)
-        relative = jnp.exp(log_coupling - log_largest)
+        log_largest = _largest(log_coupling + jnp.log(activations))
+        log_largest = jnp.where(jnp.isneginf(log_largest), 0, log_largest)  # no child is active
+        relative = jnp.exp(jnp.minimum(log_coupling - log_largest, math.log(_MOST)))
         return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
 
-    relative, largest = _first_coupling(coupling, full, dtype)
+    relative, largest = _first_coupling(coupling, activations, full, dtype)
     fitted = maximize(relative, largest, 0)
-    last = for_every_example(jnp.broadcast_to(relative * largest, full), fitted.means)
+    last = 1 / parents if coupling is None else coupling
+    last = for_every_example(jnp.broadcast_to(jnp.asarray(last, dtype), full), fitted.means)
     if num_iterations > 1:
         # The first state's log R is never read: the E-step takes the parents alone.
         start = (jnp.zeros_like(last), fitted)
@@ -128,9 +133,9 @@ class _Parents(NamedTuple):
 
 
 def _first_coupling(
-    coupling: Broadcast | None, full: tuple[int, ...], dtype: Any
+    coupling: Broadcast | None, activations: Array, full: tuple[int, ...], dtype: Any
 ) -> tuple[Array, Array]:
-    """Returns the first R, relative to the largest of each parent, and these.
+    """Returns the first R, relative to the largest R_ij a_i of each parent, and these.
 
     Sums over children are taken of such: a parent that all children have left keeps a mean.
     """
@@ -142,8 +147,9 @@ def _first_coupling(
     # The smallest positive number in place of 0, by which nothing can be divided. Not by way of
     # logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
     positive = jnp.maximum(jnp.atleast_2d(coupling).astype(dtype), jnp.finfo(dtype).tiny)
-    largest = _largest(positive)
-    return positive / largest, largest
+    largest = _largest(positive * activations)
+    largest = jnp.where(largest == 0, 1, largest)  # no child is active
+    return jnp.minimum(positive / largest, _MOST), largest
 
 
 def _largest(coupling: Coupling) -> Float[Array, "*batch 1 J"]:

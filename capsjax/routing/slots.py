@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from capsjax.functional import type_of_sums
+from capsjax.functional import check_array, type_of_sums
 from capsjax.routing._checks import (
     check_broadcast,
     check_floating,
@@ -78,13 +78,19 @@ def slot_attention(
     check_scalar("scale", scale, "multiply the queries by it where slots differ in it.")
     dtype = type_of_sums(inputs, queries, key_kernel)
     if mask is not None:
+        check_array("mask", mask)
         mask = jnp.asarray(mask, dtype) if mask.dtype == bool else mask
         check_broadcast("mask", mask, inputs.shape[:-1], "[..., N]")
         check_probabilities("mask", mask)
         mask = jnp.broadcast_to(mask, inputs.shape[:-1])[..., None, :]
     scaled = jnp.asarray(queries, dtype) * jnp.asarray(scale, dtype)
     pulled = einsum("...jk,dk->...jd", scaled, jnp.asarray(key_kernel))  # W_k q, sized as inputs
-    means, coupling = _attend(jnp.asarray(inputs), pulled, mask, epsilon)
+    # All get the batch axes of each other, and are on the same devices (see `for_every_example`).
+    pulled = pulled + jnp.zeros_like(inputs[..., :1, :1], dtype=pulled.dtype)
+    x = inputs + jnp.zeros_like(pulled[..., :1, :1], dtype=inputs.dtype)
+    if mask is not None:
+        mask = mask + jnp.zeros_like(pulled[..., :1, :1], dtype=mask.dtype)
+    means, coupling = _attend(x, pulled, mask, epsilon)
     poses = einsum("...jd,dv->...jv", means, jnp.asarray(value_kernel))
     return Routed(poses.astype(inputs.dtype), jnp.swapaxes(coupling, -1, -2))
 

@@ -123,6 +123,8 @@ class DenseVotes(_Fields):
 
     def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
+        # On a mesh of explicit axes the first operand says how the result is divided.
+        coupling = coupling + jnp.zeros_like(self.votes[..., 0], dtype=coupling.dtype)
         return einsum("...ij,...ijd->...jd", coupling, self.votes)
 
     def agreement(self, poses: Poses) -> Coupling:
@@ -214,7 +216,8 @@ class LinearVotes(_Fields):
 
     def dense(self) -> Float[Array, "*batch I J D"]:
         """Returns all votes in one array."""
-        return _flat(jnp.einsum("...iax,ixjy->...ijay", self.poses, self._own_kernel()))
+        with jax.numpy_dtype_promotion("standard"):
+            return _flat(jnp.einsum("...iax,ixjy->...ijay", self.poses, self._own_kernel()))
 
     def scatter(self, coupling: Coupling, means: Poses) -> Poses:
         """Returns Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""

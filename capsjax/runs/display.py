@@ -26,7 +26,7 @@ SPEED_SECONDS = 3600.0
 
 def console() -> Console:
     """Returns the terminal, or plain lines of any length without one. Only host 0 prints."""
-    return Console(soft_wrap=True, highlight=False, quiet=not is_first_host())
+    return Console(soft_wrap=True, highlight=False, emoji=False, quiet=not is_first_host())
 
 
 def say(text: str) -> None:

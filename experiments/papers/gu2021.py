@@ -7,7 +7,7 @@ from typing import Any
 from _reproduce import figures, measures
 from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scale, claims, columns
 
-from papers.sabour2017 import ABOUT_SMOKE, FROM_DIGITS, INITIAL, SMOKE, UNTIL_99, stop_at
+from papers.sabour2017 import ABOUT_SMOKE, FROM_DIGITS, INITIAL, SMOKE, UNTIL_98, stop_at
 
 FINDING = (
     "in part. In narrow networks a shared transform makes affine digits easier, and (uncorrected) "
@@ -46,7 +46,7 @@ CAPSULE_LOGITS = "the logits of capsules in a cross-entropy are 10 (length âˆ’ Â
 
 AFFNIST_SCALES = {
     "full": Scale(ABOUT_FULL, TO_THE_END, seeds=RUNS),
-    "medium": UNTIL_99,
+    "medium": UNTIL_98,
     "small": Scale(
         f"{ABOUT_SMALL}; epochs of a quarter of the others. Each network stops at the end of "
         "the first one with 94 % on the held-out digits, translated, at the latest after 16. "

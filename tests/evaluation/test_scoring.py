@@ -6,6 +6,7 @@ from PIL import Image
 
 from capsjax.evaluation.scoring import check_fits, evaluation_data, lower_score, score
 from capsjax.runs import checkpoints
+from capsjax.training import config as configs
 from capsjax.training.build import build_model
 
 
@@ -52,6 +53,12 @@ def test_without_a_test_split_the_validation_split_is_evaluated(checkpoint, tmp_
     data = evaluation_data(checkpoint.config, f"folder:{tmp_path}")
     assert (data.split, len(data.examples)) == ("val", 20)
     check_fits(checkpoint.config, data)  # made to fit
+
+
+def test_another_task_is_made_from_the_same_images():
+    config = configs.default("sabour2017_capsnet", "mnist_translated")
+    config.data.source = "digits"
+    assert len(evaluation_data(config, "affnist_generated").examples)
 
 
 def test_other_classes_are_refused_even_if_as_many(checkpoint, data):

@@ -111,6 +111,7 @@ def test_what_looks_inverted_is_said(finished_run, scans, tmp_path, capsys, monk
     assert [i for i, x in enumerate(results["images"]) if x["looks_inverted"]] == [2, 5]
     assert f"{scans}/2.png, {scans}/5.png. Try --invert, or --crop" in capsys.readouterr().out
     results, _ = classify(tmp_path, finished_run, scans, "--invert")
+    assert "Leave --invert out." in capsys.readouterr().out
     assert not any(x["looks_inverted"] for i, x in enumerate(results["images"]) if i in (2, 5))
 
 

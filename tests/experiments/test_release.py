@@ -54,6 +54,9 @@ def test_without_its_decoder(tiny_run, tmp_path):
     images = np.zeros((2, 8, 8, 1), np.uint8)
     assert bare(images).reconstruction is None
     np.testing.assert_array_equal(bare(images).scores, whole(images).scores)
+    card = file.with_suffix(".md").read_text()
+    assert "a decoder that is left out here" in card
+    assert '"reconstruction": "none"' not in card
 
 
 def test_nothing_is_overwritten(tiny_run, tmp_path, fails):

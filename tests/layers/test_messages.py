@@ -23,8 +23,8 @@ from capsjax import layers
         # As many class numbers as there are classes: they would broadcast.
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 3, 4), (3,)], r"\(3,\); for class numbers .*one_hot"),
         ("EMClassCapsules", (2, 3, 16), [(4, 4, 2, 8), (4, 4, 2)], "channels = 2 and pose_size"),
-        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 4)], "in_features = 5"),
-        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 5), (2, 3, 5)], "slot_size = 4"),
+        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 4)], "inputs must be in_features = 5"),
+        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 5), (2, 3, 5)], "slots must be slot_size = 4"),
     ],
 )
 def test_arrays_that_do_not_fit(layer, sizes, shapes, message):
@@ -42,6 +42,11 @@ def em_stack():
 dense = partial(layers.DenseCapsules, rngs=nnx.Rngs(0))
 
 
+def biased_stack():
+    routing = layers.InvertedAttention(4)
+    layers.InvertedAttentionStack({"top": dense(6, 4, 3, 4, routing=routing, use_bias=True)})
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -53,6 +58,11 @@ dense = partial(layers.DenseCapsules, rngs=nnx.Rngs(0))
         (lambda: layers.coordinate_addition(jnp.zeros((2, 3, 1, 5, 8))), "a square of at least 4"),
         (lambda: layers.InvertedAttentionStack({}, schedule="parallel"), "'sequential', 'fixed"),
         (em_stack, "without activations"),
+        (biased_stack, "use_bias=False"),
+        (
+            lambda: layers.SlotAttention(5, 3, 4, 6, num_iterations=0, rngs=nnx.Rngs(0)),
+            "at least 1",
+        ),
     ],
 )
 def test_sizes_and_options_that_no_layer_has(call, message):

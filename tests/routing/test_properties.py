@@ -230,6 +230,27 @@ def test_extreme_votes_stay_finite(procedure, scale):
             assert jnp.all(jnp.isfinite(x))
 
 
+@pytest.mark.parametrize("start", [None, 0.25])
+def test_em_children_without_activation_are_as_if_they_were_not_there(start):
+    """Such as padding, which the parent of spread votes would take for all of its children."""
+    rng, spread = np.random.default_rng(0), np.array([0.02, 0.5])[:, None]
+    votes = np.float32(1 + spread * rng.normal(size=(6, 2, 16)))
+    padded = np.concatenate([votes, np.zeros((3, 2, 16), np.float32)])
+    coupling = None if start is None else np.linspace(start, 1 - start, 9)[:, None] * np.ones(2)
+
+    def means(votes):
+        active = jnp.asarray(np.arange(len(votes)) < 6, jnp.float32)
+        first = None if coupling is None else jnp.asarray(coupling[: len(votes)])
+        zeros = jnp.zeros(2)
+        return em_routing(votes, active, zeros, zeros, num_iterations=3, coupling=first).poses
+
+    def gradient(votes):
+        return jax.grad(lambda votes: jnp.sum(jnp.sin(means(votes))))(votes)
+
+    assert_same(means(padded), means(votes))
+    assert_same(gradient(padded), np.pad(gradient(votes), [(0, 3), (0, 0), (0, 0)]))
+
+
 def test_em_without_active_children_stays_finite():
     def loss(activations, votes):
         routed = em_routing(votes, activations, jnp.zeros(J), jnp.zeros(J))
@@ -315,6 +336,21 @@ def test_routing_on_explicit_axes(procedure):
     assert_same(jax.device_get(routed), procedure(votes), 1e-4)
     expected = kernel_gradient(procedure, votes.poses, votes.kernel)
     assert_same(jax.device_get(gradient), expected, 1e-4)
+
+
+def test_arguments_that_are_whole_on_explicit_axes():
+    """The result is divided as the votes are: one kernel for all children, and dense votes."""
+    votes, logits = even_linear(), jnp.ones((I, J))
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    poses = jax.device_put(votes.poses, NamedSharding(mesh, PartitionSpec("data")))
+    for make in (
+        lambda poses: LinearVotes(poses, votes.kernel[:1]),
+        lambda poses: LinearVotes(poses, votes.kernel).dense(),
+    ):
+        for route in (partial(dynamic_routing, logits=logits), em):
+            routed = jax.jit(lambda poses, route=route, make=make: route(make(poses)))(poses)
+            assert jax.typeof(routed.poses).sharding.spec[0] == "data"
+            assert_same(jax.device_get(routed), route(make(votes.poses)), 1e-4)
 
 
 def test_activations_that_are_whole_on_explicit_axes():

@@ -26,6 +26,27 @@ def test_masked_inputs_are_as_if_they_were_not_there():
     assert not np.any(slot_attention(inputs, *rest, mask=np.zeros(N, bool)).poses)
 
 
+def test_one_argument_for_all_examples():
+    """Learned queries, or one mask: broadcast, on one device and on two."""
+    inputs, _, *kernels = arrays((2,))
+    queries, mask = arrays()[1], jnp.arange(N) < 30
+
+    def gradient(queries, inputs, mask=mask):
+        def loss(queries, inputs):
+            return jnp.sum(jnp.sin(slot_attention(inputs, queries, *kernels, mask=mask).poses))
+
+        return jax.grad(loss, (0, 1))(queries, inputs)
+
+    every = gradient(jnp.broadcast_to(queries, (2, J, K)), inputs, jnp.stack([mask, mask]))
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    one, data = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")
+    divided = jax.shard_map(gradient, mesh=mesh, in_specs=(one, data), out_specs=(one, data))
+    for f in (gradient, jax.jit(divided)):
+        of_queries, of_inputs = f(queries, inputs)
+        np.testing.assert_allclose(of_queries, every[0].sum(0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(of_inputs, every[1], rtol=1e-4, atol=1e-5)
+
+
 def test_vmap_is_a_batch():
     inputs, queries, *kernels = arrays((2,))
     batch = slot_attention(inputs, queries, *kernels)

@@ -78,7 +78,8 @@ def _has_kernel(platform: str, target: Target, sizes: Sizes, dtype: Any) -> bool
         return False
     if platform == "tpu":
         return True
-    largest = sizes.positions * sizes.children * max(sizes.parents, sizes.rows * sizes.columns)
+    children = sizes.children * max(sizes.parents, sizes.rows * sizes.columns)
+    largest = sizes.positions * max(children, sizes.parents * sizes.rows * sizes.width)
     fits = sizes.parents <= _MOST_PARENTS and largest <= _MOST_ELEMENTS
     return fits and not target.exported and _has_triton(target)
 
