@@ -123,9 +123,7 @@ class DenseVotes(_Fields):
 
     def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
-        # On a mesh of explicit axes the first operand says how the result is divided.
-        coupling = coupling + jnp.zeros_like(self.votes[..., 0], dtype=coupling.dtype)
-        return einsum("...ij,...ijd->...jd", coupling, self.votes)
+        return einsum("...ij,...ijd->...jd", self._divided(coupling), self.votes)
 
     def agreement(self, poses: Poses) -> Coupling:
         """Returns the scalar products <v_ij, p_j>."""
@@ -141,11 +139,15 @@ class DenseVotes(_Fields):
 
     def scatter(self, coupling: Coupling, means: Poses) -> Poses:
         """Returns Σ_i c_ij (v_ij − μ_j)², for each of the D numbers."""
-        return einsum("...ij,...ijd->...jd", coupling, self._squares(means))
+        return einsum("...ij,...ijd->...jd", self._divided(coupling), self._squares(means))
 
     def distance(self, means: Poses, precision: Poses) -> Coupling:
         """Returns Σ_d λ_jd (v_ijd − μ_jd)² with precision λ."""
         return einsum("...ijd,...jd->...ij", self._squares(means), precision)
+
+    def _divided(self, coupling: Coupling) -> Coupling:
+        """Returns `coupling` as votes are on a mesh of explicit axes: results are as it is."""
+        return coupling + jnp.zeros_like(self.votes[..., 0], dtype=coupling.dtype)
 
     def _squares(self, means: Poses) -> Float[Array, "*batch I J D"]:
         return jnp.square(at_least_float32(self.votes) - means[..., None, :, :])

@@ -43,7 +43,7 @@ dense = partial(layers.DenseCapsules, rngs=nnx.Rngs(0))
 
 
 def biased_stack():
-    routing = layers.InvertedAttention(4)
+    routing = layers.InvertedAttention(4, rngs=nnx.Rngs(0))
     layers.InvertedAttentionStack({"top": dense(6, 4, 3, 4, routing=routing, use_bias=True)})
 
 
