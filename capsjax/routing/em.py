@@ -108,7 +108,10 @@ def em_routing(
         log_coupling = normalize(_e_step(state[1], votes))
         log_largest = _largest(log_coupling + jnp.log(activations))
         log_largest = jnp.where(jnp.isneginf(log_largest), 0, log_largest)  # no child is active
-        relative = jnp.exp(jnp.minimum(log_coupling - log_largest, math.log(_MOST)))
+        above = log_coupling - log_largest
+        # A minimum, but for its gradient, which would hold where it is one.
+        above = above - lax.stop_gradient(jax.nn.relu(above - math.log(_MOST)))
+        relative = jnp.exp(above)
         return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
 
     relative, largest = _first_coupling(coupling, activations, full, dtype)
