@@ -112,8 +112,10 @@ class _Help(argparse.Action):
         parser.print_help()
         if file := getattr(args, "config", None):
             configs = capsjax.training.config
+            dotted = {k.removeprefix("config."): v for k, v in vars(args).items() if "." in k and v}
+            config = configs.override(_configs.read(file), dotted)  # another network has others
             print(f"\noptions of {file}, which --config.OPTION=VALUE changes:")
-            for name, option in configs.describe(configs.complete(_configs.read(file))).items():
+            for name, option in configs.describe(config).items():
                 allowed = f" ({option.allowed})" if option.allowed else ""
                 print(f"  {name}={option.default}{allowed}")
                 print(textwrap.indent(textwrap.fill(option.text, 86), " " * 10))

@@ -193,3 +193,7 @@ def test_help_says_how(capsys):
         assert f"  {name}={option.default}" in text
         assert option.allowed in text
         assert option.text in " ".join(text.split())
+    other = ["--config=configs/digits.py", "--config.model.name=choi2019_mnist", "--help"]
+    with pytest.raises(SystemExit):
+        _cli.run(train.parser(), train.main, other)
+    assert "  model.num_conv_caps=" in capsys.readouterr().out
