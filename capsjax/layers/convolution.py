@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -33,21 +34,18 @@ def convolve(
     A CPU takes a few images at a time, and makes their patches again in the backward pass: they
     stay in cache, which took up to 40 % off the time of a training step.
     """
-    options = (stride, padding, precision)
 
     def on_cpu(images: Array, kernel: Array) -> Array:
         def patches(block: Array) -> Array:
-            return convolve_patches(block, kernel, *options)
+            return convolve_patches(block, kernel, stride, padding, precision)
 
         _, height, width, _ = jax.eval_shape(patches, images).shape
         bytes_per_image = 4 * height * width * math.prod(kernel.shape[:-1])
         block_size = choose_block_size(bytes_per_image, shared_bytes=4 * kernel.size)
         return in_blocks(patches, images, block_size)
 
-    def elsewhere(images: Array, kernel: Array) -> Array:
-        return convolve_native(images, kernel, *options)
-
-    return lax.platform_dependent(images, kernel, cpu=on_cpu, default=elsewhere)
+    native = partial(convolve_native, stride=stride, padding=padding, precision=precision)
+    return lax.platform_dependent(images, kernel, cpu=on_cpu, default=native)
 
 
 def convolve_native(images, kernel, stride=1, padding="VALID", precision=None):
