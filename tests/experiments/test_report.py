@@ -216,7 +216,7 @@ def test_the_training_command_is_the_nearest_config_and_its_changes(tmp_path):
     # For a folder train.py chooses what is not given.
     folder = configs.override(configs.default("sabour2017_capsnet", "folder:x"), {})
     command = report.train_command(folder, tmp_path)
-    assert "--config.training.epochs=50 --config.training.batch_size=128" in command
+    assert "--config.training.batch_size=128 --config.training.epochs=50" in command
     with config.unlocked():
         config.model.of_another_version = 1
     assert report.train_command(config, tmp_path) is None
