@@ -21,8 +21,8 @@ from capsjax.routing.votes import einsum
 
 
 def slot_attention(
-    inputs: Float[Array | np.ndarray, "*batch N D"],
-    queries: Float[Array | np.ndarray, "*batch J K"],
+    inputs: Float[Array | np.ndarray, "*#batch N D"],
+    queries: Float[Array | np.ndarray, "*#batch J K"],
     key_kernel: Float[Array | np.ndarray, "D K"],
     value_kernel: Float[Array | np.ndarray, "D V"],
     *,
