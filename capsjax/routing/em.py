@@ -109,7 +109,7 @@ def em_routing(
         log_largest = _largest(log_coupling + jnp.log(activations))
         log_largest = jnp.where(jnp.isneginf(log_largest), 0, log_largest)  # no child is active
         above = log_coupling - log_largest
-        # A minimum, but for its gradient, which would hold where it is one.
+        # A minimum with the gradient of `above`: that of `jnp.minimum` would hold a mask.
         above = above - lax.stop_gradient(jax.nn.relu(above - math.log(_MOST)))
         relative = jnp.exp(above)
         return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
