@@ -89,6 +89,8 @@ def _options(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 FC, POOLED, AFF = "ConvNet-FC", "ConvNet-FC, pooled", "Aff-CapsNet"
+# Networks that share or average all positions need more to reach 98 %.
+WIDER = {"model.width": 1 / 4, "schedule.decay_rate": 0.8, "training.epochs": 12}
 # On MNIST and on affNIST.
 OTHERS = {
     "GE-CapsNet": (98.42, 89.10),
@@ -103,9 +105,9 @@ TABLE_1 = Experiment(
         _row("ConvNet-FC", "convnet_fc", 99.22, 66.0),
         _row("CapsNet", "capsnet", 99.23, 79.0),
         _row("CapsNet-NoR", "capsnet_nor", 99.22, 81.81),
-        _row("Aff-CapsNet-DR", "aff_capsnet_dr", 99.22, 89.03),
-        _row("Aff-CapsNet", "aff_capsnet", 99.23, 93.21),
-        _row("ConvNet-Avg", "convnet_avg", 99.22, 94.11),
+        _row("Aff-CapsNet-DR", "aff_capsnet_dr", 99.22, 89.03, at={"medium": WIDER}),
+        _row("Aff-CapsNet", "aff_capsnet", 99.23, 93.21, at={"medium": WIDER}),
+        _row("ConvNet-Avg", "convnet_avg", 99.22, 94.11, at={"medium": WIDER}),
         _row(POOLED, "convnet_fc", changes={"model.average_pool": True}),
     ),
     measure=measures.accuracy(**ALL_TESTS),
