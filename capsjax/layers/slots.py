@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Key
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, slot_attention
 from capsjax.routing._checks import check_counts
+from capsjax.routing.votes import placed_like
 
 
 class SlotAttention(nnx.Module):
@@ -84,7 +85,7 @@ class SlotAttention(nnx.Module):
         start = self.first_slots(inputs.shape[0], keys) if slots is None else slots
         check_poses(start, "slots", slot_size=self.slot_size)
         inputs = self.norm_inputs(inputs)
-        start = start + jnp.zeros_like(inputs[:, :1, :1])  # of the type that the loop returns
+        start = placed_like(start, inputs[:, :1, :1])  # as the loop returns it
 
         def step(slots: Array) -> tuple[Array, Array]:
             queries = self.norm_slots(slots) @ self.query[...]

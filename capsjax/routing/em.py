@@ -120,8 +120,7 @@ def em_routing(
     last = for_every_example(jnp.broadcast_to(jnp.asarray(last, dtype), full), fitted.means)
     if num_iterations > 1:
         # The first state's log R is never read: the E-step takes the parents alone.
-        start = (jnp.zeros_like(last), fitted)
-        (log_coupling, fitted), _ = lax.scan(iterate, start, jnp.arange(1, num_iterations))
+        (log_coupling, fitted), _ = lax.scan(iterate, (last, fitted), jnp.arange(1, num_iterations))
         last = jnp.exp(log_coupling)
     active = jax.nn.sigmoid(fitted.activation_logits)
     return Routed(fitted.means.astype(shape.dtype), last, active.astype(shape.dtype))

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from capsjax.routing._checks import check_counts, check_floating
 from capsjax.routing.kernels.layout import row_major
-from capsjax.routing.votes import LinearVotes
+from capsjax.routing.votes import LinearVotes, placed_like
 
 Padding = Literal["SAME", "VALID"]
 
@@ -169,7 +169,7 @@ def softmax_over_windows(
     folded = window_sums.reshape(unfolded).reshape(*batch, positions * taps, channels)
     # A log-sum-exp over the windows of each cell, scattered to the cells and gathered back.
     folded = jnp.moveaxis(folded, -2, 0)
-    zeros = jnp.broadcast_to(jnp.zeros_like(folded[:1]), (num_cells, *folded.shape[1:]))
+    zeros = placed_like(jnp.zeros((num_cells, *folded.shape[1:]), folded.dtype), folded[:1])
     largest = (zeros - jnp.inf).at[cells].max(lax.stop_gradient(folded))
     scaled = jnp.exp(folded - largest[cells])
     total = zeros.at[cells].add(scaled)

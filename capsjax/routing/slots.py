@@ -17,7 +17,7 @@ from capsjax.routing._checks import (
     check_scalar,
 )
 from capsjax.routing.routed import Routed
-from capsjax.routing.votes import einsum
+from capsjax.routing.votes import einsum, placed_like
 
 
 def slot_attention(
@@ -85,11 +85,11 @@ def slot_attention(
         mask = jnp.broadcast_to(mask, inputs.shape[:-1])[..., None, :]
     scaled = jnp.asarray(queries, dtype) * jnp.asarray(scale, dtype)
     pulled = einsum("...jk,dk->...jd", scaled, jnp.asarray(key_kernel))  # W_k q, sized as inputs
-    # All get the batch axes of each other, and are on the same devices (see `for_every_example`).
-    pulled = pulled + jnp.zeros_like(inputs[..., :1, :1], dtype=pulled.dtype)
-    x = inputs + jnp.zeros_like(pulled[..., :1, :1], dtype=inputs.dtype)
+    # All get the batch axes of each other, and are on the same devices.
+    pulled = placed_like(pulled, inputs[..., :1, :1])
+    x = placed_like(inputs, pulled[..., :1, :1])
     if mask is not None:
-        mask = mask + jnp.zeros_like(pulled[..., :1, :1], dtype=mask.dtype)
+        mask = placed_like(mask, pulled[..., :1, :1])
     means, coupling = _attend(x, pulled, mask, epsilon)
     poses = einsum("...jd,dv->...jv", means, jnp.asarray(value_kernel))
     return Routed(poses.astype(inputs.dtype), jnp.swapaxes(coupling, -1, -2))

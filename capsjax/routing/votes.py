@@ -147,7 +147,7 @@ class DenseVotes(_Fields):
 
     def _divided(self, coupling: Coupling) -> Coupling:
         """Returns `coupling` as votes are on a mesh of explicit axes: results are as it is."""
-        return coupling + jnp.zeros_like(self.votes[..., 0], dtype=coupling.dtype)
+        return placed_like(coupling, self.votes[..., 0])
 
     def _squares(self, means: Poses) -> Float[Array, "*batch I J D"]:
         return jnp.square(at_least_float32(self.votes) - means[..., None, :, :])
@@ -252,12 +252,18 @@ class LinearVotes(_Fields):
 
 
 def for_every_example(x: Float[Array, "*#batch I J"], sums: Poses) -> Coupling:
-    """Returns `x` with the batch axes and the type of `sums`, as a loop over iterations returns it.
+    """Returns `x` with the batch axes and on the devices of `sums`, as a loop returns it."""
+    return placed_like(x, sums[..., None, :, 0])
+
+
+def placed_like(x: Array | np.ndarray, other: Array | np.ndarray) -> Array:
+    """Returns `x` with the axes of `other`, with which it broadcasts, and on its devices.
 
     On which devices an array is belongs to its type under `jax.shard_map` and on meshes of explicit
     axes, and constants alone are on none.
     """
-    return x + jnp.zeros_like(sums[..., None, :, 0], dtype=x.dtype)
+    # With JAX 0.12 `zeros_like` has no devices either, unless there is a `jax.set_mesh`.
+    return jnp.add(x, jnp.where(False, jax.lax.stop_gradient(other), 0).astype(x.dtype))
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:
