@@ -57,6 +57,13 @@ def command(script: str) -> str:
     return f"{PROGRAM} {script}" if PROGRAM else f"python experiments/{script}.py"
 
 
+def local_folder(text: str) -> Path:
+    """Reads an argument that cannot be gs://bucket/folder."""
+    if "://" in text:
+        raise argparse.ArgumentTypeError(f"{text} is an address; name a folder of this machine")
+    return Path(text)
+
+
 def parser(text: str) -> argparse.ArgumentParser:
     """Returns a parser for the command line of a script whose docstring is `text`."""
     parser = argparse.ArgumentParser(

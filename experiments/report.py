@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     text = "--workdir of train.py, or a file of release.py; several are compared"
     option("runs", nargs="*", metavar="DIR", help=text)
     text = "--workdir of reproduce.py: pages and figures of all its names instead"
-    option("--results", type=Path, metavar="DIR", help=text)
+    option("--results", type=_cli.local_folder, metavar="DIR", help=text)
     text = "with --results: where they are written, with index.md; default: pages in it"
     option("--pages", type=Path, metavar="DIR", help=text)
     text = "draw elements of the class capsules' poses moved, instead of the page of a run"

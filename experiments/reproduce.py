@@ -40,7 +40,8 @@ def parser() -> argparse.ArgumentParser:
     option("--seeds", type=int, metavar="N", help="runs of each row; default: the scale's")
     option("--only", nargs="+", metavar="ROW", help="these rows of the table alone")
     text = "runs, results and tables go into a folder of it for each scale"
-    option("--workdir", type=Path, default=Path("runs/reproduce"), metavar="DIR", help=text)
+    where = Path("runs/reproduce")
+    option("--workdir", type=_cli.local_folder, default=where, metavar="DIR", help=text)
     text = "data set OTHER stands in for NAME, such as cifar10=npz:mine.npz"
     option("--use", nargs="+", default=[], metavar="NAME=OTHER", help=text)
     _cli.add(parser, "--data_dir")

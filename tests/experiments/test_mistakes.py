@@ -52,6 +52,7 @@ MISTAKES = [
     ("reproduce gu2021/tabel2", "did you mean 'gu2021/table2'"),
     ("reproduce gu2021/table4 --scale=medium", "has no scale medium: use one of full, small, sm"),
     ("reproduce gu2021/table2 --seeds=0", "at least 1"),
+    ("reproduce gu2021/table2 --workdir=gs://bucket/w", "is an address; name a folder"),
     (
         "reproduce gu2021/table2 --scale=smoke --only 'dynamic routing'",
         "unknown row of gu2021/table2 at scale smoke 'dynamic routing'",
