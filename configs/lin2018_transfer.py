@@ -22,14 +22,13 @@ def get_config(which="A"):
             f"after the colon comes A, B or one of {', '.join(SCHEMES)}, and ,cnn for the CNN; got "
             f"{which!r}"
         )
-    domain = SCHEMES[test].target if test in SCHEMES else test
     model = f"lin2018_{kind or 'capsnet'}_deeper"
-    config = configs.default(model=model, data=f"multimnist_{domain.lower()}")
+    config = configs.default(model=model, data=f"multimnist_{test[-1].lower()}")
     config.training.epochs = 20
     if kind == "cnn":
         config.loss.name = "sigmoid_cross_entropy"
     if test in SCHEMES:
-        layers = lower_layers(model, SCHEMES[test].num_kept)
+        layers = lower_layers(model, int(test[1]))
         config.init_layers = layers
         config.frozen_layers = layers
     return config

@@ -14,11 +14,7 @@ def images_of(
 ) -> "evaluation.scoring.EvaluationData":
     """Returns the images that `args` ask for."""
     return evaluation.scoring.evaluation_data(
-        checkpoint.config,
-        args.dataset,
-        args.split,
-        args.data_dir,
-        device_budget_mb=args.device_budget_mb,
+        checkpoint.config, args.dataset, args.split, args.data_dir, args.device_budget_mb
     )
 
 

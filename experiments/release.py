@@ -53,12 +53,8 @@ def main(args: argparse.Namespace) -> None:
         checkpoint = _without_decoder(checkpoint)
     data, scores = score(checkpoint, args)
     summary = summarize(checkpoint.model, data, scores)
-    about = {
-        "config": training.config.to_json(checkpoint.config),
-        "history": checkpoint.history.to_json(),
-        "step": checkpoint.step,
-    }
-    runs.release.write(file, checkpoint.model, about)
+    about = runs.about.About(checkpoint.config, checkpoint.history, {}).to_json()
+    runs.release.write(file, checkpoint.model, about | {"step": checkpoint.step})
     config = checkpoint.config
     text = CARD.read_text(encoding="utf-8").format(
         file=file,

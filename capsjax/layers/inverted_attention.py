@@ -15,7 +15,6 @@ from jaxtyping import Array, Float
 from capsjax.functional import identity
 from capsjax.layers.capsules import ConvCapsules, DenseCapsules
 from capsjax.routing import (
-    DenseVotes,
     Routed,
     Votes,
     concurrent,
@@ -124,7 +123,6 @@ class InvertedAttentionStack(nnx.Module):
         by layer (ablation B); "fixed_point": layer by layer until poses change by less than one
         part in 10⁴, or 100 times; `num_iterations` is not used. (Such a state is a fixed point
         of the concurrent iteration too. There can be several.)
-      dense_votes: hold the votes of a layer in one array instead of recomputing them.
       block_size: examples at a time, to bound memory; None for all at once.
     """
 
@@ -134,7 +132,6 @@ class InvertedAttentionStack(nnx.Module):
         *,
         num_iterations: int = 2,
         schedule: Schedule = "concurrent",
-        dense_votes: bool = False,
         block_size: int | None = None,
     ):
         if schedule not in get_args(Schedule):
@@ -146,7 +143,7 @@ class InvertedAttentionStack(nnx.Module):
             raise ValueError("fixed_point is for capsules without activations: choose concurrent")
         self.names, self.layers = tuple(layers), nnx.List(layers.values())
         self.num_iterations, self.schedule = num_iterations, schedule
-        self.dense_votes, self.block_size = dense_votes, block_size
+        self.block_size = block_size
 
     def __call__(
         self,
@@ -198,7 +195,6 @@ class InvertedAttentionStack(nnx.Module):
         """Returns the votes of the layer below, and the activations of its capsules if any."""
         grid = isinstance(layer, ConvCapsules)
         votes: Votes = layer.votes(below.poses if grid else lax.collapse(below.poses, 1, -1))
-        votes = DenseVotes(votes.dense()) if self.dense_votes else votes
         if below.activations is None:
             return (votes,)
         if isinstance(layer, ConvCapsules):

@@ -78,7 +78,10 @@ class ARCapsNet(ReconstructingModel):
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
         """See `Model`; captures "conv", "primary", "conv_caps1" …, "classes"."""
         x = nnx.relu(self.norm1(self.conv1(images)))
-        x = self._made_once(nnx.relu(self.norm2(self.conv2(x))))
+        x = nnx.relu(self.norm2(self.conv2(x)))
+        # On TPUs not made again for the gradient of the next kernel: fused with that of a
+        # normalisation it overflows the stack of the compiler for TPU v6e.
+        x = lax.platform_dependent(x, tpu=lax.optimization_barrier, default=lambda x: x)
         poses = self.primary(x)
         features, routed = {"conv": x, "primary": poses}, {}
         for i, layer in enumerate(self.conv_caps, start=1):
@@ -93,13 +96,6 @@ class ARCapsNet(ReconstructingModel):
         scores = safe_norm(out.poses) / math.sqrt(out.poses.shape[-1])
         reconstruction = self.reconstruct(out.poses, scores, mask)
         return Output(scores, out.poses, reconstruction, routed, features)
-
-    def _made_once(self, x: Array) -> Array:
-        """Keeps XLA from making x again for the gradient of the next kernel, on TPUs.
-
-        Fused with the gradient of a normalisation that overflows its compiler's stack for TPU v6e.
-        """
-        return lax.platform_dependent(x, tpu=lax.optimization_barrier, default=lambda x: x)
 
     def _drop(self, poses: Array, keys: Key[Array, "n"] | None, layer: int) -> Array:
         if keys is not None:

@@ -87,8 +87,6 @@ class ReconstructingConvNetConfig(Reconstruction):
         units, taken as a pose; or a "linear" layer on all units.
       squash: squash the second convolution's map, in place of ReLU, and the units of each class.
       squash_pose: size of the poses in which the map is squashed.
-      reconstruction: "conditional": the decoder sees the units of the masked classes; "normal": it
-        sees all.
     """
 
     features: int = positive(256)
@@ -97,7 +95,6 @@ class ReconstructingConvNetConfig(Reconstruction):
     classifier: str = one_of("sum", "length", "linear")
     squash: bool = False
     squash_pose: int = positive(8)
-    reconstruction: str = one_of("conditional", "normal")
 
 
 class ReconstructingConvNet(ReconstructingModel):

@@ -16,10 +16,6 @@ class Window(NamedTuple):
     strides: int = 1
     padding: int = 0  # zeros on each side
 
-    def after(self, extent: int) -> int:
-        """Returns the number of positions on a map of `extent`."""
-        return (extent + 2 * self.padding - self.kernel_size) // self.strides + 1
-
 
 def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[tuple[int, int]]:
     """Returns height and width after each of `windows`, applied in turn."""
@@ -34,8 +30,8 @@ def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[
             f"after another: the smallest is {smallest}×{smallest}"
         )
     result = []
-    for window in windows:
-        height, width = window.after(height), window.after(width)
+    for k, strides, padding in windows:
+        height, width = ((n + 2 * padding - k) // strides + 1 for n in (height, width))
         result.append((height, width))
     return result
 

@@ -79,7 +79,6 @@ class InvertedAttentionConfig(BackboneConfig):
       layer_norm: False is ablation A: no LayerNorm in the routing. (The primary capsules keep it.)
       scale_agreement: False leaves out the 1/√D of the agreement, as equation 2 is printed.
       activations: True is ablation C: capsules have activations, see `ActivatedInvertedAttention`.
-      dense_votes: hold votes in one array instead of recomputing them.
       block_size: images routed at a time, to bound memory; None for all.
     """
 
@@ -93,7 +92,6 @@ class InvertedAttentionConfig(BackboneConfig):
     layer_norm: bool = True
     scale_agreement: bool = True
     activations: bool = False
-    dense_votes: bool = False
     block_size: int | None = positive(None)
 
     def __post_init__(self) -> None:
@@ -127,7 +125,6 @@ class InvertedAttentionCapsNet(Model):
             self._layers(config, rngs),
             num_iterations=config.num_iterations,
             schedule=config.schedule,  # type: ignore[arg-type]
-            dense_votes=config.dense_votes,
             block_size=config.block_size,
         )
         self.classifier = nnx.Linear(config.pose_size, 1, rngs=rngs)

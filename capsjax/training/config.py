@@ -14,7 +14,7 @@ import ml_collections
 from flax.traverse_util import flatten_dict
 
 from capsjax import _names, _options, models
-from capsjax._names import check_kind, check_options, dotted, lookup, nearest
+from capsjax._names import check_kind, check_options, dotted, lookup
 from capsjax._options import Described, Options, checked, names, one_of, positive
 from capsjax.data import tasks
 from capsjax.training.objective import LossOptions
@@ -23,7 +23,7 @@ from capsjax.training.optimizers import OPTIMIZERS, SCHEDULES
 KEY_VERSION = 2
 MAX_SEED = 2**32 - 1  # JAX takes others for one of these
 # Options of earlier versions, with the values that had no effect.
-RETIRED = {"training.ema_decay": 0.0, "optimizer.accumulate_steps": 1}
+RETIRED = {"training.ema_decay": 0.0, "optimizer.accumulate_steps": 1, "model.dense_votes": False}
 _HOW = "begin with capsjax.training.config.default(model, data) and change what differs"
 
 
@@ -192,10 +192,9 @@ def override(
             changed = {key for key, value in values[section].items() if value != before[key]}
             values[section] = after | {key: values[section][key] for key in changed & after.keys()}
     known = flatten(ml_collections.ConfigDict(values))
+    check_options("the config", texts, known)
     for key, text in texts.items():
         section, _, name = key.rpartition(".")
-        if key not in known:
-            raise ValueError(f"the config has no option {key!r}: {nearest(key, known)}")
         (values[section] if section else values)[name] = parse_value(text, known[key])
     return complete(ml_collections.ConfigDict(values))
 

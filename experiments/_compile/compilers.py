@@ -108,21 +108,11 @@ def enable() -> None:
         sys.path.append(str(folder() / "gpu"))
 
 
-def enabled() -> bool:
-    """Tells whether this process called `enable`."""
-    return _dumps is not None
-
-
 def dumps() -> Path:
     """Returns the folder into which libtpu writes the instructions of what it compiles."""
     if _dumps is None:
         raise RuntimeError("compilers.enable() was not called before JAX was imported")
     return _dumps
-
-
-def assembler() -> Path:
-    """Returns the path of NVIDIA's ptxas."""
-    return folder() / "gpu/nvidia/cuda_nvcc/bin/ptxas"
 
 
 def version(platform: str) -> str:

@@ -129,7 +129,8 @@ def assemble(programs: Iterable[str]) -> tuple[GpuKernel, ...]:
     kernels: list[GpuKernel] = []
     for text in programs:
         (architecture,) = re.findall(r"^\.target\s+(\w+)", text, re.M)[:1]
-        command = [compilers.assembler(), "-v", f"-arch={architecture}", "-o", "/dev/null"]
+        ptxas = compilers.folder() / "gpu/nvidia/cuda_nvcc/bin/ptxas"
+        command = [ptxas, "-v", f"-arch={architecture}", "-o", "/dev/null"]
         with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
             file.write(text)
             file.flush()

@@ -28,18 +28,6 @@ class Errors(NamedTuple):
     decoder: float  # what the decoder draws, given the pose of the true class
     typical: float  # the mean image of the true class, over the whole split
 
-    @property
-    def undertrained(self) -> bool:
-        """Whether the mean image of its class would do as well."""
-        return self.decoder >= self.typical
-
-
-class Layer(NamedTuple):
-    """x kernel + bias, then ReLU or, in the last layer, a sigmoid."""
-
-    kernel: Float[np.ndarray, "n m"]
-    bias: Float[np.ndarray, "m"]
-
 
 @dataclass(frozen=True)
 class Drawing:
@@ -131,8 +119,8 @@ class Drawing:
         images = self(changed.reshape(-1, *poses.shape), label)
         return images.reshape(size, count, *images.shape[1:])
 
-    def layers(self) -> list[Layer] | None:
-        """Returns the decoder's layers in 16 bits, for the poses of the classes seen alone.
+    def layers(self) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        """Returns kernels, in 16 bits, and biases, for the poses of the classes seen alone.
 
         None: the decoder has other layers than dense ones, or is too large for a page.
         """
@@ -145,7 +133,7 @@ class Drawing:
         if sum(kernel.nbytes for kernel in kernels) > LARGEST:
             return None
         biases = (np.asarray(layer.bias[...]) for layer in decoder.layers)
-        return [Layer(*parts) for parts in zip(kernels, biases, strict=True)]
+        return list(zip(kernels, biases, strict=True))
 
 
 def reconstructions(results: Results, examples: Examples, drawing: Drawing | None) -> Html:

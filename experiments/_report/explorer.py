@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Num
 
 from _report.couplings import Couplings, couplings
-from _report.decoder import Drawing, Layer
+from _report.decoder import Drawing
 from _report.html import Html, counted, picture, section, tag
 from _report.results import MAX_MISTAKES, Examples, Results
 
@@ -59,8 +59,8 @@ def explorer(
             "Edit the pose of a class capsule: the sliders move its elements, in standard "
             "deviations of the data, and the decoder draws the result."
         )
-        if drawing.errors.undertrained:
-            ours, mean = drawing.errors
+        ours, mean = drawing.errors
+        if ours >= mean:
             text = (
                 f"The decoder is undertrained: its mean squared error is {ours:.4f} (pixels lie "
                 f"between 0 and 1), that of the mean image of each class {mean:.4f}."
@@ -79,7 +79,7 @@ def explorer(
     return section("explorer", "Explorer", " ".join(said), body), data
 
 
-def _poses(drawing: Drawing, layers: list[Layer], places: Sequence[int]) -> dict[str, Any]:
+def _poses(drawing: Drawing, layers: list[Any], places: Sequence[int]) -> dict[str, Any]:
     """Returns poses, their spread, and the decoder."""
     every = drawing.examples.poses
     # The mean of all class poses over the images of each class, to be chosen like an image.

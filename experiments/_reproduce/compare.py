@@ -198,18 +198,6 @@ class Comparison:
         return bool(abs(published) / printed * ours + claim.slack > (result.high - result.low) / 2)
 
 
-def compare(
-    name: str,
-    experiment: Experiment,
-    scale: str,
-    records: Mapping[str, Sequence[Mapping[str, Any]]],
-    left: Sequence[str] = (),
-) -> Comparison:
-    """Compares the paper with `records`, of all rows that the scale has or of some."""
-    by_row = {row: list(records.get(row, ())) for row in experiment.at(scale)}
-    return Comparison(name, experiment, scale, by_row, left)
-
-
 def estimate(values: Sequence[float]) -> Estimate | None:
     """Averages the values; None if there are none. One run has no deviation."""
     if not values:

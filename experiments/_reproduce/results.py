@@ -21,7 +21,6 @@ from _reproduce.compare import (
     Verdict,
     after_holm,
     best_verdicts,
-    compare,
     estimate,
 )
 from _reproduce.experiment import ENTROPY, SCALES, SHARE, Estimate, Experiment
@@ -47,7 +46,7 @@ def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
                 with np.load(file.with_suffix(".npz")) as arrays:
                     record["loaded"] = {key: arrays[key] for key in record["arrays"]}
             records[row.name].append(record)
-    return compare(name, experiment, store.scale, records, left)
+    return Comparison(name, experiment, store.scale, records, left)
 
 
 def _said(value: object) -> str:
@@ -62,7 +61,8 @@ def gather_all(
     for name, experiment in experiments.items():
         there = [store for store in stores if store.scale in experiment.scales]
         gathered = [gather(store, name, experiment) for store in there]
-        comparisons[name] = gathered or [compare(name, experiment, "full", {})]
+        none = dict.fromkeys(experiment.at("full"), ())
+        comparisons[name] = gathered or [Comparison(name, experiment, "full", none)]
     return comparisons
 
 

@@ -196,11 +196,11 @@ def _transfer(line: str, kind: str) -> tuple[Row, ...]:
         Row(
             f"{line}, {test}",
             f"lin2018_transfer:{test},{kind}",
-            pretrained=f"lin2018_transfer:{scheme.source},{kind}",
+            pretrained=f"lin2018_transfer:{test[0]},{kind}",
             line=line,
             x=x,
         )
-        for x, (test, scheme) in enumerate(SCHEMES.items(), start=1)
+        for x, test in enumerate(SCHEMES, start=1)
     )
     return (alone, *tests)
 

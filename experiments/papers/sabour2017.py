@@ -26,8 +26,8 @@ ENDLESS = {"data.validation_fraction": 0.1, "data.versions": 0, "data.test_versi
 ABOUT_FULL = "The paper's recipe."
 ABOUT_SMOKE = "Networks of 1/32 of the width, one epoch on scikit-learn's 1,797 digits."
 INITIAL = (
-    "initial values: capsule transforms truncated normal 0.1, as in the released code; convolutions "
-    "and dense layers LeCun normal, biases 0"
+    "initial values: capsule transforms truncated normal 0.1, as in the released code; "
+    "convolutions and dense layers LeCun normal, biases 0"
 )
 
 

@@ -7,10 +7,10 @@ import pytest
 import scipy.stats
 from _reproduce import figures, measures, results
 from _reproduce.compare import (
+    Comparison,
     Difference,
     Verdict,
     after_holm,
-    compare,
     decide,
     deviation,
     difference,
@@ -73,8 +73,14 @@ def an_experiment(*claims, **changes):
     return replace(plain, **changes)
 
 
+def compare(experiment, scale, records):
+    """Compares with records of some rows."""
+    every = {row: list(records.get(row, ())) for row in experiment.at(scale)}
+    return Comparison("x/y", experiment, scale, every)
+
+
 def verdict(claim=CLAIM, *, scale="small", floor=None, **values):
-    found = compare("x/y", an_experiment(claim, floor=floor), scale, records(**values))
+    found = compare(an_experiment(claim, floor=floor), scale, records(**values))
     return found.verdicts[0]
 
 
@@ -125,13 +131,13 @@ def test_what_did_not_learn_decides_nothing():
     assert unknown.reason == "it was not recorded whether “a” learned"
     diverged = records(a=HIGH, b=HIGH)
     diverged["b"][1] |= {"failed": "at step 1 the loss is nan", "metrics": {}}
-    found = compare("x/y", an_experiment(floor=floor), "small", diverged)
+    found = compare(an_experiment(floor=floor), "small", diverged)
     assert found.failed == {"b": "a run that diverged"}
     assert found.cells["accuracy"]["b"].ours.runs == 2
     assert "b (did not learn)" in results.markdown("x/y", results.blocks([found]))
     for value, learned in ((2.0, True), (4.0, False)):
         experiment = an_experiment(floor=Floor("error", 3.0))
-        found = compare("x/y", experiment, "small", {"a": [a_record("a", 0, error=value)]})
+        found = compare(experiment, "small", {"a": [a_record("a", 0, error=value)]})
         assert ("a" not in found.failed) == learned
 
 
@@ -141,7 +147,7 @@ def test_a_claim_about_routing_needs_a_network_that_routes():
     for entropy, expected in ((None, "not decided"), (99.6, "not decided"), (80.0, "holds")):
         for record in made["a"]:
             record["metrics"] |= {} if entropy is None else {ENTROPY: entropy}
-        found = compare("x/y", an_experiment(claim), "small", made)
+        found = compare(an_experiment(claim), "small", made)
         assert found.verdicts[0].verdict == expected
     assert "80.0" in results.markdown("x/y", results.blocks([found]))
 
@@ -178,11 +184,11 @@ def test_a_deviation_over_a_line():
         columns=(Column("accuracy", "Accuracy"), spread),
     )
     ours = records(**{name: (value,) * 3 for name, value in printed.items()})
-    found = compare("x/y", experiment, "full", ours)
+    found = compare(experiment, "full", ours)
     assert round(found.cells["spread"]["dynamic"].ours.mean, 2) == 0.64
     assert found.verdicts[0].verdict == "holds"
     del ours["e"]
-    assert compare("x/y", experiment, "full", ours).cells["spread"]["dynamic"].ours is None
+    assert compare(experiment, "full", ours).cells["spread"]["dynamic"].ours is None
 
 
 def test_drops_are_paired_by_seed():
@@ -195,11 +201,11 @@ def test_drops_are_paired_by_seed():
         columns=(Column("accuracy", "A"), Column("drop", "D", derive=drop("accuracy"))),
     )
     made = records(a=(90.0, 60.0, 75.0), b=(89.0, 59.1, 73.9, 1.0))
-    found = compare("x/y", experiment, "small", made)
+    found = compare(experiment, "small", made)
     assert found.cells["drop"]["b"].ours == estimate([1.0, 60 - 59.1, 75 - 73.9])
     assert found.verdicts[0].verdict == "holds"
     low = records(a=(90.0, 40.0, 75.0), b=(89.0, 39.0, 74.0))
-    assert "“a” did not learn" in compare("x/y", experiment, "small", low).verdicts[0].reason
+    assert "“a” did not learn" in compare(experiment, "small", low).verdicts[0].reason
 
 
 def test_verdicts_in_words():
@@ -210,8 +216,8 @@ def test_verdicts_in_words():
         text,
     )
     # Of several scales the largest that tested the claim counts.
-    large = compare("x/y", an_experiment(), "full", records(a=HIGH[:1], b=LOW))
-    small = compare("x/y", an_experiment(), "small", records(a=HIGH, b=LOW))
+    large = compare(an_experiment(), "full", records(a=HIGH[:1], b=LOW))
+    small = compare(an_experiment(), "small", records(a=HIGH, b=LOW))
     assert results.summary([large, small]) == "holds: 1"
     index = results.index({"x/y": [large, small]}, {"x": "It holds."})
     assert "1 of 1 tables and figures were run." in index
@@ -224,6 +230,6 @@ def test_lines_of_equal_steps_join_the_traces():
     for x, (record,) in zip((1, 3), made.values(), strict=True):
         record["series"] = {"x": [x, x + 1], "y": [1, 2], "n": [5, 9]}
     draw = figures.beside(figures.trace("x", "y", "n", "x", "y"))
-    (axes,) = draw(compare("x/y", an_experiment(), "small", made)).axes
+    (axes,) = draw(compare(an_experiment(), "small", made)).axes
     grey = [line.get_xydata().tolist() for line in axes.lines if line.get_linewidth() == 0.8]
     assert grey == [[[1, 1], [3, 1]], [[2, 2], [4, 2]]]

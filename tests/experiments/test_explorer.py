@@ -48,10 +48,7 @@ def test_spread_and_effects(drawing):
     np.testing.assert_allclose(drawing.effects[4, 3], effect, rtol=1e-4)
 
 
-def test_the_rule_for_an_undertrained_decoder(results, drawing):
-    assert decoder.Errors(0.2, 0.1).undertrained
-    assert decoder.Errors(0.1, 0.1).undertrained
-    assert not decoder.Errors(0.1, 0.2).undertrained
+def test_errors_of_a_decoder_and_of_mean_images(results, drawing):
     images, labels = results.dataset.images / 255, results.dataset.labels
     perfect = replace(drawing, draw=lambda poses, masks: images[drawing.examples.places])
     assert perfect.errors.decoder == 0

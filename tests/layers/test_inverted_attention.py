@@ -96,7 +96,7 @@ def test_at_a_fixed_point_another_iteration_changes_nothing():
     np.testing.assert_allclose(again, fixed["hidden"].poses, atol=1e-2)
 
 
-def test_votes_class_and_block_size_change_nothing():
+def test_block_size_changes_nothing():
     stack = layers()
     del stack["hidden"]
     stack["classes"] = DenseCapsules(
@@ -118,15 +118,15 @@ def test_votes_class_and_block_size_change_nothing():
         return value, routed, jax.tree.leaves(grads)
 
     expected = value_and_gradients()
-    for options in ({"dense_votes": True}, {"block_size": 2}):
-        chex.assert_trees_all_close(value_and_gradients(**options), expected, rtol=1e-3, atol=1e-4)
+    other = value_and_gradients(block_size=2)
+    chex.assert_trees_all_close(other, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_votes_class_and_block_size_change_nothing_with_activations():
+def test_block_size_changes_nothing_with_activations():
     stack = layers(activated=True)
     activations = jax.random.uniform(jax.random.key(1), (5, 5, 5, 2))
     expected = run(stack, activations=activations)
-    other = run(stack, activations=activations, dense_votes=True, block_size=2)
+    other = run(stack, activations=activations, block_size=2)
     chex.assert_trees_all_close(other, expected, rtol=1e-3, atol=1e-4)
 
 

@@ -29,5 +29,5 @@ def _works(size, windows):
     for window in windows:
         if size + 2 * window.padding < window.kernel_size:
             return False
-        size = window.after(size)
+        size = (size + 2 * window.padding - window.kernel_size) // window.strides + 1
     return size >= 1

@@ -157,14 +157,8 @@ def is_zero(tangent: Any) -> bool:
     return type(tangent) is ad.Zero
 
 
-def instantiate(tangent: Any) -> Any:
-    """Returns the tangent as an array."""
-    return ad.instantiate_zeros(tangent)
-
-
-def is_unknown(primal: Any) -> bool:
-    """Tells whether a transpose rule is asked for the cotangent of this argument."""
-    return ad.is_undefined_primal(primal)
+# An array in place of a tangent; whether a transpose rule is asked for an argument's cotangent.
+instantiate, is_unknown = ad.instantiate_zeros, ad.is_undefined_primal
 
 
 def alike(arrays: Sequence[Any]) -> list[Any]:
