@@ -31,5 +31,10 @@ def machine() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}
     name = " and ".join(sorted(names)) or platform.processor() or platform.machine()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
+    return f"{name}, {cores()} {'core' if cores() == 1 else 'cores'}"
+
+
+def cores() -> int:
+    """Returns the number of cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -71,7 +71,10 @@ def run(args: argparse.Namespace) -> None:
     from _compile.programs import procedure, programs
 
     terminal, target = _cli.table_console(), targets.find(args.target)
-    devices = targets.devices(target)[: args.chips]
+    devices = targets.devices(target)
+    if args.chips is not None and not 1 <= args.chips <= len(devices):
+        raise ValueError(f"--chips: {args.target} has 1 to {len(devices)}, got {args.chips}")
+    devices = devices[: args.chips]
     result: dict[str, Any] = {
         "target": args.target,
         "devices": len(devices),

@@ -12,6 +12,7 @@ sizes there are, and which files would not be read. The exported file holds `ima
 
 import argparse
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def main(args: argparse.Namespace) -> None:
 
 def survey(name: str) -> bool:
     """Prints what is in the folder `name`; returns whether the sizes of its images differ."""
-    folder = capsjax.data.folder.Folder(Path(name.partition(":")[2]).expanduser())
+    folder = capsjax.data.folder.Folder(Path(os.path.expanduser(name.partition(":")[2])))
     contents, terminal = folder.survey(), runs.display.console()
     table = Table("class", show_footer=True)
     for split, counts in contents.counts.items():

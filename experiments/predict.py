@@ -16,6 +16,7 @@ import argparse
 import csv
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,7 +132,7 @@ def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
     """Returns the files that are meant, each once; what is not there goes to `broken`."""
     unique: dict[Path, None] = {}
     for pattern in patterns:
-        path, images = Path(pattern).expanduser(), []
+        path, images = Path(os.path.expanduser(pattern)), []
         # Not with the module glob, which follows links and so never ends where they loop.
         top = Path(path.anchor)
         named = [path] if path.exists() else sorted(top.glob(str(path.relative_to(top))))

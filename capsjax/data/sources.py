@@ -86,7 +86,7 @@ def _open(
         return _INSTALLED[name]()
     kind, _, path = name.partition(":")
     if kind in _OF_A_USER and path:
-        files = Path(path).expanduser()
+        files = Path(os.path.expanduser(path))
         return Folder(files, fitting) if kind == "folder" else _OF_A_USER[kind](files)
     directories = tfds.search_path(data_dir)
     prepared = tfds.find(name, directories) or tfds.download(name, directories, known=BUILT_IN)

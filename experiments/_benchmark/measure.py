@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _cli
 import jax
 import jax.numpy as jnp
-from _provenance import commit
-
-from capsjax._files import write_atomically
+from _provenance import commit, cores
 
 
 def normal(seed: int, *shape: int) -> jax.Array:
@@ -53,7 +52,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, float]:
 def save(file: Path | None, report: dict[str, Any]) -> None:
     """Writes what was measured, if a file was named."""
     if file:
-        write_atomically(file, json.dumps(report, indent=2))
+        _cli.save(file, json.dumps(report, indent=2))
 
 
 def with_gradient(f: Callable[..., jax.Array], num_arguments: int) -> Callable[..., Any]:
@@ -81,6 +80,6 @@ def provenance() -> dict[str, Any]:
         "backend": jax.default_backend(),
         "device": jax.devices()[0].device_kind,
         "machine": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "load": os.getloadavg()[0],
     }
