@@ -99,6 +99,12 @@ def test_what_is_not_one_example_is_an_error(loss, scores, label):
         loss(scores, label)
 
 
+def test_an_image_of_whole_numbers_is_an_error():
+    image = jnp.zeros((28, 28, 1))
+    with pytest.raises(TypeError, match="uint8: divide it by 255"):
+        reconstruction_loss(image, image.astype(jnp.uint8))
+
+
 def test_impossible_classes_that_are_absent_cost_nothing():
     logits, label = jnp.array([-jnp.inf, 0.0]), jnp.array([0.0, 1.0])
     for loss, gradient in ((cross_entropy, [0, 0]), (sigmoid_cross_entropy, [0, -0.5])):
