@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from capsjax.functional import at_least_float32
+from capsjax.functional import at_least_float32, check_array
 
 
 def margin_loss(
@@ -77,6 +77,7 @@ def reconstruction_loss(
     reconstruction: Float[Array, "*targets h w c"], image: Float[Array, "*targets h w c"]
 ) -> Float[Array, ""]:
     """Returns the sum of squared differences of the pixels (Sabour et al. 2017, section 4.1)."""
+    check_array("image", image)
     if jnp.issubdtype(image.dtype, jnp.integer):
         raise TypeError(f"image must be floats in [0, 1], got {image.dtype}: divide it by 255")
     reconstruction, image = at_least_float32(reconstruction), at_least_float32(image)
