@@ -103,7 +103,7 @@ def _reader(
         raise ValueError("a set fed from the host needs JAX_PLATFORMS to name cpu too") from error
     key, labels = jax.device_put((key, task.train.labels), cpu)
     order_key, example_key = jax.random.split(key)
-    slots = np.concatenate([batches.slots_of(number) for number in of_this_process(devices)])
+    slots = _slots(batches, devices)
     make_order = jax.jit(batches.order)
 
     @lru_cache(maxsize=2)  # the readers are ahead of the end of an epoch
@@ -120,3 +120,8 @@ def _reader(
         return task.train.images[np.asarray(choose(step, indices))]
 
     return read
+
+
+def _slots(batches: Batches, devices: Devices) -> Int[np.ndarray, "local"]:
+    """Lists the places of this process's devices in the global batch."""
+    return np.concatenate([batches.slots_of(number) for number in of_this_process(devices)])
