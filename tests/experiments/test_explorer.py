@@ -48,6 +48,15 @@ def test_spread_and_effects(drawing):
     np.testing.assert_allclose(drawing.effects[4, 3], effect, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("ours", "mean"), [(0.2, 0.1), (0.1, 0.1), (0.1, 0.2)])
+def test_a_decoder_no_better_than_mean_images_is_undertrained(
+    results, drawing, monkeypatch, ours, mean
+):
+    monkeypatch.setattr(decoder.Drawing, "errors", decoder.Errors(ours, mean))
+    text, _ = explorer.explorer(results, drawing.examples, replace(drawing))
+    assert ("The decoder is undertrained" in text) == (ours >= mean)
+
+
 def test_errors_of_a_decoder_and_of_mean_images(results, drawing):
     images, labels = results.dataset.images / 255, results.dataset.labels
     perfect = replace(drawing, draw=lambda poses, masks: images[drawing.examples.places])
