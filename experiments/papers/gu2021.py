@@ -7,7 +7,15 @@ from typing import Any
 from _reproduce import figures, measures
 from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scale, claims, columns
 
-from papers.sabour2017 import ABOUT_SMOKE, FROM_DIGITS, INITIAL, SMOKE, UNTIL_98, stop_at
+from papers.sabour2017 import (
+    ABOUT_SMOKE,
+    EIGHT_EPOCHS,
+    FROM_DIGITS,
+    INITIAL,
+    SMOKE,
+    UNTIL_98,
+    stop_at,
+)
 
 FINDING = (
     "in part. In narrow networks with 98 % on translated digits, ConvNet-Avg is more robust than "
@@ -315,6 +323,11 @@ TABLE_4 = Experiment(
             "The paper's recipe: 6M images, 100 of each first digit, one of each in an epoch, for "
             "100 epochs.",
             seeds=RUNS,
+        ),
+        "medium": replace(
+            EIGHT_EPOCHS,
+            about=EIGHT_EPOCHS.about.replace("1/8", "1/4"),
+            overrides=EIGHT_EPOCHS.overrides | {"model.width": 1 / 4},
         ),
         "small": Scale(
             f"{ABOUT_SMALL}; 4 epochs of the others, new images without end.",
