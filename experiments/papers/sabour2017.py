@@ -88,7 +88,7 @@ EIGHT_EPOCHS = Scale(
     SMALL
     | ENDLESS
     | {"training.batch_size": 16, "training.epochs": 8}
-    | {"schedule.decay_steps": 3375, "schedule.decay_rate": 0.7},
+    | {"schedule": schedule_options("exponential", decay_steps=3375, decay_rate=0.7)},
     seeds=3,
 )
 
