@@ -92,6 +92,8 @@ def of_runs(args: argparse.Namespace) -> None:
     ):
         from _report import pages
 
+        if args.poses:
+            raise ValueError("--poses moves the poses of class capsules; this network has slots")
         data = images_of(first, args)
         _write(args, pages.of_slots(first, data, [again(data, first.step)]))
         return

@@ -26,7 +26,7 @@ class Errors(NamedTuple):
     """Squared errors, the means over images and pixels."""
 
     decoder: float  # what the decoder draws, given the pose of the true class
-    typical: float  # the mean image of the true class, over the whole split
+    typical: float  # the mean of the class's other images (black if none), over the whole split
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,12 @@ class Drawing:
     def errors(self) -> Errors:
         """The errors on the images in the examples."""
         dataset, labels = self.results.dataset, self.labels
-        means = {label: dataset.images[dataset.labels == label].mean(0) for label in self.shown}
-        typical = np.stack([means[label] for label in labels])
         drawn = 255 * self(self.examples.poses, labels)
         images = dataset.images[self.examples.places]
+        # An image is not in its own mean: where a class has few, that would be close to each.
+        sums = {k: dataset.images[dataset.labels == k].sum(0, dtype=int) for k in self.shown}
+        others = np.maximum(np.bincount(dataset.labels)[labels] - 1, 1)[:, None, None, None]
+        typical = (np.stack([sums[label] for label in labels]) - images) / others
         return Errors(*(float(np.mean(((made - images) / 255) ** 2)) for made in (drawn, typical)))
 
     @cached_property
@@ -156,8 +158,8 @@ def reconstructions(results: Results, examples: Examples, drawing: Drawing | Non
     if drawing is not None:
         text += (
             f" Drawn from their true classes, images have a mean squared error of "
-            f"{drawing.errors.decoder:.4f} (pixels lie between 0 and 1); the mean image of each "
-            f"class would have {drawing.errors.typical:.4f}."
+            f"{drawing.errors.decoder:.4f} (pixels lie between 0 and 1); the mean of the "
+            f"other images of each class would have {drawing.errors.typical:.4f}."
         )
     if left_out := len(np.unique(dataset.labels)) - len(examples.by_class):
         text += f" {counted(left_out, 'more class is', 'more classes are')} not shown."
