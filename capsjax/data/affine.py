@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from capsjax._options import Options, not_negative, positive
@@ -26,24 +27,12 @@ def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampl
     """
     check_image(image)
     image = to_unit(image)
-    height, width, _ = image.shape
     rows = jnp.arange(size[0], dtype=image.dtype)[:, None]
     columns = jnp.arange(size[1], dtype=image.dtype)[None, :]
     # Written out: a matrix product may be rounded to bfloat16 on accelerators.
     y = matrix[0, 0] * rows + matrix[0, 1] * columns + offset[0]
     x = matrix[1, 0] * rows + matrix[1, 1] * columns + offset[1]
-    top, left = jnp.floor(y), jnp.floor(x)
-    dy, dx = y - top, x - left
-    # A black border of one pixel stands for everything outside.
-    padded = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
-
-    def neighbour(down: int, right: int) -> Resampled:
-        row = jnp.clip(top + down, -1, height).astype(jnp.int32) + 1
-        column = jnp.clip(left + right, -1, width).astype(jnp.int32) + 1
-        weight = (dy if down else 1 - dy) * (dx if right else 1 - dx)
-        return weight[..., None] * padded[row, column]
-
-    return neighbour(0, 0) + neighbour(0, 1) + neighbour(1, 0) + neighbour(1, 1)
+    return jax.vmap(lambda channel: map_coordinates(channel, (y, x), order=1), -1, -1)(image)
 
 
 def transform(image: Image, matrix: Matrix, translation: Point, size: Size) -> Resampled:
