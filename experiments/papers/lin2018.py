@@ -8,6 +8,7 @@ from _reproduce.compare import drop
 from _reproduce.experiment import Column, Experiment, Floor, Row, Scale, claims
 
 from capsjax.evaluation.transfer import SCHEMES
+from papers.sabour2017 import EIGHT_EPOCHS
 
 FINDING = (
     "mostly open: our networks are small and read two overlapping digits badly. Couplings become "
@@ -165,6 +166,12 @@ MANIFOLD = Experiment(
     ),
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS, images=90 * 81),
+        "medium": replace(
+            EIGHT_EPOCHS,
+            about=f"{EIGHT_EPOCHS.about} 4 middle capsules; 32 dense units in the CNN; 20 pairs of "
+            "digits.",
+            images=20 * 81,
+        ),
         "small": Scale(
             f"{ABOUT_SMALL} (2 middle capsules; 16 dense units in the CNN), 3 epochs of half of "
             "the digits; 20 pairs of digits.",
