@@ -33,6 +33,16 @@ def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jax.nn.relu(x)
 
 
+def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Calls `jax.nn.sigmoid`; see `relu`."""
+    return jax.nn.sigmoid(x)
+
+
+def tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Calls `jax.numpy.tanh`; see `relu`."""
+    return jnp.tanh(x)
+
+
 def type_of_sums(*of: Any) -> Any:
     """Returns the type in which arrays, or numbers of these types, are summed: at least float32."""
     with jax.numpy_dtype_promotion("standard"):
@@ -57,7 +67,7 @@ def safe_norm(
     wide = at_least_float32(x)
     # Not the scale of a zero, whose square overflows in second derivatives.
     scale = jnp.where(jnp.any(wide, axis=-1, keepdims=True), _scale(wide), 1)
-    length = (_length(wide * scale) / scale).astype(x.dtype)
+    length = (_length(wide * scale) / scale).astype(jnp.result_type(x))
     return length if keepdims else length[..., 0]
 
 
@@ -94,7 +104,7 @@ def _shortened(
     wide = at_least_float32(s)
     scale = jnp.minimum(_scale(wide), 1)  # short vectors stay: f(x / c) would overflow
     scaled = wide * scale
-    return (scaled * factor(_length(scaled), scale)).astype(s.dtype)
+    return (scaled * factor(_length(scaled), scale)).astype(jnp.result_type(s))
 
 
 def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:

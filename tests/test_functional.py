@@ -113,6 +113,12 @@ def test_squash_gradient_matches_finite_differences(function):
 
 
 @pytest.mark.parametrize("function", LENGTHS)
+def test_numpy_arrays_of_float64_are_as_jax_takes_them(function, recwarn):
+    assert function(np.ones((2, 3))).dtype == jnp.float32
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("function", LENGTHS)
 def test_what_has_no_length(function):
     """A broken network is not to look like one that sees nothing."""
     assert jnp.isnan(function(jnp.array([[jnp.nan, 1.0, 2.0]]))).all()

@@ -6,6 +6,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
+from capsjax.functional import sigmoid, tanh
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, slot_attention
 from capsjax.routing._checks import check_counts
@@ -57,7 +58,7 @@ class SlotAttention(nnx.Module):
         self.norm_inputs = nnx.LayerNorm(in_features, rngs=rngs)
         self.norm_slots = nnx.LayerNorm(slot_size, rngs=rngs)
         self.norm_mlp = nnx.LayerNorm(slot_size, rngs=rngs)
-        self.gru = nnx.GRUCell(slot_size, slot_size, rngs=rngs)
+        self.gru = nnx.GRUCell(slot_size, slot_size, gate_fn=sigmoid, activation_fn=tanh, rngs=rngs)
         # Linen's cell, unlike NNX's, has a bias in W_hn h + b_hn.
         self.gru.dense_h = nnx.Linear(
             slot_size, 3 * slot_size, kernel_init=nnx.initializers.orthogonal(), rngs=rngs
@@ -85,7 +86,9 @@ class SlotAttention(nnx.Module):
         start = self.first_slots(inputs.shape[0], keys) if slots is None else slots
         check_poses(start, "slots", slot_size=self.slot_size)
         inputs = self.norm_inputs(inputs)
-        start = placed_like(start, inputs[:, :1, :1])  # as the loop returns it
+        # As the loop returns it.
+        start = start.astype(jnp.promote_types(start.dtype, inputs.dtype))
+        start = placed_like(start, inputs[:, :1, :1])
 
         def step(slots: Array) -> tuple[Array, Array]:
             queries = self.norm_slots(slots) @ self.query[...]
@@ -97,7 +100,7 @@ class SlotAttention(nnx.Module):
 
         # The last iteration stands outside the loop: only its coupling is asked for.
         before = self.num_iterations - (not self.implicit)
-        last, _ = lax.scan(lambda slots, _: (step(slots)[0], None), start, length=before)
+        last = lax.fori_loop(0, before, lambda _, slots: step(slots)[0], start)
         return Routed(*step(lax.stop_gradient(last) if self.implicit else last))
 
     def first_slots(

@@ -48,4 +48,4 @@ def attention_routing(
     logits = jnp.matmul(flat, matrix, preferred_element_type=wide)
     coupling = jax.nn.softmax(logits, axis=-1)
     poses = jnp.sum(coupling[..., None] * at_least_float32(transformed), axis=-2)
-    return Routed(poses.astype(transformed.dtype), coupling)
+    return Routed(poses.astype(jnp.result_type(transformed)), coupling)

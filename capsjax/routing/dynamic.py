@@ -176,7 +176,7 @@ def _route(
         # The last iteration stands outside the loop: only its coupling is ever asked for, and under
         # stop_gradient only it is differentiated.
         start = jax.tree.map(hold, state)
-        state, _ = lax.scan(lambda x, _: (iterate(x)[0], None), start, length=num_iterations - 2)
+        state = lax.fori_loop(0, num_iterations - 2, lambda _, x: iterate(x)[0], start)
         state, coupling = iterate(jax.tree.map(hold, state))
     return state[2], coupling
 

@@ -228,7 +228,7 @@ def _as_iteration(
 
 
 def _repeat(update: Callable[[PyTree], PyTree], state: PyTree, times: int) -> PyTree:
-    return lax.scan(lambda state, _: (update(state), None), state, length=times)[0]
+    return lax.fori_loop(0, times, lambda _, state: update(state), state)
 
 
 def _check_stack(layers: Sequence[Layer], num_iterations: int) -> None:

@@ -92,7 +92,7 @@ def slot_attention(
         mask = placed_like(mask, pulled[..., :1, :1])
     means, coupling = _attend(x, pulled, mask, epsilon)
     poses = einsum("...jd,dv->...jv", means, jnp.asarray(value_kernel))
-    return Routed(poses.astype(inputs.dtype), jnp.swapaxes(coupling, -1, -2))
+    return Routed(poses.astype(jnp.result_type(inputs)), jnp.swapaxes(coupling, -1, -2))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))

@@ -102,6 +102,15 @@ def test_the_published_formulas(iterations):
         np.testing.assert_allclose(routed.coupling[n], expected[1], rtol=1e-5, atol=1e-5)
 
 
+def test_slots_are_as_wide_as_the_inputs_and_parameters():
+    layer, half = build(), jnp.bfloat16
+    graphdef, state = nnx.split(layer)
+    narrow = nnx.merge(graphdef, jax.tree.map(lambda x: x.astype(half), state))
+    assert narrow(INPUTS).poses.dtype == jnp.float32
+    assert narrow(INPUTS.astype(half)).poses.dtype == half
+    assert layer(INPUTS, jnp.zeros((2, J, S), half)).poses.dtype == jnp.float32
+
+
 def test_drawn_slots():
     layer = build()
     keys = jax.random.split(jax.random.key(0))

@@ -54,6 +54,7 @@ def test_bad_registrations():
     ("name", "overrides"),
     [
         ("choi2019_mnist", {}),
+        ("slots_tetrominoes", {}),
         ("tsai2020_em_cifar10_simple", {}),
         ("sabour2017_capsnet", {"primary_relu": True}),
     ],

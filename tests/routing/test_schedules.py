@@ -41,6 +41,17 @@ def test_concurrent_is_sequential_for_one_layer():
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("num_iterations", [1, 2])
+def test_few_iterations_with_jit_off(num_iterations):
+    stack = [layer(0, 5, 4), layer(1, 4, 3)]
+    for schedule in (sequential, concurrent):
+        expected = schedule(stack, INPUTS, num_iterations=num_iterations)
+        with jax.disable_jit():
+            found = schedule(stack, INPUTS, num_iterations=num_iterations)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
 def test_schedules_step_by_step():
     lower, upper = layer(0, 5, 4), layer(1, 4, 3)
     low_1 = lower(INPUTS, None)

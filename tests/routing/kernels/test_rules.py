@@ -377,13 +377,15 @@ def test_a_second_eager_call_compiles_nothing(caplog):
     assert not [record for record in caplog.records if "Compiling" in record.getMessage()]
 
 
-def test_with_jit_off():
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_with_jit_off(iterations):
     """As one looks into a network: the sums are programs all the same."""
     u = jax.random.normal(jax.random.key(0), (4, 6, 2, 2))
     votes = LinearVotes(u, jax.random.normal(jax.random.key(1), (6, 2, 4, 2)))
-    expected = dynamic_routing(votes).poses
+    expected = dynamic_routing(votes, num_iterations=iterations).poses
     with jax.disable_jit():
-        np.testing.assert_allclose(dynamic_routing(votes).poses, expected, rtol=1e-5, atol=1e-6)
+        found = dynamic_routing(votes, num_iterations=iterations).poses
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_nan_is_found_where_it_arises():
