@@ -57,6 +57,12 @@ def command(script: str) -> str:
     return f"{PROGRAM} {script}" if PROGRAM else f"python experiments/{script}.py"
 
 
+def kept(args: argparse.Namespace) -> list[str]:
+    """Returns the options that a command has to have in common with this one."""
+    data_dir = [f"--data_dir={args.data_dir}"] if args.data_dir else []
+    return [*(f"--import={file}" for file in args.imports), *data_dir]
+
+
 def local_folder(text: str) -> Path:
     """Reads an argument that cannot be gs://bucket/folder."""
     if "://" in text:

@@ -52,7 +52,8 @@ def cropped(pixels: np.ndarray, like: Ink, size: tuple[int, int]) -> tuple[np.nd
     image = Image.fromarray((255 * levels).astype(np.uint8))
     image = image.crop(tuple(round(place) for place in frame)).resize(size, Image.Resampling.BOX)
     cropped = np.asarray(image)[..., None]
-    done = [f"cropped to the ink of {right - left}×{bottom - top}"]
+    scale = max(1, max(pixels.shape[:2]) / WORKING_SIDE)
+    done = [f"cropped to the ink of {scale * (right - left):.0f}×{scale * (bottom - top):.0f}"]
     if is_light != like.light:
         done.append("inverted")
     return cropped if like.light else 255 - cropped, done

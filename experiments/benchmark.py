@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     routing.add_argument("--device", action="store_true", help=text)
     pytorch = subjects.add_parser("pytorch", help="procedures against PyTorch (pip install torch)")
     models = subjects.add_parser("models", help="a training step of every network")
-    models.add_argument("--names", nargs="+", metavar="NAME", help="default: all")
+    models.add_argument("--names", action="extend", nargs="+", metavar="NAME", help="default: all")
     models.add_argument("--batch_size", type=int, default=8, help="images in a batch; default: 8")
     for subject in (routing, pytorch, models):
         text = "calls to take the median of; default: 3"

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import _cli
+import matplotlib
 import numpy as np
 from etils import epath
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 from rich.markup import escape
 from rich.table import Table
 
@@ -145,13 +146,15 @@ def sheet(task: Any, examples: Any) -> Image.Image:
     across, down = factor * width + MARGIN, factor * height + CAPTION + MARGIN
     rows = -(-len(rendered.images) // COLUMNS)
     page = Image.new("RGB", (COLUMNS * across + MARGIN, rows * down + MARGIN), "white")
-    draw = ImageDraw.Draw(page)
+    font = ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf", 10)
     for i, (image, label) in enumerate(zip(rendered.images, rendered.labels, strict=True)):
         x, y = MARGIN + i % COLUMNS * across, MARGIN + i // COLUMNS * down
         enlarged = np.broadcast_to(image, (height, width, 3)).repeat(factor, 0).repeat(factor, 1)
         page.paste(Image.fromarray(enlarged), (x, y))
         present = ", ".join(task.class_names[k] for k in np.flatnonzero(label))
-        draw.text((x, y + factor * height), present, fill="black")
+        caption = Image.new("RGB", (factor * width, CAPTION), "white")  # which cuts it off
+        ImageDraw.Draw(caption).text((0, 0), present, fill="black", font=font)
+        page.paste(caption, (x, y + factor * height))
     return page
 
 

@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     of_one = _cli.SHARED["--checkpoint"]["help"]
     several = "several are evaluated as an ensemble, by the mean of their scores"
-    _cli.add(parser, "--checkpoint", nargs="+", help=f"{of_one}; {several}")
+    _cli.add(parser, "--checkpoint", action="extend", nargs="+", help=f"{of_one}; {several}")
     _cli.add(parser, "--which", *_cli.DATA)
     parser.add_argument(
         "--output",

@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     option("--invert", action="store_true", help="turn images into their negatives first")
     text = "crop pictures of writing to the ink, with the margin and brightness of training images"
     option("--crop", action="store_true", help=text)
-    text = "with --crop: the margin in parts of the side, where the training data are not at hand"
+    text = "with --crop: the margin in parts of the side, without training data; ink becomes light"
     option("--margin", type=float, metavar="PART", help=text)
     _cli.add(parser, "--data_dir")
     option("--top", type=int, default=3, metavar="N", help="classes to show per image")

@@ -15,10 +15,9 @@ from pathlib import Path
 import _cli
 from _provenance import commit, versions
 from _scoring import score, summarize
-from etils import epath
 
 import capsjax
-from capsjax import runs, training
+from capsjax import _files, runs, training
 
 CARD = Path(__file__).with_name("release_card.md")
 
@@ -29,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     _cli.add(parser, "--checkpoint", "--which", *_cli.DATA)
     option = parser.add_argument
     text = "the new file; its card is FILE.md"
-    option("--output", required=True, type=epath.Path, metavar="FILE.safetensors", help=text)
+    option("--output", required=True, type=_files.absolute, metavar="FILE.safetensors", help=text)
     text = "of the parameters, as the card says it"
     option("--licence", default="Apache-2.0", metavar="NAME", help=text)
     text = "leave the decoder out, which often holds most of the parameters"

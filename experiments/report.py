@@ -80,8 +80,8 @@ def of_results(workdir: Path, pages: Path) -> None:
 def of_runs(args: argparse.Namespace) -> None:
     """Evaluates one network and writes its page, or several and writes how they compare."""
     members = [runs.checkpoints.read(run, args.which) for run in args.runs]
-    first, imports = members[0], [f"--import={file}" for file in args.imports]
-    command = ["python", "experiments/report.py", *imports, *args.runs]
+    first, kept = members[0], _cli.kept(args)
+    command = ["python", "experiments/report.py", *kept, *args.runs]
 
     def again(data: Any, which: str | int) -> str:
         given = f"--which={which}", f"--dataset={data.name}", f"--split={data.split}"
@@ -118,7 +118,7 @@ def of_runs(args: argparse.Namespace) -> None:
 
         (run,) = args.runs
         workdir = f"runs/{Path(run).stem}" if runs.release.is_one(run) else run
-        train = train_command(first.config, workdir, imports)
+        train = train_command(first.config, workdir, kept)
         train = train or f"# No file of configs/ fits; the values are in {run}/config.json."
         _write(args, of_run(results, versions(), [train, again(results.dataset, first.step)]))
 
@@ -129,7 +129,7 @@ def _write(args: argparse.Namespace, text: str, name: str = "report.html") -> No
 
 
 def train_command(
-    config: ml_collections.ConfigDict, workdir: str, imports: Sequence[str] = ()
+    config: ml_collections.ConfigDict, workdir: str, kept: Sequence[str] = ()
 ) -> str | None:
     """Returns experiments/train.py with the nearest file of configs/ and what differs from it.
 
@@ -151,7 +151,7 @@ def train_command(
         if values.keys() == wanted.keys():
             changes |= {k: v for k, v in wanted.items() if values[k] != v or k in lengths}
             changed = [f"--config.{key}={value}" for key, value in changes.items()]
-            words = [f"--config=configs/{file}.py", f"--workdir={workdir}", *imports, *changed]
+            words = [f"--config=configs/{file}.py", f"--workdir={workdir}", *kept, *changed]
             candidates.append(["python", "experiments/train.py", *words])
     return shlex.join(min(candidates, key=len)) if candidates else None
 

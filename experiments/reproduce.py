@@ -38,12 +38,12 @@ def parser() -> argparse.ArgumentParser:
     text = "full: the paper's recipe; medium: networks that learn; small: the beginning of training"
     option("--scale", choices=SCALES, default="small", help=text)
     option("--seeds", type=int, metavar="N", help="runs of each row; default: the scale's")
-    option("--only", nargs="+", metavar="ROW", help="these rows of the table alone")
+    option("--only", action="extend", nargs="+", metavar="ROW", help="these rows alone")
     text = "runs, results and tables go into a folder of it for each scale"
     where = Path("runs/reproduce")
     option("--workdir", type=_cli.local_folder, default=where, metavar="DIR", help=text)
     text = "data set OTHER stands in for NAME, such as cifar10=npz:mine.npz"
-    option("--use", nargs="+", default=[], metavar="NAME=OTHER", help=text)
+    option("--use", action="extend", nargs="+", default=[], metavar="NAME=OTHER", help=text)
     _cli.add(parser, "--data_dir")
     return parser
 

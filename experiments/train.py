@@ -130,9 +130,8 @@ def _came_out(history: "runs.history.History") -> str:
 
 def _say_end(came_out: str, args: argparse.Namespace, trained: list[str]) -> None:
     """Prints one line that says what came out and what comes next."""
-    imports = [f"--import={file}" for file in args.imports]
-    one = [f"--checkpoint={trained[0]}"]
-    words = shlex.join([*imports, *(one if len(trained) == 1 else ["--checkpoint", *trained])])
+    networks = ["--checkpoint", *trained] if len(trained) > 1 else [f"--checkpoint={trained[0]}"]
+    words = shlex.join([*_cli.kept(args), *networks])
     runs.display.say(f"{came_out}Next: {_cli.command('evaluate')} {words}")
 
 

@@ -96,11 +96,12 @@ def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool 
 
 
 def is_image_name(path: Path) -> bool:
-    """Tells whether a file's ending is that of an image which PIL reads."""
+    """Tells by its name whether a file is an image which PIL reads, and not hidden."""
     with extra("data"):
         from PIL import Image
 
-    return path.suffix.lower() in Image.registered_extensions()
+    hidden = path.name.startswith(".")  # such as the ._ files of a Mac
+    return not hidden and path.suffix.lower() in Image.registered_extensions()
 
 
 def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import ml_collections
 from flax import nnx
 
-from capsjax.evaluation.scoring import gives_logits
+from capsjax.evaluation.scoring import fitting, gives_logits
 from capsjax.models.model import Images, Keys, Mask, Output
 
 
@@ -41,12 +41,13 @@ def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDi
     """
     if len(models) == 1:
         return models[0]
-    first = configs[0]
-    for n, config in enumerate(configs[1:], start=2):
-        for key in ("input_shape", "class_names"):
-            theirs, ours = config.task[key], first.task[key]
-            if theirs != ours:
-                raise ValueError(f"member {n} of the ensemble has {key} {theirs}, the first {ours}")
-    if len({gives_logits(model, first.task.input_shape) for model in models}) > 1:
+    first, *others = ({**c.task, "data.fit": fitting(c).fit} for c in configs)
+    for n, other in enumerate(others, start=2):
+        for key in ("input_shape", "class_names", "data.fit"):
+            if other[key] != first[key]:
+                raise ValueError(
+                    f"member {n} of the ensemble has {key} {other[key]}, the first {first[key]}"
+                )
+    if len({gives_logits(model, first["input_shape"]) for model in models}) > 1:
         raise ValueError("some members of the ensemble score with logits and some with lengths")
     return Ensemble(models)

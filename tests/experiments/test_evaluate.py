@@ -65,7 +65,7 @@ def test_a_class_without_images_has_no_accuracy(finished_run, npz, tmp_path, cap
 
 
 def test_an_ensemble_scores_the_mean_of_its_members(finished_run, npz, capsys):
-    run("--checkpoint", finished_run, finished_run, "--which=latest")
+    run(f"--checkpoint={finished_run}", f"--checkpoint={finished_run}", "--which=latest")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].count("sabour2017_capsnet of") == 2
     (file,) = finished_run.glob("ensemble_of_2_*_test.json")
@@ -84,6 +84,11 @@ def test_networks_that_do_not_go_together(finished_run):
     with other.unlocked():
         other.task.class_names = tuple("abcdefghij")
     with pytest.raises(ValueError, match=r"member 2 .* has class_names .*'a'.* the first"):
+        ensemble.join([first.model, first.model], [first.config, other])
+    other = first.config.copy_and_resolve_references()
+    with other.unlocked():
+        other.data.fit = "crop"
+    with pytest.raises(ValueError, match=r"member 2 .* has data.fit crop, the first pad"):
         ensemble.join([first.model, first.model], [first.config, other])
     convnet = models.create("gu2021_convnet_fc", (8, 8, 1), 10, rngs=nnx.Rngs(0), kernel_size=3)
     with pytest.raises(ValueError, match="score with logits and some with lengths"):

@@ -58,6 +58,7 @@ def scans(npz, tmp_path):
         Image.fromarray(255 - pixels if i in (2, 5) else pixels).save(folder / f"{i}.png")
     (folder / "below/broken.png").write_text("no image")
     (folder / "notes.txt").write_text("no image")
+    (folder / "._0.png").write_text("what a Mac leaves")
     return folder
 
 
@@ -179,6 +180,9 @@ def test_ink_stands_as_in_the_training_images(light):
     expected = expected if light else 255 - expected
     assert np.abs(drawn - expected).mean() < 15
     assert done == ["cropped to the ink of 20×40", "inverted"][: 1 + light]
+    large = np.zeros((2 * _ink.WORKING_SIDE,) * 2 + (1,), np.uint8)
+    large[100:260, 40:120] = 255
+    assert _ink.cropped(large, _ink.Ink(0.5), (28, 28))[1] == ["cropped to the ink of 80×160"]
     blank, _ = _ink.cropped(np.full((9, 9, 1), 7, np.uint8), _ink.Ink(0.5), (28, 28))
     assert not blank.any()
 

@@ -59,10 +59,12 @@ def test_without_its_decoder(tiny_run, tmp_path):
     assert '"reconstruction": "none"' not in card
 
 
-def test_nothing_is_overwritten(tiny_run, tmp_path, fails):
+def test_nothing_is_overwritten(tiny_run, tmp_path, fails, monkeypatch):
     (tmp_path / "a.md").write_text("mine")
-    arguments = (f"--checkpoint={tiny_run}", f"--output={tmp_path / 'a.safetensors'}")
-    assert "a.md is there already" in fails(release, *arguments)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for file in (tmp_path / "a.safetensors", "~/a.safetensors"):
+        arguments = (f"--checkpoint={tiny_run}", f"--output={file}")
+        assert "a.md is there already" in fails(release, *arguments)
     assert (tmp_path / "a.md").read_text() == "mine"
 
 

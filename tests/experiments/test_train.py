@@ -112,12 +112,12 @@ def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys, monkeypatch)
 
 
 def test_the_last_line_says_what_came_out_and_what_is_next(npz, tmp_path, capsys):
-    quick(npz, f"--workdir={tmp_path / 'run'}")
+    quick(npz, f"--workdir={tmp_path / 'run'}", "--data_dir=here")
     last = capsys.readouterr().out.splitlines()[-1]
     run = re.escape(str(tmp_path / "run"))
     assert re.fullmatch(
         r"Validation accuracy \d+\.\d\d%; best \d+\.\d\d%, of epoch [12] of 2: "
-        rf"{run}\. Next: python experiments/evaluate\.py --checkpoint={run}",
+        rf"{run}\. Next: python experiments/evaluate\.py --data_dir=here --checkpoint={run}",
         last,
     )
 
