@@ -25,6 +25,7 @@ SMALL = NARROW | {"training.epochs": 3, "training.log_every_steps": 50}
 SHORT = SMALL | {"data.train_fraction": 0.25, "training.epochs": 4}
 # 16 middle capsules: with 2 there would be little to route.
 SMALL_ROUTING = SHORT | {"model.middle_capsules": (256,)}
+MEDIUM = replace(EIGHT_EPOCHS, about=f"{EIGHT_EPOCHS.about} 4 middle capsules.", images=20 * 81)
 SMOKE = NARROW | {"model.kernel_size": 5, "data.source": "digits", "training.epochs": 2}
 ABOUT_FULL = "Networks of the paper's structure; it does not say for how long: 20 epochs."
 ABOUT_SMALL = "1/16 of the width, batches of 64"
@@ -72,6 +73,7 @@ FIGURE_2 = Experiment(
     },
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS),
+        "medium": MEDIUM,
         "small": Scale(
             f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits, 16 middle capsules; six of the "
             "nine settings.",
@@ -167,10 +169,7 @@ MANIFOLD = Experiment(
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS, images=90 * 81),
         "medium": replace(
-            EIGHT_EPOCHS,
-            about=f"{EIGHT_EPOCHS.about} 4 middle capsules; 32 dense units in the CNN; 20 pairs of "
-            "digits.",
-            images=20 * 81,
+            MEDIUM, about=f"{MEDIUM.about} 32 dense units in the CNN; 20 pairs of digits."
         ),
         "small": Scale(
             f"{ABOUT_SMALL} (2 middle capsules; 16 dense units in the CNN), 3 epochs of half of "
