@@ -14,7 +14,6 @@ from capsjax.layers.convolution import conv2d as conv2d
 from capsjax.layers.convolution import convolve as convolve
 from capsjax.layers.decoder import ConvDecoder as ConvDecoder
 from capsjax.layers.decoder import Decoder as Decoder
-from capsjax.layers.decoder import reconstruct as reconstruct
 from capsjax.layers.dropout import dropout as dropout
 from capsjax.layers.em import EMClassCapsules as EMClassCapsules
 from capsjax.layers.em import EMRouting as EMRouting

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
@@ -91,25 +90,3 @@ class ConvDecoder(Decoder):
             x = nnx.relu(conv(jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2)))
         height, width, _ = self.image_shape
         return nnx.sigmoid(self.out(x))[:, :height, :width]
-
-
-def reconstruct(
-    decoder: Decoder | None,
-    poses: Float[Array, "n classes d"],
-    scores: Float[Array, "n classes"],
-    mask: Float[Array, "n *targets classes"] | None,
-    *,
-    conditional: bool,
-) -> Float[Array, "n ... h w c"] | None:
-    """Reconstructs in one of the settings of Gu et al. 2021; returns None without a decoder.
-
-    `conditional`: the classes in `mask` are seen, or without one that of the highest score.
-    Otherwise all are.
-    """
-    if decoder is None:
-        return None
-    if not conditional:
-        return decoder(poses)
-    if mask is None:
-        mask = jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1])
-    return decoder(poses, mask)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float
@@ -66,7 +68,18 @@ class ReconstructingModel(Model):
     def reconstruct(
         self, poses: Float[Array, "n classes d"], scores: Float[Array, "n classes"], mask: Mask
     ) -> Float[Array, "n ... h w c"] | None:
-        return layers.reconstruct(self.decoder, poses, scores, mask, conditional=self.conditional)
+        """Reconstructs in one of the settings of Gu et al. 2021; returns None without a decoder.
+
+        Conditional: the classes in `mask` are seen, or without one that of the highest score.
+        Otherwise all are.
+        """
+        if self.decoder is None:
+            return None
+        if not self.conditional:
+            return self.decoder(poses)
+        if mask is None:
+            mask = jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1])
+        return self.decoder(poses, mask)
 
 
 class CapsuleChain(ReconstructingModel):
