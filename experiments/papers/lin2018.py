@@ -62,10 +62,12 @@ FIGURE_2 = Experiment(
     measure=measures.all_of(measures.TESTED, measures.test_curve),
     columns=(ACCURACY,),
     floor=LEARNED,
+    # They are about training itself: a network that did not learn is what is claimed.
     claims=claims(
         "accuracy",
         ("too many iterations harm", "r = 3", R7, R7),
         ("a soft update helps", SOFT, HARD, HARD),
+        any_accuracy=True,
     ),
     untested={
         "training saturates at a small number of iterations": "no threshold is given; seen in the "

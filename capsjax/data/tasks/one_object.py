@@ -66,18 +66,22 @@ class Moved(task.Recipe):
         return _one_object(image, labels, self.num_classes)
 
 
+class Transformed(NamedTuple):
+    affine: AffineParameters
+
+
 @dataclass(frozen=True)
 class AffineTransformed(task.Recipe):
     """A source image on a canvas under a random affine transformation, drawn from `ranges`."""
 
     ranges: AffineRanges = field(default_factory=AffineRanges)
 
-    def draw(self, key: PRNGKeyArray, index: task.Index, images: Image) -> AffineParameters:
-        return random_affine(key, images[0], (self.canvas, self.canvas), self.ranges)
+    def draw(self, key: PRNGKeyArray, index: task.Index, images: Image) -> Transformed:
+        return Transformed(random_affine(key, images[0], (self.canvas, self.canvas), self.ranges))
 
-    def render(self, images: Image, labels: Label, parameters: AffineParameters) -> task.Example:
-        size = (self.canvas, self.canvas)
-        image = transform(images[0], parameters.matrix, parameters.translation, size)
+    def render(self, images: Image, labels: Label, parameters: Transformed) -> task.Example:
+        affine, size = parameters.affine, (self.canvas, self.canvas)
+        image = transform(images[0], affine.matrix, affine.translation, size)
         return _one_object(image, labels, self.num_classes)
 
 
