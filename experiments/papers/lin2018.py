@@ -124,6 +124,9 @@ FIGURE_3 = Experiment(
     },
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS),
+        "medium": replace(
+            MEDIUM, about=f"{MEDIUM.about} Entropies of 1,000 test images.", images=1000
+        ),
         "small": Scale(
             f"{ABOUT_SMALL}, 4 epochs of a quarter of the digits, 16 middle capsules; entropies of "
             "1,000 test images.",
