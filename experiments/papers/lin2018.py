@@ -11,9 +11,12 @@ from capsjax.evaluation.transfer import SCHEMES
 from papers.sabour2017 import EIGHT_EPOCHS
 
 FINDING = (
-    "mostly open: our networks are small and read two overlapping digits badly. Couplings become "
-    "slightly more decided as training goes on in two of four settings; its soft update with η = "
-    "0.01 keeps them equal by its own formula."
+    "in part. With 7 routing iterations training fails, as the paper says: 7.5 % on overlapping "
+    "digits against 73 % with 3, at an eighth of the width after eight epochs (3 seeds each); its "
+    "couplings are decided, and wrong. CapsNet's middle layer, a CNN's, untrained ones and pixels "
+    "keep the plane of shifts equally well within chance. In narrower networks "
+    "couplings become slightly more decided as training goes on in two of four settings; the soft "
+    "update with η = 0.01 keeps them equal by its own formula."
 )
 
 RUNS = 5
