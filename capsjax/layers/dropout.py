@@ -17,7 +17,9 @@ def dropout(
         raise ValueError(f"keep must be in (0, 1], got {keep}; it is what is kept, not dropped")
     if keys is None or keep == 1:
         return x
-    if keys.shape[:1] != x.shape[:1]:
-        raise ValueError(f"keys {keys.shape} must be one for each example of x {x.shape}")
+    if keys.shape != x.shape[:1]:
+        raise ValueError(
+            f"keys {keys.shape} must be one for each example of x {x.shape}, from jax.random.key"
+        )
     kept = jax.vmap(lambda key: jax.random.bernoulli(key, keep, x.shape[1:]))(keys)
     return jnp.where(kept, x / keep, 0)

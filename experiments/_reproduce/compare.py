@@ -13,6 +13,7 @@ from _reproduce.experiment import ENTROPY, Claim, Estimate, Experiment, Row, opt
 
 LEVEL = 0.05  # of every test
 FEWEST = 3  # runs of a row that a claim is decided with
+UNKNOWN = "not recorded"  # what a network has reached, in records of before there was a floor
 ROUTED = 95.0  # a network has routed if the entropy of its couplings is at most these per cent
 
 # What a claim comes to. The first three are by a test.
@@ -119,7 +120,10 @@ class Comparison:
             return ""
         if any(record["failed"] for record in records):
             return "a run that diverged"
-        worst = floor.worst([record["metrics"][floor.metric] for record in records])
+        reached = [record["metrics"].get(floor.metric) for record in records]
+        if None in reached:
+            return UNKNOWN
+        worst = floor.worst(reached)
         # As bad as the floor itself is enough.
         return "" if floor.worst([worst, floor.value]) == floor.value else f"{worst:.1f}"
 
@@ -167,6 +171,8 @@ class Comparison:
             lines = self.lines.items()
             concerned = [row for line, of in lines if {line, *of} & set(sides) for row in of]
         for name in [] if claim.any_accuracy else concerned:
+            if self.failed.get(name) == UNKNOWN:
+                return f"it was not recorded whether “{name}” learned"
             if name in self.failed:
                 floor = self.rows[name].floor or self.experiment.floor
                 return f"“{name}” did not learn ({self.failed[name]}; trained: {floor})"

@@ -13,12 +13,6 @@ def test_an_example_depends_on_its_own_key_only():
     assert not np.array_equal(all_at_once[0], all_at_once[1])
 
 
-def test_keys_of_both_kinds():
-    x, key = jnp.ones((5, 40)), jax.random.PRNGKey(0)
-    raw, typed = jax.random.split(key, 5), jax.random.split(jax.random.wrap_key_data(key), 5)
-    np.testing.assert_array_equal(*(dropout(x, keys, keep=0.5) for keys in (raw, typed)))
-
-
 def test_mean_is_kept():
     keys = jax.random.split(jax.random.key(0), 100)
     dropped = dropout(jnp.ones((100, 200)), keys, keep=0.25)
