@@ -170,7 +170,10 @@ class Comparison:
         if self.experiment.column(claim.metric).derive is not None:
             lines = self.lines.items()
             concerned = [row for line, of in lines if {line, *of} & set(sides) for row in of]
-        for name in [] if claim.any_accuracy else concerned:
+        if claim.any_accuracy:  # what does better in the accuracy itself has learned all the same
+            floor = self.experiment.floor
+            concerned = [str(claim.more)] if floor and claim.metric == floor.metric else []
+        for name in concerned:
             if self.failed.get(name) == UNKNOWN:
                 return f"it was not recorded whether “{name}” learned"
             if name in self.failed:

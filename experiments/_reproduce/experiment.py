@@ -109,7 +109,7 @@ class Claim:
     _: KW_ONLY
     slack: float = 0.0
     routes: str = ""  # the row whose routing it is about
-    any_accuracy: bool = False  # also for networks that did not learn
+    any_accuracy: bool = False  # also for networks that did not learn (if of accuracies: for less)
 
 
 @dataclass(frozen=True)

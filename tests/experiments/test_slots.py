@@ -4,6 +4,7 @@ import json
 
 import _configs
 import evaluate
+import pytest
 import report
 
 from capsjax.runs.loop import train
@@ -26,3 +27,5 @@ def test_trains_evaluates_and_shows(tmp_path, capsys):
     html = (run / "report.html").read_text()
     assert f"{said}, the mean of 8 images" in html
     assert "the parts of 4 slots" in html
+    with pytest.raises(ValueError, match="--poses moves"):
+        report.main(report.parser().parse_args([str(run), "--poses=x.png"]))
