@@ -118,10 +118,10 @@ def _backward(_: float, kept: Any, gradients: Any) -> tuple[Array, Array, Array 
     x, pulled, mask, means, total = kept
     d_means, d_coupling = gradients
     d_sums = d_means / total
-    softmax = jax.nn.softmax(_agreement(pulled, x), axis=-2)
-    d_total = -jnp.sum(d_sums * means, axis=-1, keepdims=True)
-    d_coupling = d_coupling + _agreement(d_sums, x) + d_total
-    d_mask = jnp.sum(softmax * d_coupling, axis=-2, keepdims=True)
+    d_coupling = d_coupling - jnp.sum(d_sums * means, axis=-1, keepdims=True)
+    softmax, d_coupling, d_mask = jax.lax.platform_dependent(
+        pulled, d_sums, x, d_coupling, cuda=_shares_twice, default=_shares
+    )
     d_logits = _masked(softmax * (d_coupling - d_mask), mask)
     # The gradient of x as one product, where a sum of two would be written and read twice more.
     weights = jnp.concatenate([d_logits, _masked(softmax, mask)], axis=-2)  # [..., 2J, N]
@@ -132,6 +132,31 @@ def _backward(_: float, kept: Any, gradients: Any) -> tuple[Array, Array, Array 
 
 
 _attend.defvjp(_forward, _backward)
+
+
+def _shares(
+    pulled: Float[Array, "*batch J D"],
+    d_sums: Float[Array, "*batch J D"],
+    x: Float[Array, "*batch N D"],
+    d_coupling: Float[Array, "*batch J N"],
+) -> tuple[Float[Array, "*batch J N"], Float[Array, "*batch J N"], Float[Array, "*batch 1 N"]]:
+    softmax = jax.nn.softmax(_agreement(pulled, x), axis=-2)
+    d_coupling = d_coupling + _agreement(d_sums, x)
+    return softmax, d_coupling, jnp.sum(softmax * d_coupling, axis=-2, keepdims=True)
+
+
+def _shares_twice(pulled: Array, d_sums: Array, x: Array, d_coupling: Array) -> tuple[Array, ...]:
+    # XLA for GPUs would store the softmax between its two uses, a quarter of all temporaries. For
+    # TPUs and CPUs one product takes longer than two.
+    def shares(both: Array) -> tuple[Array, Array]:
+        logits, d_weights = jnp.split(both, 2, axis=-2)
+        return jax.nn.softmax(logits, axis=-2), d_coupling + d_weights
+
+    both = _agreement(jnp.concatenate([pulled, d_sums], axis=-2), x)
+    softmax, d_weights = shares(both)
+    d_mask = jnp.sum(softmax * d_weights, axis=-2, keepdims=True)
+    both, d_mask = jax.lax.optimization_barrier((both, d_mask))
+    return *shares(both), d_mask
 
 
 def _agreement(rows: Array, x: Array) -> Array:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxprs_in_params
 
-from capsjax.routing import slot_attention
+from capsjax.routing import slot_attention, slots
 
 N, D, J, K, V = 50, 6, 3, 5, 4
 
@@ -68,6 +68,14 @@ def test_neither_keys_nor_values_nor_couplings_are_held():
     _, pull = jax.vjp(lambda *a: slot_attention(*a).poses, *arrays())
     held = [leaf.shape for leaf in jax.tree.leaves(pull) if N in leaf.shape]
     assert set(held) == {(N, D)}
+
+
+def test_the_gradients_form_for_gpus_is_the_other_one():
+    x, pulled, *_ = arrays()
+    arguments = pulled @ jnp.ones((K, D)), jnp.cos(pulled) @ jnp.ones((K, D)), x, jnp.ones((J, N))
+    ours, others = slots._shares_twice(*arguments), slots._shares(*arguments)
+    for one, other in zip(ours, others, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_bfloat16():
