@@ -27,12 +27,12 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     option = parser.add_argument
     option("name", nargs="?", metavar="NAME", help="show the layers of this network")
-    option("--input", type=_shape, metavar="HxWxC", help="of the images; default: the paper's")
+    option("--input", type=size, metavar="HxWxC", help="of the images; default: the paper's")
     option("--classes", type=int, metavar="N", help="their number; default: the paper's")
     return parser
 
 
-def _shape(text: str) -> Shape:
+def size(text: str) -> Shape:
     height, width, channels = map(int, text.split("x"))
     return height, width, channels
 
