@@ -1,8 +1,8 @@
 """Transformation robustness (Gu et al. 2021, table 1): MNIST placed at random, tested on affNIST.
 
 Any of its networks: --config=configs/gu2021_affnist.py:gu2021_aff_capsnet. Training stops at
-99.22 % on held-out placed digits; --config.training.stop_at_accuracy=0 trains to the end, as in
-table 2.
+99.22 % on held-out placed digits; table 2 trains to the end, on all images:
+--config.training.stop_at_accuracy=0 --config.data.validation_fraction=0
 After training: python experiments/evaluate.py --checkpoint=RUN/seed_0.
 
 The paper gives no schedule: the rate is constant here. It does not say what its ConvNets minimise

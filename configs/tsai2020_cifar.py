@@ -3,8 +3,8 @@
 Any of the networks: --config=configs/tsai2020_cifar.py:tsai2020_em_cifar100_resnet. The data set is
 the one of its name. The paper reports the best test epoch; here the best validation epoch is kept.
 Losses of the baselines are those of its table of differences. It reports the best of 1 to 5 routing
-iterations: on the simple backbone those are the best of its figure 4, on the ResNet, where it
-prints none, 1 for dynamic routing and 2 for the others.
+iterations: on the simple backbone its networks take the best of its figure 4, on the ResNet, where
+it prints none, 1 for dynamic routing and 2 for the others. Ablations take 2.
 """
 
 from capsjax.training import config as configs

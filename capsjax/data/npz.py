@@ -43,6 +43,11 @@ class Npz(Source):
         prefix = "test_" if own_test and split == "test" else ""
         where = f"{self.where}, {prefix}images"
         examples = checked(images[prefix], labels[prefix], class_names, where)
+        if 0 < (brightest := images[prefix].max()) <= 16:  # counts, or a mask
+            raise ValueError(
+                f"{where}: pixels reach only {brightest} of 255, which is nearly black; scale them "
+                f"first, e.g. images * {255 // brightest}"
+            )
         if own_test:
             return examples
         chosen = with_test_split(examples.labels)[split]

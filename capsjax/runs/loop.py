@@ -260,6 +260,11 @@ class Run:
             devices=training.devices,
             progress=lambda done: self._deadline.restart(),
         )
+        if not np.isfinite(scores).all():
+            raise Diverged(
+                f"scores of held-out images are not finite after step {self.step}. Training "
+                "stopped; a lower optimizer.learning_rate often helps"
+            )
         logits = training.score_kind is ScoreKind.LOGITS
         summarize = summaries.summarize_multi_label
         return summarize(task.rule, scores, self._labels, logits=logits).accuracy

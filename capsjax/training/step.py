@@ -61,11 +61,12 @@ def update(
     optimizer: optax.GradientTransformation,
     **of_forward: Any,
 ) -> tuple[TrainState, Metrics]:
-    """Does one step on this device's part of the batch; averages gradients and metrics."""
+    """Does one step on this device's part of the batch; averages what differs between devices."""
     loss = partial(forward, **of_forward)
     compute = jax.grad(loss, has_aux=True)
-    grads, (_, metrics, rest) = compute(state.params, state.rest, batch, keys)
-    grads, metrics = lax.pmean((grads, metrics), DEVICES)
+    grads, (_, metrics, own_rest) = compute(state.params, state.rest, batch, keys)
+    grads, metrics, rest = lax.pmean((grads, metrics, own_rest), DEVICES)
+    rest = jax.tree.map(lambda mean, own: mean.astype(own.dtype), rest, own_rest)  # counts too
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     metrics["gradient_norm"] = optax.tree.norm(grads)

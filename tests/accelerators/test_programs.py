@@ -91,7 +91,8 @@ def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, progra
     assert kind == "all-reduce"
     # Two layers, forward and backward, and then all gradients and metrics at once.
     assert number == 5
-    statistics = 4 * 2 * 2 * 2 * max(1, int(64 * width))
+    # Mean and variance, their gradients, and the running ones.
+    statistics = 4 * 2 * 3 * 2 * max(1, int(64 * width))
     assert size == parameters + 4 * METRICS + statistics
 
 

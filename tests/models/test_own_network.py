@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -41,6 +43,31 @@ def test_a_network_of_ones_own(images, tmp_path):
     output = forward(model, np.load(images)["images"][:3])
     assert output.scores.shape == (3, 2)
     assert output.routed["middle"].coupling.shape == (3, 4 * 5 * 16, 16)
+
+
+class Centred(nnx.Module):
+    """A network with a running statistic of its own."""
+
+    def __init__(self, input_shape, num_classes, config, *, rngs):
+        self.linear = nnx.Linear(input_shape[-1], num_classes, rngs=rngs)
+        self.mean = nnx.BatchStat(jnp.zeros(input_shape[-1]))
+
+    def __call__(self, images, *, mask=None, keys=None, capture=False):
+        x = images.mean((1, 2))
+        if keys is not None:
+            self.mean[...] = 0.5 * self.mean[...] + x.mean(0)
+        return models.Output(self.linear(x - self.mean[...]))
+
+
+def test_its_statistics_are_those_of_all_devices(npz, tmp_path):
+    models.register("centred", Centred, Nothing())
+    config = training_config.default("centred", f"npz:{npz}")
+    config.training.batch_size, config.training.epochs = 8, 1
+    means = [
+        loop.train(config, tmp_path / str(n), devices=jax.devices()[:n]).state.rest["mean"][...]
+        for n in (1, 4)
+    ]
+    np.testing.assert_allclose(means[1], means[0], rtol=1e-5)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,14 @@ def test_a_learning_rate_that_is_too_high(npz, tmp_path, num_devices, budget):
     assert not list((tmp_path / "run" / "checkpoints").glob("[0-9]*"))
 
 
+def test_a_step_that_validation_sees_first(npz, tmp_path):
+    config = tiny_config(npz)
+    config.optimizer.learning_rate = config.schedule.minimum = 1e30
+    config.training.batch_size = 180  # all that are not held out: one step in an epoch
+    with pytest.raises(Diverged, match=r"held-out images are not finite after step 1\."):
+        loop.train(config, tmp_path / "run", devices=ONE)
+
+
 def test_a_parameter_that_is_not_finite_is_named(npz, tmp_path, monkeypatch):
     init_state = build.init_state
 
