@@ -370,6 +370,6 @@ def test_bad_evaluation_sets(source):
     ],
 )
 def test_sources_with_too_few_classes(name, labels, message, tmp_path):
-    np.savez(tmp_path / "x.npz", images=np.ones((len(labels), 8, 8), np.uint8), labels=labels)
+    np.savez(tmp_path / "x.npz", images=np.full((len(labels), 8, 8), 255, np.uint8), labels=labels)
     with pytest.raises(ValueError, match=message):
         create(name, f"npz:{tmp_path / 'x.npz'}")
