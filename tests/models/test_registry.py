@@ -65,13 +65,6 @@ def test_networks_can_be_pickled(name, overrides):
 
 
 def test_lists_are_tuples():
-    model = models.create(
-        "sabour2017_capsnet",
-        (12, 12, 1),
-        3,
-        rngs=nnx.Rngs(0),
-        kernel_size=3,
-        width=1 / 32,
-        decoder_features=[128, 160],
-    )
+    sizes = {"kernel_size": 3, "width": 1 / 32, "decoder_features": [128, 160]}
+    model = outline("sabour2017_capsnet", (12, 12, 1), 3, **sizes)
     assert [layer.out_features for layer in model.decoder.layers[:2]] == [4, 5]
