@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,13 +44,8 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8, versions=1):
     arrays = Source(images, labels)
     task = Task("echo", ("",), arrays, Echo(), fixed_set(arrays, Echo()), top(1))
 
-    def program(state, source, key, count):
-        batches = Batches(num_examples, batch_size, num_devices, versions)
-        state, record = run_steps(
-            state, source, key, count, task=task, batches=batches, update=update, capacity=4
-        )
-        return state, record
-
+    batches = Batches(num_examples, batch_size, num_devices, versions)
+    program = partial(run_steps, task=task, batches=batches, update=update, capacity=4)
     run = on_devices(program, devices, (None,) * 4)
     source = DeviceSource(labels, images.reshape(-1, 1), np.asarray(0, np.int32))
     state = replicate(TrainState(jnp.int32(0), (), (), ()), devices)
@@ -56,10 +53,8 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8, versions=1):
     records = []
     for count in counts:
         state, record = run(state, source, key, np.int32(count))
-        records += [
-            (np.asarray(record["labels"][i]), np.asarray(record["bits"][i])) for i in range(count)
-        ]
-    return [np.stack(part) for part in zip(*records, strict=True)]
+        records.append([np.asarray(record[name])[:count] for name in ("labels", "bits")])
+    return [np.concatenate(part) for part in zip(*records, strict=True)]
 
 
 def test_an_epoch_visits_every_example_at_most_once():
