@@ -57,13 +57,17 @@ def derivatives(operands):
     }
 
 
-@each_platform
-def test_derivatives(platform):
-    operands = problems.problem(MATRICES)
-    with interpreted(platform):
-        found = compiled(derivatives)(as_float32(operands))
+def check_derivatives(sizes):
+    operands = problems.problem(sizes)
+    found = compiled(derivatives)(as_float32(operands))
     for (scalar, wrt), ours in found.items():
         assert_close(ours, problems.derivative(scalar, wrt, operands))
+
+
+@each_platform
+def test_derivatives(platform):
+    with interpreted(platform):
+        check_derivatives(MATRICES)
 
 
 @pytest.mark.parametrize("sizes", [MATRICES, VECTORS])
@@ -87,8 +91,8 @@ def routed(pkqg):
     return *outputs, *gradients
 
 
-def check_attention(platform, sizes, seed=0, tolerance=2e-5):
-    operands = problems.problem(sizes, seed)
+def check_attention(platform, sizes, tolerance=2e-5):
+    operands = problems.problem(sizes)
     p, k, q, g = (operands[letter] for letter in "pkqw")
     with interpreted(platform):
         found = compiled(routed)([jnp.asarray(x, jnp.float32) for x in (p, k, q, g)])
@@ -234,10 +238,7 @@ def test_what_no_kernel_takes_gives_the_same(platform):
     ):
         assert forms.choose(of_target, sizes, dtype) is forms.PRODUCTS
     with interpreted(platform), without_kernels():
-        operands = problems.problem(MATRICES)
-        found = compiled(derivatives)(as_float32(operands))
-        for (scalar, wrt), ours in found.items():
-            assert_close(ours, problems.derivative(scalar, wrt, operands))
+        check_derivatives(MATRICES)
 
 
 def test_gpus_without_triton_get_products(monkeypatch):
@@ -252,13 +253,8 @@ def test_gpus_without_triton_get_products(monkeypatch):
 
 
 def test_products_in_blocks(monkeypatch):
-    from capsjax.routing.kernels import einsum
-
     monkeypatch.setattr(einsum, "_BLOCK_BYTES", 600)  # two or three positions at a time
-    operands = problems.problem(VECTORS)
-    found = compiled(derivatives)(as_float32(operands))
-    for (scalar, wrt), ours in found.items():
-        assert_close(ours, problems.derivative(scalar, wrt, operands))
+    check_derivatives(VECTORS)
 
 
 @each_platform
