@@ -30,11 +30,8 @@ def build(**options):
 def linen_parameters(layer):
     """The layer's parameters under the names of Slot Attention for Video."""
 
-    def norm(module):
-        return {"scale": module.scale[...], "bias": module.bias[...]}
-
-    def dense(module):
-        return {"kernel": module.kernel[...], "bias": module.bias[...]}
+    def own(module):
+        return nnx.to_pure_dict(nnx.state(module))
 
     def gates(module, names):
         kernels, biases = (jnp.split(x[...], 3, axis=-1) for x in (module.kernel, module.bias))
@@ -44,14 +41,14 @@ def linen_parameters(layer):
         }
 
     tree = {
-        "LayerNorm_0": norm(layer.norm_inputs),
-        "LayerNorm_1": norm(layer.norm_slots),
+        "LayerNorm_0": own(layer.norm_inputs),
+        "LayerNorm_1": own(layer.norm_slots),
         "GRUCell_0": gates(layer.gru.dense_i, ("ir", "iz", "in"))
         | gates(layer.gru.dense_h, ("hr", "hz", "hn")),
         "MLP_0": {
-            "LayerNorm_0": norm(layer.norm_mlp),
-            "dense_mlp_0": dense(layer.hidden),
-            "dense_mlp_1": dense(layer.out),
+            "LayerNorm_0": own(layer.norm_mlp),
+            "dense_mlp_0": own(layer.hidden),
+            "dense_mlp_1": own(layer.out),
         },
     }
     for letter, name in (("q", "query"), ("k", "key"), ("v", "value")):
