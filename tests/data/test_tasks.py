@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from sklearn.metrics import confusion_matrix
 
 from capsjax.data import tasks
 from capsjax.data.tasks.one_object import Distorted, Distortions
@@ -149,10 +150,7 @@ def chi_squared(observed, expected=None):
 
 
 def pair_counts(task, count):
-    first, second = task.train.labels[choices(task, count)].T
-    counts = np.zeros((10, 10), int)
-    np.add.at(counts, (first, second), 1)
-    return counts
+    return confusion_matrix(*task.train.labels[choices(task, count)].T, labels=range(10))
 
 
 def test_partners_are_uniform_in_other_classes_and_their_images(source):

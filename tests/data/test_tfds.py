@@ -179,12 +179,7 @@ class CapsjaxTestSet(tfds.core.GeneratorBasedBuilder):
     pkg_dir_path = "."
 
     def _info(self):
-        features = tfds.features.FeaturesDict(
-            {
-                "image": tfds.features.Image(shape=(6, 5, 1), encoding_format="png"),
-                "label": tfds.features.ClassLabel(names=CLASSES),
-            }
-        )
+        features = tfds.features.FeaturesDict({"image": image(), "label": label(CLASSES)})
         return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
 
     def _split_generators(self, dl_manager):
