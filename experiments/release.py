@@ -88,8 +88,7 @@ def _without_decoder(checkpoint: "runs.checkpoints.Checkpoint") -> "runs.checkpo
     config = checkpoint.config.copy_and_resolve_references()
     if "reconstruction" not in config.model:
         raise ValueError(f"--without_decoder: {config.model.name} cannot be built without one")
-    with config.unlocked():
-        config.model.reconstruction = "none"
+    config.model.reconstruction = "none"
     paths = capsjax.models.paths
     graphdef, state = nnx.split(training.build.abstract_model(config))
     state = paths.replaced(state, paths.by_path(nnx.state(checkpoint.model)))

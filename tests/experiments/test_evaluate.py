@@ -81,8 +81,7 @@ def test_networks_that_do_not_go_together(finished_run):
     first = checkpoints.read(finished_run)
     assert ensemble.join([first.model], [first.config]) is first.model
     other = first.config.copy_and_resolve_references()
-    with other.unlocked():
-        other.task.class_names = tuple("abcdefghij")
+    other.task.class_names = tuple("abcdefghij")
     with pytest.raises(ValueError, match=r"member 2 .* has class_names .*'a'.* the first"):
         ensemble.join([first.model, first.model], [first.config, other])
     other = first.config.copy_and_resolve_references()

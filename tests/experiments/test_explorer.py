@@ -126,12 +126,10 @@ def test_where_positions_look():
 def test_several_runs(results):
     checkpoint = results.checkpoint
     other = checkpoint.config.copy_and_resolve_references()
-    with other.unlocked():
-        other.seed = 1
+    other.seed = 1
     seed = results._replace(checkpoint=checkpoint._replace(config=other))
     changed = other.copy_and_resolve_references()
-    with changed.unlocked():
-        changed.training.batch_size = 12
+    changed.training.batch_size = 12
     labels = results.dataset.labels
     scores = np.eye(10, dtype=np.float32)[labels]
     perfect = results._replace(
