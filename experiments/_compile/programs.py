@@ -15,14 +15,13 @@ import ml_collections
 import numpy as np
 from _benchmark.measure import with_gradient
 from _benchmark.routing import NO_BUDGET, ROWS
-from flax import nnx
 
 from capsjax.data import load, tasks
 from capsjax.data.dataset import Dataset
 from capsjax.data.lazy_images import DEVICE_BUDGET_MB
 from capsjax.evaluation.scoring import lower_score
 from capsjax.routing import LinearVotes, slot_attention, uniform_routing
-from capsjax.training.build import Training, build, build_model
+from capsjax.training.build import Training, abstract_model, build
 from capsjax.training.feed import flat_size, is_streamed
 from capsjax.training.parallel import lower
 from capsjax.training.step import DeviceSource
@@ -72,7 +71,7 @@ def programs(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[
     setup = build(config, task, devices)
     programs: dict[str, Lower] = {"training": partial(_training, setup)}
     if len(task.validation):
-        model, size = nnx.eval_shape(lambda: build_model(setup.config)), config.training.batch_size
+        model, size = abstract_model(setup.config), config.training.batch_size
         score = partial(lower_score, model, task.validation, batch_size=size, devices=devices)
         programs["validation"] = score
     precision = config.training.matmul_precision

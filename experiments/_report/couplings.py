@@ -1,6 +1,5 @@
 """Where in an image the capsules are that couple to a class capsule."""
 
-import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +11,8 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, UInt8
 
 from capsjax.evaluation.batches import in_batches
-from capsjax.training.build import build_model
+from capsjax.models import paths
+from capsjax.training.build import abstract_model
 
 MAX_ITERATIONS = 3  # that have maps: each takes a program of its own
 AT_ONCE = 32  # images
@@ -66,20 +66,17 @@ def _networks(model: Any, config: ml_collections.ConfigDict) -> dict[int, Any]:
         return {1: model}
     networks: dict[int, Any] = {}
     for number in np.linspace(1, last, min(last, MAX_ITERATIONS)).round().astype(int).tolist()[:-1]:
-        changed = copy.deepcopy(config)
-        with changed.unlocked():
-            changed.model.num_iterations = number
-        abstract = nnx.eval_shape(partial(build_model, changed))
-        abstract.eval()
+        changed = config.copy_and_resolve_references()
+        changed.model.num_iterations = number
+        abstract = abstract_model(changed)
         if _shapes(abstract) != _shapes(model):
             return {last: model}
         networks[number] = nnx.merge(nnx.graphdef(abstract), nnx.state(model))
     return networks | {last: model}
 
 
-def _shapes(model: Any) -> list[tuple[str, tuple[int, ...]]]:
-    leaves = jax.tree_util.tree_leaves_with_path(nnx.state(model))
-    return [(jax.tree_util.keystr(path), leaf.shape) for path, leaf in leaves]
+def _shapes(model: Any) -> dict[str, tuple[int, ...]]:
+    return {path: x.shape for path, x in paths.by_path(nnx.state(model)).items()}
 
 
 def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:

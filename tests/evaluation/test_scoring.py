@@ -1,13 +1,12 @@
 import jax
 import numpy as np
 import pytest
-from flax import nnx
 from PIL import Image
 
 from capsjax.evaluation.scoring import check_fits, evaluation_data, lower_score, score
 from capsjax.runs import checkpoints
 from capsjax.training import config as configs
-from capsjax.training.build import build_model
+from capsjax.training.build import abstract_model
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def test_scores_are_the_models_on_any_number_of_devices(checkpoint, data):
 def test_the_program_can_be_lowered_without_parameters(
     checkpoint, data, num_devices, gathers, padded
 ):
-    model = nnx.eval_shape(lambda: build_model(checkpoint.config))
+    model = abstract_model(checkpoint.config)
     devices = jax.devices()[:num_devices]
     lowered = lower_score(model, data.examples, batch_size=100, devices=devices)
     assert lowered.out_info.shape == (padded, 10)
