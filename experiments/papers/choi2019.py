@@ -7,6 +7,7 @@ from _reproduce import figures, measures
 from _reproduce.experiment import Claim, Column, Experiment, Floor, Row, Scale, claims, columns
 
 from capsjax.evaluation.alignment import TRANSFORMATIONS
+from papers.gu2021 import SEMANTIC_SCALES
 
 FINDING = (
     "on MNIST, after the paper's 20 epochs, narrow AR CapsNets are slightly below CapsNets (99.06 "
@@ -222,17 +223,10 @@ ON_MNIST, ON_MNIST_PLUS, ON_8, ON_5 = (
     {f"{name}{which}": printed[place] for name, printed in PRINTED_RATIOS.items()}
     for place, which in enumerate(("", "", ", digit 8", ", digit 5"))
 )
-# At small scale those of gu2021/table5, and trained once.
-CNN_SMALL = {
-    "model.width": 1 / 8,
-    "training.batch_size": 64,
-    "data.validation_fraction": 0.1,
-    "data.train_fraction": 0.5,
-    "training.epochs": 1,
-}
 CNN = "gu2021_mnist:gu2021_convnet_r"
 AR, CONTROL = "MNIST", "untrained"
-CNN_AT = {"small": CNN_SMALL, "smoke": DIGITS}
+# At small scale those of gu2021/table5, and trained once.
+CNN_AT = {"small": SEMANTIC_SCALES["small"].overrides, "smoke": DIGITS}
 EQUIVARIANCE = (
     _row(AR, "mnist", printed=ON_MNIST | ON_8 | ON_5),
     _row("MNIST+", "mnist_plus", printed=ON_MNIST_PLUS),
