@@ -73,8 +73,7 @@ def _measure(pixels: np.ndarray) -> tuple[tuple[int, int, int, int], np.ndarray,
     coefficients, *_ = np.linalg.lstsq(plane[at_edge], light[at_edge], rcond=None)
     contrast = light - plane @ coefficients
     ink = np.abs(contrast) > max(INK * np.abs(contrast).max(), 1)
-    if not ink.any():  # one colour
+    box = Image.fromarray(ink).getbbox()
+    if box is None:  # one colour
         return (0, 0, grey.width, grey.height), contrast, True
-    down, across = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
-    box = int(across[0]), int(down[0]), int(across[-1]) + 1, int(down[-1]) + 1
     return box, contrast, bool(contrast[ink].sum() > 0)
