@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, UInt8
 
 from capsjax._options import checked, not_negative
 from capsjax.data.accuracy import above, top
-from capsjax.data.lazy_images import select
 from capsjax.data.tasks import task
 from capsjax.data.transforms import overlay, pad, random_offset, translate
 from capsjax.functional import to_unit
@@ -160,8 +159,7 @@ class OverlaidDigits(task.OnCanvas):
             missing = np.setdiff1d(np.arange(len(names)), source.labels)
             if missing.size and len(source.labels):
                 raise ValueError(f"source: {names[missing[0]]!r} has no images in the {part} part")
-            order = np.argsort(source.labels, kind="stable")
-            return task.Source(select(source.images, order), source.labels[order])
+            return task.take(source, np.argsort(source.labels, kind="stable"))
 
         return splits._replace(
             train=by_class(splits.train, "training"),

@@ -198,9 +198,9 @@ class Task:
         return lookup(f"evaluation set of {self.name}", name, sets)()
 
 
-def take(dataset: Dataset, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Source:
-    """Returns the images of `dataset` at `indices`, and their labels."""
-    return Source(select(dataset.images, indices), dataset.labels[indices])
+def take(of: Dataset | Source, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Source:
+    """Returns the images at `indices`, and their labels."""
+    return Source(select(of.images, indices), of.labels[indices])
 
 
 def fixed_set(source: Source, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
