@@ -1,7 +1,6 @@
 """An autoencoder that takes an image apart into slots (Locatello et al. 2020)."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +8,9 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.layers import SlotAttention, conv2d
+from capsjax.layers import SlotAttention
 from capsjax.models.config import Config, positive, scalable
+from capsjax.models.grids import Window, convolutions
 from capsjax.models.model import Keys, Mask, Model, Network, Output, Pixels, ScoreKind
 
 
@@ -60,14 +60,10 @@ class SlotAutoencoder(Model):
         features, slot_size = config.features, config.slot_size
         self.patch = config.patch
         self.grid = (-(-height // self.patch), -(-width // self.patch))
-
-        def convolutions(k: int, first: int) -> nnx.List:
-            sizes = [first] + [features] * config.num_layers
-            layers = [conv2d(n, m, k, padding="SAME", rngs=rngs) for n, m in pairwise(sizes)]
-            return nnx.List(layers)
-
+        above, same = [features] * config.num_layers, {"padding": "SAME", "rngs": rngs}
         self.patches = nnx.Linear(self.patch**2 * channels, features, rngs=rngs)
-        self.encoder = convolutions(config.kernel_size, features)
+        windows = [Window(config.kernel_size)] * config.num_layers
+        self.encoder = convolutions([features, *above], windows, **same)
         self.encoder_places = nnx.Linear(4, features, rngs=rngs)
         self.norm = nnx.LayerNorm(features, rngs=rngs)
         self.hidden = nnx.Linear(features, features, rngs=rngs)
@@ -76,7 +72,8 @@ class SlotAutoencoder(Model):
         r, implicit = config.num_iterations, config.implicit
         self.slots = SlotAttention(*sizes, num_iterations=r, implicit=implicit, rngs=rngs)
         self.decoder_places = nnx.Linear(4, slot_size, rngs=rngs)
-        self.decoder = convolutions(config.decoder_kernel, slot_size)
+        windows = [Window(config.decoder_kernel)] * config.num_layers
+        self.decoder = convolutions([slot_size, *above], windows, **same)
         self.pixels = nnx.Linear(features, self.patch**2 * (channels + 1), rngs=rngs)
         self.classifier = nnx.Linear(slot_size, self.num_classes, rngs=rngs)
 
