@@ -33,16 +33,6 @@ def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jax.nn.relu(x)
 
 
-def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Calls `jax.nn.sigmoid`; see `relu`."""
-    return jax.nn.sigmoid(x)
-
-
-def tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Calls `jax.numpy.tanh`; see `relu`."""
-    return jnp.tanh(x)
-
-
 def type_of_sums(*of: Any) -> Any:
     """Returns the type in which arrays, or numbers of these types, are summed: at least float32."""
     with jax.numpy_dtype_promotion("standard"):

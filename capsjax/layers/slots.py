@@ -6,7 +6,6 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, Bool, Float, Key
 
-from capsjax.functional import sigmoid, tanh
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, slot_attention
 from capsjax.routing._checks import check_counts
@@ -58,7 +57,10 @@ class SlotAttention(nnx.Module):
         self.norm_inputs = nnx.LayerNorm(in_features, rngs=rngs)
         self.norm_slots = nnx.LayerNorm(slot_size, rngs=rngs)
         self.norm_mlp = nnx.LayerNorm(slot_size, rngs=rngs)
-        self.gru = nnx.GRUCell(slot_size, slot_size, gate_fn=sigmoid, activation_fn=tanh, rngs=rngs)
+        # Unlike the functions of `jax.nn`, which call them, these can be pickled.
+        self.gru = nnx.GRUCell(
+            slot_size, slot_size, gate_fn=lax.logistic, activation_fn=lax.tanh, rngs=rngs
+        )
         # Linen's cell, unlike NNX's, has a bias in W_hn h + b_hn.
         self.gru.dense_h = nnx.Linear(
             slot_size, 3 * slot_size, kernel_init=nnx.initializers.orthogonal(), rngs=rngs
