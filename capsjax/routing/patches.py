@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -188,20 +188,16 @@ class Windows(NamedTuple):
     @classmethod
     def of(cls, extent: int, window: int, stride: int, padding: str) -> "Windows":
         check_counts(window=window, stride=stride)
-        if padding == "SAME":
-            number = math.ceil(extent / stride)
-            missing = max((number - 1) * stride + window - extent, 0)
-        elif padding == "VALID":
-            if window > extent:
-                raise ValueError(
-                    f"window must not exceed the grid's extent {extent}, got {window}; "
-                    f'use a smaller window or padding="SAME".'
-                )
-            number, missing = (extent - window) // stride + 1, 0
-        else:
+        if padding not in get_args(Padding):
             raise ValueError(f'padding must be "SAME" or "VALID", got {padding!r}.')
-        pads = (missing // 2, missing - missing // 2)
-        return cls(number, pads, extent + missing)
+        ((before, after),) = lax.padtype_to_pads((extent,), (window,), (stride,), padding)
+        padded = before + extent + after
+        if window > padded:
+            raise ValueError(
+                f"window must not exceed the grid's extent {extent}, got {window}; "
+                f'use a smaller window or padding="SAME".'
+            )
+        return cls((padded - window) // stride + 1, (before, after), padded)
 
 
 def _cells(rows: Windows, columns: Windows, window: int, stride: int) -> np.ndarray:
