@@ -13,10 +13,10 @@ from _report.pages import of_run
 from _report.results import examples
 from flax import nnx
 
-from capsjax import models
 from capsjax.evaluation import summaries
 from tests.experiments.browser import CHROMIUM, Browser
 from tests.experiments.test_report import HOSTILE, Page
+from tests.models.building import build
 
 
 @pytest.fixture(scope="module")
@@ -93,18 +93,15 @@ def test_couplings_of_every_iteration(results):
 
 def test_networks_without_maps_say_why(results):
     config, images = results.checkpoint.config, results.dataset.images[:1]
-    cnn = models.create("lin2018_cnn", (8, 8, 1), 10, width=1 / 32, kernel_size=3, rngs=nnx.Rngs(0))
-    cnn.eval()
+    cnn = build("lin2018_cnn", (8, 8, 1), 10, width=1 / 32, kernel_size=3)
     assert "routes nothing" in couplings.couplings(cnn, config, images)
-    attention = models.create("choi2019_mnist", (8, 8, 1), 10, width=1 / 32, rngs=nnx.Rngs(0))
+    attention = build("choi2019_mnist", (8, 8, 1), 10, width=1 / 32)
     attention.eval()
     assert "belong to no position" in couplings.couplings(attention, config, images)
 
 
 def test_couplings_through_capsules_without_positions():
-    model = models.create(
-        "lin2018_capsnet", (8, 8, 1), 3, width=1 / 32, kernel_size=3, rngs=nnx.Rngs(0)
-    )
+    model = build("lin2018_capsnet", (8, 8, 1), 3, width=1 / 32, kernel_size=3)
     assert couplings._path(model, (8, 8, 1)) == ("classes", "capsules1", "primary")
     images = np.zeros((2, 8, 8, 1), np.uint8)
     means, _ = couplings._maps(("classes", "capsules1", "primary"), model, images)

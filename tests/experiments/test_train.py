@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import _cli
 import _configs
@@ -21,8 +20,8 @@ from PIL import Image
 from capsjax import models
 from capsjax.data import load
 from capsjax.training import config as configs
+from tests.experiments.conftest import ROOT
 
-ROOT = Path(__file__).parents[2]
 TINY = ["--config.model.width=0.03125", "--config.training.epochs=2"]
 
 
