@@ -48,12 +48,13 @@ def both_forms(dtype, poses, kernel, votes):
     return jnp.asarray(votes, dtype), linear
 
 
-def assert_routed(dtype, routed, expected):
-    """Poses and couplings as expected of each example."""
-    for result, loops in zip(routed[:2], map(np.stack, zip(*expected, strict=True)), strict=True):
+def assert_routed(dtype, routed, expected, magnified=1):
+    """All that is expected of each example, but for rounding that is `magnified`."""
+    tolerance = magnified * (1e-5 if dtype == jnp.float32 else 1e-11)
+    for result, loops in zip(routed, map(np.stack, zip(*expected, strict=True)), strict=False):
         assert result.dtype == dtype
         scale = np.max(np.abs(loops)) + 1e-3
-        assert np.max(np.abs(result - loops)) <= (1e-5 if dtype == jnp.float32 else 1e-11) * scale
+        assert np.max(np.abs(result - loops)) <= tolerance * scale
 
 
 @few
@@ -112,15 +113,8 @@ def test_em(dtype, problem, iterations, floor):
             num_iterations=iterations,
             variance_floor=floor,
         )
-        for result, loops in zip(
-            (routed.poses, routed.coupling, routed.activations),
-            zip(*expected, strict=True),
-            strict=True,
-        ):
-            # 1/floor magnifies the rounding of votes in the exponent of the E-step.
-            tolerance = 1e-5 / min(1, 10 * floor) if dtype == jnp.float32 else 1e-10
-            loops = np.stack(loops)
-            assert np.max(np.abs(result - loops)) <= tolerance * (np.max(np.abs(loops)) + 1e-3)
+        # 1/floor magnifies the rounding of votes in the exponent of the E-step.
+        assert_routed(dtype, routed, expected, magnified=1 / min(1, 10 * floor))
 
 
 @few
