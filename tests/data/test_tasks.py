@@ -353,12 +353,6 @@ def test_bad_options(name, options, message, source):
         create(name, source, **options)
 
 
-def test_bad_evaluation_sets(source):
-    task = create("affnist_generated", source)
-    with pytest.raises(ValueError, match="'tset': did you mean 'test'"):
-        task.evaluation_set("tset")
-
-
 @pytest.mark.parametrize(
     ("name", "labels", "message"),
     [

@@ -7,7 +7,6 @@ import pytest
 
 from capsjax.data.accuracy import top
 from capsjax.data.tasks.task import Example, Source, Task, fixed_set
-from capsjax.evaluation.batches import check_batch_size
 from capsjax.training.parallel import on_devices, replicate
 from capsjax.training.state import TrainState
 from capsjax.training.step import Batches, DeviceSource, run_steps
@@ -87,9 +86,3 @@ def test_examples_do_not_depend_on_the_number_of_devices(num_devices):
 def test_every_example_has_its_own_key():
     _, bits = draws(1, [3, 3])
     assert len(np.unique(bits)) == bits.size
-
-
-@pytest.mark.parametrize("batch_size", [0, -8, 12])
-def test_a_batch_that_the_devices_cannot_share(batch_size):
-    with pytest.raises(ValueError, match="multiple of the number of devices, 8"):
-        check_batch_size(batch_size, 8)
