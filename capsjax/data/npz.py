@@ -44,10 +44,7 @@ class Npz(Source):
         where = f"{self.where}, {prefix}images"
         examples = checked(images[prefix], labels[prefix], class_names, where)
         if 0 < (brightest := images[prefix].max()) <= 16:  # counts, or a mask
-            raise ValueError(
-                f"{where}: pixels reach only {brightest} of 255, which is nearly black; scale them "
-                f"first, e.g. images * {255 // brightest}"
-            )
+            raise ValueError(f"{where}: pixels reach only {brightest} of 255; scale them first")
         if own_test:
             return examples
         chosen = with_test_split(examples.labels)[split]

@@ -134,12 +134,8 @@ def _backward(_: float, kept: Any, gradients: Any) -> tuple[Array, Array, Array 
 _attend.defvjp(_forward, _backward)
 
 
-def _shares(
-    pulled: Float[Array, "*batch J D"],
-    d_sums: Float[Array, "*batch J D"],
-    x: Float[Array, "*batch N D"],
-    d_coupling: Float[Array, "*batch J N"],
-) -> tuple[Float[Array, "*batch J N"], Float[Array, "*batch J N"], Float[Array, "*batch 1 N"]]:
+def _shares(pulled: Array, d_sums: Array, x: Array, d_coupling: Array) -> tuple[Array, ...]:
+    """Returns the couplings without a mask and their gradient, both [J, N], and the mask's."""
     softmax = jax.nn.softmax(_agreement(pulled, x), axis=-2)
     d_coupling = d_coupling + _agreement(d_sums, x)
     return softmax, d_coupling, jnp.sum(softmax * d_coupling, axis=-2, keepdims=True)

@@ -53,7 +53,7 @@ def test_classes_are_counted_over_both_sets(tmp_path):
         ({"labels": None}, "labels is not a file in the archive"),
         ({"test_images": IMAGES[:, :3], "test_labels": LABELS}, "and test_images differ in size"),
         ({"images": IMAGES / 255}, "images are float64, expected uint8"),
-        ({"images": IMAGES // 16}, "pixels reach only 15 of 255, .* images \\* 17"),
+        ({"images": IMAGES // 16}, "pixels reach only 15 of 255; scale"),
         ({"labels": LABELS + 10**9}, "labels go up to 1000000003; if that is"),
         ({"labels": LABELS / 2}, "labels are float64 of shape"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "images have shape"),
