@@ -4,42 +4,30 @@ An argument of a wrong type raises TypeError, one of a wrong shape or value Valu
 program is traced; the message names it and says what was expected.
 """
 
-from capsjax.routing.attention import attention_routing
-from capsjax.routing.blocking import blocked_vmap, choose_block_size, in_blocks, over_devices
-from capsjax.routing.dynamic import dynamic_routing, uniform_routing
-from capsjax.routing.em import em_routing, published_inverse_temperature, softmax_over_parents
-from capsjax.routing.inverted_attention import inverted_attention_routing
-from capsjax.routing.patches import WindowVotes, pose_patches, softmax_over_windows
-from capsjax.routing.routed import Routed, coupling_entropy
-from capsjax.routing.schedules import FixedPoint, concurrent, fixed_point, sequential
-from capsjax.routing.self_attention import self_attention_routing
-from capsjax.routing.slots import slot_attention
-from capsjax.routing.votes import DenseVotes, LinearVotes, Votes
-
-__all__ = [
-    "DenseVotes",
-    "FixedPoint",
-    "LinearVotes",
-    "Routed",
-    "Votes",
-    "WindowVotes",
-    "attention_routing",
-    "blocked_vmap",
-    "choose_block_size",
-    "concurrent",
-    "coupling_entropy",
-    "dynamic_routing",
-    "em_routing",
-    "fixed_point",
-    "in_blocks",
-    "inverted_attention_routing",
-    "over_devices",
-    "pose_patches",
-    "published_inverse_temperature",
-    "self_attention_routing",
-    "sequential",
-    "slot_attention",
-    "softmax_over_parents",
-    "softmax_over_windows",
-    "uniform_routing",
-]
+from capsjax.routing.attention import attention_routing as attention_routing
+from capsjax.routing.blocking import blocked_vmap as blocked_vmap
+from capsjax.routing.blocking import choose_block_size as choose_block_size
+from capsjax.routing.blocking import in_blocks as in_blocks
+from capsjax.routing.blocking import over_devices as over_devices
+from capsjax.routing.dynamic import dynamic_routing as dynamic_routing
+from capsjax.routing.dynamic import uniform_routing as uniform_routing
+from capsjax.routing.em import em_routing as em_routing
+from capsjax.routing.em import published_inverse_temperature as published_inverse_temperature
+from capsjax.routing.em import softmax_over_parents as softmax_over_parents
+from capsjax.routing.inverted_attention import (
+    inverted_attention_routing as inverted_attention_routing,
+)
+from capsjax.routing.patches import WindowVotes as WindowVotes
+from capsjax.routing.patches import pose_patches as pose_patches
+from capsjax.routing.patches import softmax_over_windows as softmax_over_windows
+from capsjax.routing.routed import Routed as Routed
+from capsjax.routing.routed import coupling_entropy as coupling_entropy
+from capsjax.routing.schedules import FixedPoint as FixedPoint
+from capsjax.routing.schedules import concurrent as concurrent
+from capsjax.routing.schedules import fixed_point as fixed_point
+from capsjax.routing.schedules import sequential as sequential
+from capsjax.routing.self_attention import self_attention_routing as self_attention_routing
+from capsjax.routing.slots import slot_attention as slot_attention
+from capsjax.routing.votes import DenseVotes as DenseVotes
+from capsjax.routing.votes import LinearVotes as LinearVotes
+from capsjax.routing.votes import Votes as Votes
