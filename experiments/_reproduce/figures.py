@@ -172,14 +172,15 @@ def pairs(comparison: Comparison) -> Figure:
     figure = Figure(size, dpi=120, layout="constrained")
     grid = figure.subplots(2 * max(1, len(examples)), columns, squeeze=False)
     for axes in grid.flat:
-        axes.set_axis_off()
-    for row, record in enumerate(examples.values()):
+        axes.set(xticks=(), yticks=())
+    for row, (variant, record) in enumerate(examples.items()):
         series = (record["series"][name] for name in ("label", "prediction", "target"))
         for column, head in enumerate(zip(*series, strict=True)):
             for part, name in enumerate(("images", "reconstructions")):
                 axes = grid[2 * row + part, column]
                 axes.imshow(record["loaded"][name][column, ..., 0], cmap="gray", vmin=0, vmax=255)
             grid[2 * row, column].set_title(f"({', '.join(map(str, head))})", fontsize=8)
+        grid[2 * row, 0].set_ylabel(variant.replace(", ", ",\n"), fontsize=8)
     return figure
 
 
