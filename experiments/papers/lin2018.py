@@ -68,6 +68,7 @@ FIGURE_2 = Experiment(
     # They are about training itself: a network that did not learn is what is claimed.
     claims=claims(
         "accuracy",
+        ("three iterations are better than one", "r = 3", "r = 1", "r = 3"),
         ("too many iterations harm", "r = 3", R7, R7),
         ("a soft update helps", SOFT, HARD, HARD),
         any_accuracy=True,

@@ -42,7 +42,7 @@ MISTAKES = [
     ("models sabour2017_capsnt", "did you mean 'sabour2017_capsnet'"),
     ("models sabour2017_capsnet --input=16x16x1", "smallest is 17×17"),
     ("models sabour2017_capsnet --classes=1", "num_classes must be at least 2"),
-    ("models --input=28x28", "argument --input: invalid _shape value: '28x28'"),
+    ("models --input=28x28", "argument --input: invalid size value: '28x28'"),
     ("report a b --poses=x.png", "--poses goes with one run's directory"),
     ("report somewhere --pages=pages", "--pages goes with --results"),
     ("report --results=somewhere --output=x.html", "--output goes with runs"),
