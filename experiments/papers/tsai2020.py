@@ -208,8 +208,8 @@ FIGURE_4 = Experiment(
     untested={
         "accuracy jitters before the network has converged": "seen in the curves; no rule",
         "it jitters less with larger poses": "no numbers are printed, nor which poses",
-        "more iterations take more time": "drawn, but measured beside other trainings, so that they "
-        "cannot be compared; docs/benchmarks.md has times that can",
+        "more iterations take more time": "drawn, but measured beside other trainings: they cannot "
+        "be compared; those of docs/benchmarks.md can",
         "in sequential routing gradients may vanish": "the paper says “could” and measures none; "
         "its row B is in the table",
         "concurrent routing may converge to a fixed point": "cited from another paper; the "
