@@ -322,11 +322,11 @@ def test_a_name_at_smoke_scale(script, tmp_path):
     import report
 
     done = script(
-        "reproduce.py", "sabour2017/perturbation", "--scale=smoke", f"--workdir={tmp_path}"
+        "reproduce.py", "sabour2017/reconstructions", "--scale=smoke", f"--workdir={tmp_path}"
     )
     assert done.returncode == 0, done.stderr
     assert "proves the path only" in done.stdout
-    name = "sabour2017_perturbation"
+    name = "sabour2017_reconstructions"
     made = {path.name for path in (tmp_path / "smoke" / "tables").iterdir()}
     assert made == {f"{name}.{kind}" for kind in ("md", "png")}
     report.main(report.parser().parse_args([f"--results={tmp_path}"]))
