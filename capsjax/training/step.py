@@ -66,7 +66,7 @@ def update(
     compute = jax.grad(loss, has_aux=True)
     grads, (_, metrics, own_rest) = compute(state.params, state.rest, batch, keys)
     grads, metrics, rest = lax.pmean((grads, metrics, own_rest), DEVICES)
-    rest = jax.tree.map(lambda mean, own: mean.astype(own.dtype), rest, own_rest)  # counts too
+    rest = jax.tree.map(lambda mean, own: mean.astype(own.dtype), rest, own_rest)  # counts are ints
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     metrics["gradient_norm"] = optax.tree.norm(grads)
