@@ -325,11 +325,7 @@ TABLE_4 = Experiment(
             "100 epochs.",
             seeds=RUNS,
         ),
-        "medium": replace(
-            EIGHT_EPOCHS,
-            about=EIGHT_EPOCHS.about.replace("1/8", "1/4"),
-            overrides=EIGHT_EPOCHS.overrides | {"model.width": 1 / 4},
-        ),
+        "medium": EIGHT_EPOCHS,
         "small": Scale(
             f"{ABOUT_SMALL}; 4 epochs of the others, new images without end.",
             SMALL | HELD_OUT | {"data.versions": 0, "training.epochs": 4},
