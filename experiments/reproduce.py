@@ -127,6 +127,7 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
     for name, experiment in experiments.items():
         rows = experiment.at(store.scale).values()
         if not rows:
+            table.add_row(name, "", "", experiment.title, f"no scale {store.scale}")
             continue
         configs = [trainings(experiment, row, store.scale, 0, store.use)[-1] for row in rows]
         comparison = results.gather(store, name, experiment)

@@ -10,7 +10,7 @@ FINDING = (
     "in part. At an eighth of the width with a simple backbone, after five epochs of CIFAR-10 in "
     "JPEG, a CNN is better than capsules (67.9 and 60.3 %, three seeds each), as the paper says, "
     "and LayerNorm helps with two iterations, by 1.8 points. Inverted attention and dynamic "
-    "routing, of 18 times the parameters, differ within chance; the former gains nothing beyond "
+    "routing (18 times the parameters) differ within chance; the former gains nothing beyond "
     "chance from two or five iterations, and loses 2.5 points with five if routed layer by layer, "
     "as the paper says. EM routing and ResNets were not run at this length."
 )

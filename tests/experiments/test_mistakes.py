@@ -51,7 +51,7 @@ MISTAKES = [
     ("release --checkpoint={run} --output=a.bin", "must end in .safetensors"),
     ("reproduce", "--list shows"),
     ("reproduce gu2021/tabel2", "did you mean 'gu2021/table2'"),
-    ("reproduce lin2018/figure7 --scale=medium", "has no scale medium: use one of full, small, sm"),
+    ("reproduce gu2021/figure5 --scale=small", "has no scale small: use one of full, smoke"),
     ("reproduce gu2021/table2 --seeds=0", "at least 1"),
     ("reproduce gu2021/table2 --workdir=gs://bucket/w", "is an address; name a folder"),
     (
