@@ -160,4 +160,4 @@ def _agreement(rows: Array, x: Array) -> Array:
 
 
 def _masked(coupling: Array, mask: Array | None) -> Array:
-    return coupling if mask is None else coupling * mask
+    return coupling if mask is None else coupling * mask.astype(coupling.dtype)

@@ -80,6 +80,8 @@ def test_the_gradients_form_for_gpus_is_the_other_one():
 
 def test_bfloat16():
     narrow = [x.astype(jnp.bfloat16) for x in arrays()]
-    routed, exact = slot_attention(*narrow), slot_attention(*arrays())
+    with jax.numpy_dtype_promotion("strict"):
+        routed = slot_attention(*narrow, mask=jnp.ones(N, jnp.bfloat16))
+    exact = slot_attention(*arrays())
     assert (routed.poses.dtype, routed.coupling.dtype) == (jnp.bfloat16, jnp.float32)
     np.testing.assert_allclose(routed.poses.astype(jnp.float32), exact.poses, atol=0.05)
