@@ -1,9 +1,9 @@
 """Two routings in a row (Lin et al. 2018, figures 2 and 3), five runs.
 
 The paper varies --config.model.num_iterations (r; 3 here) and --config.model.update_rate (η; 1
-here) and finds r = 6 with η = 0.01 best. …:lin2018_cnn is the network without capsules. It gives
-neither optimizer nor batch size: those of Sabour et al. 2017; nor the length of training: 20
-epochs.
+here): at r = 6 η = 0.01 trains better than 1. …:lin2018_cnn is the network without capsules. The
+paper gives neither optimizer nor batch size: those of Sabour et al. 2017; nor the length of
+training: 20 epochs.
 """
 
 from capsjax.training import config as configs

@@ -54,6 +54,7 @@ MNIST = Experiment(
     floor=Floor("error", 2.0),
     claims=claims(
         "error",
+        ("reconstruction lowers the error (1 iteration)", "1 iteration", ONCE),
         ("reconstruction lowers the error (3 iterations)", "3 iterations", CAPSNET),
         ("with reconstruction 3 iterations beat 1", ONCE, CAPSNET, CAPSNET),
         ("CapsNet beats the CNN", "CNN", CAPSNET),
