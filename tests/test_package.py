@@ -21,7 +21,6 @@ PACKAGE = ROOT / "capsjax"
 # What each room may import of the others (docs/architecture.md).
 MAY_IMPORT = {
     "__main__": "_names",
-    "_cache": "",
     "_extras": "",
     "_files": "_extras",
     "_lazy": "",
@@ -33,10 +32,10 @@ MAY_IMPORT = {
     "routing": "functional",
     "layers": "functional routing",
     "models": "_names _options functional routing layers",
-    "data": "_cache _extras _files _lazy _names _options functional",
-    "training": "_cache _extras _files _lazy _names _options functional losses models data",
+    "data": "_extras _files _lazy _names _options functional",
+    "training": "_extras _files _lazy _names _options functional losses models data",
     "evaluation": "_extras _lazy _names functional routing layers models data training",
-    "runs": "_cache _extras _files _lazy _names _options _version functional "
+    "runs": "_extras _files _lazy _names _options _version functional "
     "routing models data training evaluation",
 }
 
