@@ -30,6 +30,7 @@ from capsjax.routing.kernels.terms import (
     WEIGHTS,
     Operands,
     operands_of,
+    shape_of,
     sizes_of,
 )
 
@@ -69,8 +70,7 @@ def differentiate(scalar: str, wrt: str, operands: Operands) -> Array:
 def abstract(letters: Sequence[str], avals: Sequence[Any], result: str) -> Any:
     """Returns the type of an array with the axes of the operand `result`, given those of others."""
     sizes = sizes_of(dict(zip(letters, avals, strict=True)))
-    extents = dict(zip("ijaxy", sizes[1:], strict=True))
-    shape = tuple(extents[axis] for axis in AXES[result])
+    shape = shape_of(result, sizes)
     if result in WEIGHTS:
         return adapter.typed(avals, shape, [None] * len(shape))
     spec = adapter.batch_spec(avals, own_axes(letters))
