@@ -68,23 +68,20 @@ def count(model: Any) -> int:
     return capsjax.training.state.num_parameters(capsjax.training.state.split(model)[1])
 
 
-def describe(model: Any, input_shape: Shape) -> tuple[list[str], Any, float]:
-    """Returns, of one image, the layers in their order, the output's shapes, and the operations."""
+def describe(model: Any, input_shape: Shape) -> tuple[Any, float]:
+    """Returns, of one image, the shapes of all that is captured, and the operations."""
     import jax
+    import numpy as np
     from flax import nnx
 
-    model.eval()
-    graphdef, state = nnx.split(model)
-    image, layers = jax.ShapeDtypeStruct((1, *input_shape), "float32"), dict[str, None]()
+    batches, (graphdef, state) = capsjax.evaluation.batches, nnx.split(model)
 
-    def forward(state, image):
-        output = nnx.merge(graphdef, state)(image, capture=True)
-        layers.update(dict.fromkeys([*output.features, *output.routed]))
-        return output
+    def forward(state: Any, image: jax.Array) -> Any:
+        return batches.merged(graphdef, state)(image)
 
-    output = jax.eval_shape(forward, state, image)
-    lowered = jax.jit(lambda *args: forward(*args)[:3]).lower(state, image)
-    return list(layers), output, lowered.cost_analysis()["flops"]
+    image = np.empty((1, *input_shape), np.float32)
+    lowered = jax.jit(forward).lower(state, image)
+    return batches.outline(model, image), lowered.cost_analysis()["flops"]
 
 
 def table_of_all(args: argparse.Namespace) -> Iterator[Table | str]:
@@ -111,10 +108,10 @@ def tables_of(name: str, args: argparse.Namespace) -> Iterator[Table]:
     """Yields the parameters, the layers and the options of one network."""
     shape, classes = sizes(name, args)
     model = outline(name, shape, classes)
-    layers, output, number = describe(model, shape)
+    output, number = describe(model, shape)
     said = f"{number / 1e6:,.0f} M" if number >= 1e6 else f"{number:,.0f}"
     yield _parameters(f"{name}: {_times(shape)}, {classes} classes, {said} operations", model)
-    yield _layers(layers, output)
+    yield _layers(output)
     options = Table("option", "default", title="options", title_justify="left")
     for key, value in capsjax.models.options(name).items():
         options.add_row(key, escape(repr(value)))
@@ -136,10 +133,10 @@ def _parameters(title: str, model: Any) -> Table:
     return table
 
 
-def _layers(layers: list[str], output: Any) -> Table:
+def _layers(output: Any) -> Table:
     table = Table("made by", "shape", "couplings")
     table.title, table.title_justify = "what capture=True gives, for one image", "left"
-    for name in layers:
+    for name in dict.fromkeys([*output.features, *output.routed]):
         routed = output.routed.get(name)
         made = routed.poses if routed else output.features[name]
         coupling = _times(routed.coupling.shape[1:]) if routed else ""

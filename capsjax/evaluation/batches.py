@@ -1,5 +1,6 @@
 """A function of a network and of examples, one batch at a time."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -91,7 +92,10 @@ def outline(model: nnx.Module, images: Num[Array | np.ndarray, "n h w c"]) -> Ou
     graphdef, state = nnx.split(model)
 
     def captured(state: nnx.State, images: Array) -> Output:
-        return merged(graphdef, state)(images, capture=True)
+        output = merged(graphdef, state)(images, capture=True)
+        # JAX would sort the names in a dict.
+        routed, features = OrderedDict(output.routed), OrderedDict(output.features)
+        return output._replace(routed=routed, features=features)
 
     image = jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype)
     return jax.eval_shape(captured, state, image)

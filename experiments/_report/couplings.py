@@ -3,14 +3,12 @@
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import ml_collections
 import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, UInt8
 
-from capsjax.evaluation.batches import in_batches
+from capsjax.evaluation.batches import in_batches, outline
 from capsjax.models import paths
 from capsjax.training.build import abstract_model
 
@@ -81,30 +79,23 @@ def _shapes(model: Any) -> dict[str, tuple[int, ...]]:
 
 def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
     """Lists the routings, the last one first, then the layer with positions; or says what lacks."""
-    names: list[str] = []
-
-    def call(images: Array) -> Any:
-        output = model(images, capture=True)
-        names.extend(output.features)  # in their order, which a traced function does not return
-        return output.features, {name: r.coupling for name, r in output.routed.items()}
-
-    image = jax.ShapeDtypeStruct((1, *shape), jnp.uint8)
-    features, routed = jax.eval_shape(call, image)
-    layers = [name for name in names if name in features]
+    output = outline(model, np.empty((1, *shape), np.uint8))
+    routed, layers = output.routed, list(output.features)
     if not routed:
         return "This network routes nothing: it has no couplings."
     top = next((name for name in reversed(layers) if name in routed), None)
     if top is None:
         return "The routings of this network are not among its captured layers: there are no maps."
-    path, children = [top], routed[top].shape[1]
+    path, children = [top], routed[top].coupling.shape[1]
     for name in reversed(layers[: layers.index(top)]):
-        sizes = features[name].shape
+        sizes = output.features[name].shape
         if len(sizes) == 5 and sizes[1] * sizes[2] * sizes[3] == children:
             return (*path, name)
-        if name not in routed or len(routed[name].shape) != 3 or sizes[1] != children:
+        coupling = routed[name].coupling.shape if name in routed else ()
+        if len(coupling) != 3 or sizes[1] != children:
             break
         path.append(name)
-        children = routed[name].shape[1]
+        children = coupling[1]
     return (
         f"The couplings of this network's {top} capsules belong to no position of the image: "
         "there are no maps of them."

@@ -63,7 +63,7 @@ def test_layers_couplings_and_options(capsys):
 def test_operations_are_xlas():
     """Two for each parameter and position, and some more."""
     model = script_models.outline("gu2021_convnet_avg", (20, 20, 1), 10)
-    _, output, operations = script_models.describe(model, (20, 20, 1))
+    output, operations = script_models.describe(model, (20, 20, 1))
     assert output.scores.shape == (1, 10)
     products = 12**2 * 81 * 256 + 2**2 * 81 * 256**2 + 256 * 10
     assert 2 * products < operations < 2.01 * products

@@ -3,9 +3,8 @@ import math
 import jax
 import numpy as np
 import pytest
-from flax import nnx
 
-from capsjax import models
+from capsjax.evaluation.batches import outline
 from capsjax.routing import dynamic_routing
 from tests.models import building
 
@@ -29,14 +28,8 @@ def neurons(output):
 @pytest.mark.parametrize("suffix", ["", "_deeper"])
 def test_the_twin_has_as_many_neurons_in_each_layer(images, suffix):
     def sizes(name):
-        found = {}  # eval_shape would sort it
-
-        def run():
-            model = models.create(f"{name}{suffix}", SHAPE, 4, rngs=nnx.Rngs(0), **SIZES)
-            found.update(neurons(model(images, capture=True)))
-
-        jax.eval_shape(run)
-        return found
+        model = building.outline(f"{name}{suffix}", SHAPE, 4, **SIZES)
+        return neurons(outline(model, images))
 
     capsnet, cnn = sizes("lin2018_capsnet"), sizes("lin2018_cnn")
     assert capsnet.pop("classes") == 4 * 16
