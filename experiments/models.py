@@ -71,7 +71,6 @@ def count(model: Any) -> int:
 def describe(model: Any, input_shape: Shape) -> tuple[Any, float]:
     """Returns, of one image, the shapes of all that is captured, and the operations."""
     import jax
-    import numpy as np
     from flax import nnx
 
     batches, (graphdef, state) = capsjax.evaluation.batches, nnx.split(model)
@@ -79,9 +78,9 @@ def describe(model: Any, input_shape: Shape) -> tuple[Any, float]:
     def forward(state: Any, image: jax.Array) -> Any:
         return batches.merged(graphdef, state)(image)
 
-    image = np.empty((1, *input_shape), np.float32)
+    image = jax.ShapeDtypeStruct((1, *input_shape), "float32")
     lowered = jax.jit(forward).lower(state, image)
-    return batches.outline(model, image), lowered.cost_analysis()["flops"]
+    return batches.outline(model, input_shape), lowered.cost_analysis()["flops"]
 
 
 def table_of_all(args: argparse.Namespace) -> Iterator[Table | str]:

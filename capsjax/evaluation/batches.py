@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from flax import nnx
 from jax import lax
-from jaxtyping import Array, Num, PyTree
+from jaxtyping import Array, PyTree
 
 from capsjax.models import Output
 from capsjax.training import parallel
@@ -87,7 +87,7 @@ def lower(
     return parallel.lower(program, devices, state, batch, ())
 
 
-def outline(model: nnx.Module, images: Num[Array | np.ndarray, "n h w c"]) -> Output:
+def outline(model: nnx.Module, image_shape: Sequence[int]) -> Output:
     """Returns the shapes of all that the network captures for one image; computes nothing."""
     graphdef, state = nnx.split(model)
 
@@ -97,7 +97,7 @@ def outline(model: nnx.Module, images: Num[Array | np.ndarray, "n h w c"]) -> Ou
         routed, features = OrderedDict(output.routed), OrderedDict(output.features)
         return output._replace(routed=routed, features=features)
 
-    image = jax.ShapeDtypeStruct((1, *images.shape[1:]), images.dtype)
+    image = jax.ShapeDtypeStruct((1, *image_shape), np.float32)
     return jax.eval_shape(captured, state, image)
 
 

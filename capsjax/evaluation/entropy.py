@@ -43,7 +43,7 @@ def true_class_shares(
 
 def _by_layer(function: Any, model: nnx.Module, arrays: Any, batch_size: int) -> dict[str, Any]:
     """Returns by layer what `function` measures; it also says how far from 1 rows add up to."""
-    if not outline(model, arrays[0]).routed:
+    if not outline(model, arrays[0].shape[1:]).routed:
         raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
     measured = in_batches(function, model, arrays, batch_size=batch_size)
     for name, (_, errors) in measured.items():

@@ -30,7 +30,7 @@ def representations(
 
     Raises ValueError if the network has no such layer.
     """
-    lookup("layer", layer, outline(model, images).features)
+    lookup("layer", layer, outline(model, images.shape[1:]).features)
     return in_batches(bound(_layer, name=layer), model, (images,), batch_size=batch_size)
 
 

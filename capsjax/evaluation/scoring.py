@@ -125,7 +125,7 @@ def _answered(
 
 def gives_logits(model: nnx.Module, image_shape: Sequence[int]) -> bool:
     """Tells whether a network's scores are logits rather than lengths; computes nothing."""
-    return outline(model, np.empty((1, *image_shape), np.float32)).score_kind is ScoreKind.LOGITS
+    return outline(model, image_shape).score_kind is ScoreKind.LOGITS
 
 
 def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:

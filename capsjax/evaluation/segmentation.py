@@ -25,7 +25,7 @@ class Segmented(NamedTuple):
 
 def has_masks(model: nnx.Module, image_shape: tuple[int, ...]) -> bool:
     """Tells whether a network captures "masks"; computes nothing."""
-    return "masks" in outline(model, np.empty((1, *image_shape), np.float32)).features
+    return "masks" in outline(model, image_shape).features
 
 
 def segment(model: nnx.Module, examples: EvaluationSet, *, batch_size: int = 64) -> Segmented:

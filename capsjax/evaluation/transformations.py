@@ -75,7 +75,7 @@ def moved_poses(
     If a network's units belong to no class (ConvNet-R), it is the group in the class's place.
     """
     every = motions(factor, amounts)
-    poses = outline(model, images).poses
+    poses = outline(model, images.shape[1:]).poses
     if poses is None:
         raise ValueError(f"this {type(model).__name__} has no class poses to look at")
     check_labels(labels, images, poses.shape[1])

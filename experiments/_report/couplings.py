@@ -79,7 +79,7 @@ def _shapes(model: Any) -> dict[str, tuple[int, ...]]:
 
 def _path(model: Any, shape: tuple[int, ...]) -> tuple[str, ...] | str:
     """Lists the routings, the last one first, then the layer with positions; or says what lacks."""
-    output = outline(model, np.empty((1, *shape), np.uint8))
+    output = outline(model, shape)
     routed, layers = output.routed, list(output.features)
     if not routed:
         return "This network routes nothing: it has no couplings."

@@ -141,7 +141,7 @@ def routing(run: FinishedRun) -> Measured:
     """
     model = run.checkpoint.model
     images, targets = run.first_examples(500)
-    routed = outline(model, images).routed
+    routed = outline(model, images.shape[1:]).routed
     if not routed:
         return Measured({})
     try:

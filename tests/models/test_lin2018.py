@@ -26,10 +26,10 @@ def neurons(output):
 
 
 @pytest.mark.parametrize("suffix", ["", "_deeper"])
-def test_the_twin_has_as_many_neurons_in_each_layer(images, suffix):
+def test_the_twin_has_as_many_neurons_in_each_layer(suffix):
     def sizes(name):
         model = building.outline(f"{name}{suffix}", SHAPE, 4, **SIZES)
-        return neurons(outline(model, images))
+        return neurons(outline(model, SHAPE))
 
     capsnet, cnn = sizes("lin2018_capsnet"), sizes("lin2018_cnn")
     assert capsnet.pop("classes") == 4 * 16
