@@ -152,7 +152,9 @@ def sheets(comparison: Comparison) -> Figure:
     figure = Figure((4.2 * len(arrays), 0.36 * most + 0.8), dpi=70, layout="constrained")
     every = figure.subplots(1, max(1, len(arrays)), squeeze=False)[0]
     for axes, (title, array) in zip(every, arrays, strict=False):
-        sheet = _sheet(array)
+        # A grey line between two; those of a column are joined, then the columns.
+        framed = np.pad(array[..., 0], [(0, 0), (0, 0), (0, 1), (0, 1)], constant_values=96)
+        sheet = np.hstack(np.hstack(framed))
         axes.imshow(sheet, cmap="gray", vmin=0, vmax=255, interpolation="none")
         axes.set_title(title, fontsize=8)
         height = sheet.shape[0] / len(array)
@@ -221,12 +223,9 @@ def _series(records: Sequence[Mapping[str, Any]], *names: str) -> list[np.ndarra
 
 def _with_arrays(comparison: Comparison) -> dict[str, Mapping[str, Any]]:
     """Returns the first run with arrays of each row; diverged runs have none."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for row, records in comparison.records.items():
-        for record in records:
-            if "loaded" in record:
-                found.setdefault(row, record)
-    return found
+    every = comparison.records.items()
+    loaded = {row: [record for record in records if "loaded" in record] for row, records in every}
+    return {row: records[0] for row, records in loaded.items() if records}
 
 
 def _arrays(comparison: Comparison) -> list[tuple[str, np.ndarray]]:
@@ -236,12 +235,6 @@ def _arrays(comparison: Comparison) -> list[tuple[str, np.ndarray]]:
         for row, record in _with_arrays(comparison).items()
         for name, array in record["loaded"].items()
     ]
-
-
-def _sheet(array: np.ndarray, gap: int = 1) -> np.ndarray:
-    """Joins [d, k, h, w, c] into one picture."""
-    framed = np.pad(array[..., 0], [(0, 0), (0, 0), (0, gap), (0, gap)], constant_values=96)
-    return np.concatenate([np.concatenate(list(row), axis=1) for row in framed], axis=0)
 
 
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:
