@@ -74,12 +74,9 @@ def describe(model: Any, input_shape: Shape) -> tuple[Any, float]:
     from flax import nnx
 
     batches, (graphdef, state) = capsjax.evaluation.batches, nnx.split(model)
-
-    def forward(state: Any, image: jax.Array) -> Any:
-        return batches.merged(graphdef, state)(image)
-
+    forward = jax.jit(lambda state, image: batches.merged(graphdef, state)(image))
     image = jax.ShapeDtypeStruct((1, *input_shape), "float32")
-    lowered = jax.jit(forward).lower(state, image)
+    lowered = forward.lower(state, image)
     return batches.outline(model, input_shape), lowered.cost_analysis()["flops"]
 
 

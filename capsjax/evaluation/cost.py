@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Num
+from jaxtyping import Array, Num
 
 from capsjax.evaluation.batches import merged
 from capsjax.training.state import num_parameters
@@ -31,12 +31,9 @@ def inference_cost(
 ) -> Cost:
     """Compiles `model(images).scores` and measures `repeats` calls; the paper's images are 128."""
     graphdef, state = nnx.split(model)
-
-    def scores(state: nnx.State, images: Array) -> Float[Array, "n classes"]:
-        return merged(graphdef, state)(images).scores
-
+    scores = jax.jit(lambda state, images: merged(graphdef, state)(images).scores)
     arguments = jax.device_put((state, images))
-    compiled = jax.jit(scores).lower(*arguments).compile()
+    compiled = scores.lower(*arguments).compile()
     memory: Any = compiled.memory_analysis()
     seconds = []
     for _ in range(repeats + 1):
