@@ -11,6 +11,7 @@ from flax import nnx
 from capsjax import models, restore
 from capsjax.runs import loop
 from capsjax.training import config as training_config
+from tests.models.building import apply
 from tests.pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "models.md").read_text()
@@ -39,8 +40,7 @@ def test_a_network_of_ones_own(images, tmp_path):
     exec(example, {"__name__": "example"})
     model, config = restore(tmp_path / "run")
     assert config.model.name == "mine"
-    forward = nnx.jit(lambda model, images: model(images, capture=True))
-    output = forward(model, np.load(images)["images"][:3])
+    output = apply(model, np.load(images)["images"][:3], capture=True)
     assert output.scores.shape == (3, 2)
     assert output.routed["middle"].coupling.shape == (3, 4 * 5 * 16, 16)
 

@@ -2,11 +2,10 @@ import chex
 import jax
 import numpy as np
 import pytest
-from flax import nnx
 
 from capsjax import models
 from capsjax.models import ScoreKind
-from tests.models.building import build, traced
+from tests.models.building import apply, build, traced
 
 TINY = {"features": 8, "channels": 2}
 
@@ -46,11 +45,10 @@ def test_the_tables_shapes():
 @pytest.mark.parametrize("overrides", [{}, {"activations": True}])
 def test_the_agreement_without_its_scale(overrides):
     """Equation 2 as printed: couplings are further from equal."""
-    forward = nnx.jit(lambda model, x: model(x, capture=True))
 
     def coupling(**more):
         model = tiny("tsai2020_cifar10_simple", conv_strides=(2,), **overrides, **more)
-        return forward(model, images()).routed["conv_caps1"].coupling
+        return apply(model, images(), capture=True).routed["conv_caps1"].coupling
 
     scaled, printed = coupling(), coupling(scale_agreement=False)
     assert np.abs(printed - 1 / 2).mean() > 2 * np.abs(scaled - 1 / 2).mean() > 0
@@ -58,7 +56,7 @@ def test_the_agreement_without_its_scale(overrides):
 
 def test_output_of_inverted_attention():
     model = tiny("tsai2020_cifar10_simple", hidden_capsules=(4,))
-    output = nnx.jit(lambda model, x: model(x, capture=True))(model, images())
+    output = apply(model, images(), capture=True)
     chex.assert_shape(output.scores, (4, 3))
     chex.assert_shape(output.poses, (4, 3, 16))
     assert output.reconstruction is None
@@ -67,7 +65,7 @@ def test_output_of_inverted_attention():
     assert set(output.routed) == {"conv_caps1", "conv_caps2", "caps1", "classes"}
     chex.assert_shape(output.routed["conv_caps2"].coupling, (4, 1, 1, 18, 2))
     chex.assert_shape(output.routed["caps1"].coupling, (4, 2, 4))
-    alone = nnx.jit(lambda model, x: model(x))(model, images()[1:2])
+    alone = apply(model, images()[1:2])
     assert not alone.routed
     np.testing.assert_allclose(alone.scores, output.scores[1:2], rtol=1e-4, atol=1e-5)
 
@@ -75,7 +73,7 @@ def test_output_of_inverted_attention():
 def test_em_scores_are_activations():
     model = tiny("tsai2020_em_cifar10_simple", size=14)
     model.eval()
-    output = nnx.jit(lambda model, x: model(x, capture=True))(model, images(14))
+    output = apply(model, images(14), capture=True)
     np.testing.assert_array_equal(output.scores, output.routed["classes"].activations)
     assert output.scores.min() >= 0
     assert output.scores.max() <= 1
