@@ -50,11 +50,6 @@ def build(**overrides):
     return building.build(NAME, (28, 28, 1), 10, **TINY, **overrides)
 
 
-def test_uniform_routing_is_one_iteration_of_dynamic(images):
-    once = build(num_iterations=1)(images)
-    chex.assert_trees_all_close(build(routing="uniform")(images), once, rtol=1e-4, atol=1e-6)
-
-
 def test_a_shared_transform_sums_the_children_first(images):
     model = build(routing="uniform", shared_transform=True)
     output = model(images, capture=True)
