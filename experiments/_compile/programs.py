@@ -105,19 +105,18 @@ def procedure(name: str, *, gradient: bool) -> tuple[Callable[..., Any], tuple[A
         n, inputs, size, slots = SLOTS[name.removesuffix(PLAIN)]
         every = (n, inputs, size), (n, slots, size), (size, size), (size, size)
         shapes = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in every)
-        attend = _plain_slots if name.endswith(PLAIN) else _slots
-        return with_gradient(attend, len(shapes)) if gradient else attend, shapes, n
-    row = ROWS[PROCEDURES[name]](NO_BUDGET)
-    function = row.capsjax
-    if name == "uniform":
-
-        def function(poses: jax.Array, kernel: jax.Array) -> jax.Array:
-            return uniform_routing(LinearVotes(poses, kernel)).poses
-
-    shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in row.arguments)
+        function = _plain_slots if name.endswith(PLAIN) else _slots
+    else:
+        row = ROWS[PROCEDURES[name]](NO_BUDGET)
+        shapes = _shapes(row.arguments)
+        function = _uniform if name == "uniform" else row.capsjax
     if gradient:
         function = with_gradient(function, len(shapes))
     return function, shapes, shapes[0].shape[0]
+
+
+def _uniform(poses: jax.Array, kernel: jax.Array) -> jax.Array:
+    return uniform_routing(LinearVotes(poses, kernel)).poses
 
 
 def _slots(x: jax.Array, q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> jax.Array:
