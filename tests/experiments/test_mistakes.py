@@ -63,8 +63,6 @@ MISTAKES = [
     ("compile --target=h100", "--target and either --config or --routing must be given"),
     (f"compile --config={ROOT}/configs/digits.py --target=v5ee", "unknown target 'v5ee': use one"),
     ("compile --routing=em --target=cpu --chips=0", "--chips: cpu has 1 to"),
-    (f"{TRAIN}training.epoch=3", "option 'training.epoch': did you mean 'training.epochs'?"),
-    (f"{TRAIN}model.widht=3", "no option 'model.widht': did you mean 'model.width'?"),
     (f"{TRAIN}optimizer.name=sgd --config.optimizer.b1=1", "no option 'optimizer.b1'"),
     (f"{TRAIN}training.batch_size=0", "training.batch_size must be positive, got 0"),
     (f"{TRAIN}data.name=mnits", "unknown dataset 'mnits'"),
