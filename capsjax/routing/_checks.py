@@ -11,9 +11,7 @@ from capsjax.functional import check_floating as check_floating
 
 def check_scalar(name: str, value: Any, why: str) -> None:
     """Raises unless `value` is a number or an array of shape (); `why` ends the message."""
-    if not isinstance(value, float | int | np.number) and not isinstance(
-        value, jax.Array | np.ndarray
-    ):
+    if not isinstance(value, float | int | np.number | jax.Array | np.ndarray):
         raise TypeError(f"{name} must be a number, got {value!r}.")
     if jnp.ndim(value):
         shape = jnp.shape(value)
