@@ -26,7 +26,7 @@ def neurons(output):
 
 
 @pytest.mark.parametrize("suffix", ["", "_deeper"])
-def test_the_twin_has_as_many_neurons_in_each_layer(suffix):
+def test_the_cnn_has_as_many_neurons_in_each_layer(suffix):
     def sizes(name):
         model = building.outline(f"{name}{suffix}", SHAPE, 4, **SIZES)
         return neurons(outline(model, SHAPE))
