@@ -33,7 +33,7 @@ def stratified_holdout(
     if fraction > 0:
         for label in np.unique(labels):
             members = np.flatnonzero(labels == label)
-            if members.size > 1:
-                count = int(np.clip(np.floor(fraction * members.size + 0.5), 1, members.size - 1))
-                held_out[members[np.argsort(random[members], kind="stable")[:count]]] = True
+            # With one member the bounds cross, and `clip` returns the upper: none is held out.
+            count = int(np.clip(np.floor(fraction * members.size + 0.5), 1, members.size - 1))
+            held_out[members[np.argsort(random[members], kind="stable")[:count]]] = True
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)

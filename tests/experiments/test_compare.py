@@ -96,8 +96,10 @@ def test_differences_are_scipys():
     against = difference(ours, 90.0)
     assert against.p == pytest.approx(scipy.stats.ttest_1samp(ours, 90.0).pvalue)
     assert (against.low + against.high) / 2 == pytest.approx(against.mean)
+    assert difference(90.0, ours) == (-against.mean, -against.high, -against.low, against.p)
     assert difference((1.0, 1.0), (1.0, 1.0)).p == 1
     assert difference((2.0, 2.0), (1.0, 1.0)).p == 0
+    assert difference((2.0, 2.0), (0.0, 3.0)).p > 0.5, "one of them varies"
 
 
 def test_claims():
@@ -125,6 +127,7 @@ def test_what_did_not_learn_decides_nothing():
     floor = Floor("accuracy", 85.0)
     found = verdict(a=HIGH, b=(90.0, 80.0, 90.0), floor=floor)
     assert found.reason == "“b” did not learn (80.0; trained: at least 85 %)"
+    assert verdict(a=HIGH, b=HIGH, c=LOW, floor=floor).verdict == "within chance", "not about “c”"
     anyway = replace(CLAIM, any_accuracy=True)
     assert verdict(anyway, a=HIGH, b=(90.0, 80.0, 90.0), floor=floor).verdict == "within chance"
     assert verdict(anyway, a=LOW, b=LOW, floor=Floor("accuracy", 99.0)).reason.startswith("“a” did")
@@ -155,6 +158,7 @@ def test_a_claim_about_routing_needs_a_network_that_routes():
 
 def test_holm():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.6, 0.7]) == [1, 1]
     assert holm([]) == []
 
 
@@ -168,7 +172,7 @@ def test_a_test_that_stands_in_two_tables_counts_once():
 
 def test_power_is_relative_to_the_error():
     """The paper's errors of 10 and 20 % differ by a third of their sum."""
-    assert verdict(a=(60.0, 60.2, 60.4), b=(65.0, 65.2, 65.4)).seen
+    assert verdict(a=(55.0, 60.0, 65.0), b=(60.0, 65.0, 70.0)).seen
     assert verdict(a=(60.0, 75.0, 90.0), b=(65.0, 80.0, 50.0)).seen is False
     apart = {"a": (60.0, 75.0, 90.0), "b": (65.0, 80.0, 50.0)}
     assert verdict(replace(CLAIM, slack=50.0), **apart).seen, "with what the claim allows"
