@@ -4,13 +4,13 @@ Finding a set, its splits and its fingerprint takes only its JSON files. TFDS it
 where images are decoded or a set is prepared: on a cache hit it is not needed.
 """
 
-import importlib.util
 import json
 import math
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,7 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Pa
                 f"affnist:PATH: {nearest(name, names)}"
             )
         raise ValueError(f"name: unknown dataset {name!r}; {hint}")
-    if not _installed("tensorflow"):
+    if find_spec("tensorflow") is None:
         places = "\n".join(f"  {directory}" for directory in directories)
         raise FileNotFoundError(
             f"name: dataset {name!r} is not prepared in\n{places}\n"
@@ -131,10 +131,6 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Pa
     builder = tfds.builder(name, data_dir=directories[0], file_format="array_record")
     builder.download_and_prepare()
     return Path(builder.data_dir)
-
-
-def _installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
 
 
 def _versions(base: Path) -> list[str]:

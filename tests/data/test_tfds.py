@@ -190,7 +190,7 @@ class CapsjaxTestSet(tfds.core.GeneratorBasedBuilder):
 
 
 def test_prepares_into_the_first_directory(tmp_path, monkeypatch):
-    monkeypatch.setattr(capsjax.data.tfds, "_installed", lambda name: True)
+    monkeypatch.setattr(capsjax.data.tfds, "find_spec", lambda name: True)
     monkeypatch.setenv("CAPSJAX_DATA_DIR", f"{tmp_path}/a:{tmp_path}/b")
     dataset = capsjax.data.load("capsjax_test_set", "train")
     assert (dataset.images == random_images(4)).all()
@@ -198,7 +198,7 @@ def test_prepares_into_the_first_directory(tmp_path, monkeypatch):
 
 
 def test_without_tensorflow_says_where_it_looked_and_how_to_prepare(tmp_path, monkeypatch):
-    monkeypatch.setattr(capsjax.data.tfds, "_installed", lambda name: name != "tensorflow")
+    monkeypatch.setattr(capsjax.data.tfds, "find_spec", lambda name: None)
     (tmp_path / "a").mkdir()
     monkeypatch.setenv("CAPSJAX_DATA_DIR", f"{tmp_path}/a:{tmp_path}/b")
     with pytest.raises(FileNotFoundError) as error:

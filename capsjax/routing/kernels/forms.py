@@ -14,21 +14,17 @@ products, which XLA can divide.
 `jax.export` for cuda gets products too, since Triton kernels have no portable form. So do GPUs
 before Ampere (T4, V100), GPUs that a program is lowered for without a word on which they are, and
 a JAX without Pallas through Triton, which 0.11 deprecated.
-
-`CAPSJAX_KERNELS=off` in the environment turns kernels off, `without_kernels()` for a while.
 """
 
-import contextlib
 import importlib.util
-import os
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from capsjax.routing.kernels import cpu, einsum
-from capsjax.routing.kernels.adapter import Target, eager_program
+from capsjax.routing.kernels import cpu, einsum, settings
+from capsjax.routing.kernels.adapter import Target
 from capsjax.routing.kernels.terms import Operands, Sizes
 
 _LARGEST_LOOP = 256  # multiplications in a pose product, unrolled, that suit XLA on a CPU
@@ -57,7 +53,7 @@ PRODUCTS = Form("products", einsum.differentiate)
 
 def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
     """Returns the form that votes of these sizes get in a program for `target`."""
-    platform = _settings.interpreted or target.platform
+    platform = settings.current.interpreted or target.platform
     if platform == "cpu" and isinstance(sizes.positions, int):
         small = sizes.rows > 1 and sizes.products <= _LARGEST_LOOP
         return LOOPS if small else PRODUCTS
@@ -66,7 +62,7 @@ def choose(target: Target, sizes: Sizes, dtype: Any) -> Form:
 
 def _has_kernel(platform: str, target: Target, sizes: Sizes, dtype: Any) -> bool:
     """Tells whether there is a kernel: the table above."""
-    if platform not in _LARGEST_KERNEL or not _settings.enabled or target.divided:
+    if platform not in _LARGEST_KERNEL or not settings.current.enabled or target.divided:
         return False
     if dtype != jnp.float32 or not isinstance(sizes.positions, int):
         return False
@@ -86,7 +82,7 @@ def _has_kernel(platform: str, target: Target, sizes: Sizes, dtype: Any) -> bool
 
 def _has_triton(target: Target) -> bool:
     """Tells whether the GPUs are known to be of Ampere or later, and JAX has Pallas for Triton."""
-    if _settings.interpreted:
+    if settings.current.interpreted:
         return True
     recent = target.capability is not None and target.capability >= _LEAST_CAPABILITY
     return recent and importlib.util.find_spec("jax.experimental.pallas.triton") is not None
@@ -106,49 +102,3 @@ def _kernels(platform: str, sizes: Sizes) -> Form:
 
     whole = (tpu.attend, tpu.attend_backward, tpu.sums, tpu.gradients)
     return Form("kernel", tpu.differentiate, True, *whole)
-
-
-class _Settings(NamedTuple):
-    """What all programs are lowered under."""
-
-    enabled: bool
-    interpreted: str | None = None  # a platform
-    mode: Any = False  # of its interpreter
-
-
-_settings = _Settings(
-    os.environ.get("CAPSJAX_KERNELS", "on").lower() not in ("off", "0", "false", "no")
-)
-
-
-@contextlib.contextmanager
-def _under(settings: _Settings) -> Iterator[None]:
-    global _settings
-    before, _settings = _settings, settings
-    eager_program.cache_clear()
-    try:
-        yield
-    finally:
-        _settings = before
-        eager_program.cache_clear()
-
-
-def without_kernels() -> contextlib.AbstractContextManager[None]:
-    """Programs lowered inside the block have no kernels; those already compiled keep theirs."""
-    return _under(_settings._replace(enabled=False))
-
-
-def interpreted(
-    platform: Literal["tpu", "cuda"], mode: Any = True
-) -> contextlib.AbstractContextManager[None]:
-    """Programs lowered inside the block have the kernels of `platform`, interpreted, anywhere.
-
-    This is slow: it serves to find errors. `mode` is what `pallas_call` takes as `interpret`, such
-    as `pltpu.InterpretParams(…)`.
-    """
-    return _under(_settings._replace(interpreted=platform, mode=mode))
-
-
-def interpret_mode() -> Any:
-    """Returns the argument `interpret` of `pallas_call`."""
-    return _settings.mode if _settings.interpreted else False

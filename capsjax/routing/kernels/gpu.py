@@ -20,7 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array
 
-from capsjax.routing.kernels import blocks, forms
+from capsjax.routing.kernels import blocks, settings
 from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.softmax import exponentials
 from capsjax.routing.kernels.terms import (
@@ -270,7 +270,7 @@ class _Plan(NamedTuple):
             grid=programs,
             out_shape=[kernel_result((math.prod(shape),), like) for shape in shapes],
             compiler_params=plgpu.CompilerParams(num_warps=self.warps, num_stages=1),
-            interpret=forms.interpret_mode(),
+            interpret=settings.current.interpret,
         )(*(x.reshape(-1) for x in flattened.values()))
         by_letter = {
             letter: x.reshape(shape)
@@ -353,7 +353,7 @@ class _Tile(NamedTuple):
         if self.plan.parents != self.plan.sizes.parents:
             logits = jnp.where(parent < self.plan.sizes.parents, logits, -jnp.inf)
         largest = jnp.max(logits, axis=1, keepdims=True)
-        values = exponentials(logits, largest, computed_once=not forms.interpret_mode())
+        values = exponentials(logits, largest, computed_once=not settings.current.interpret)
         return values / jnp.sum(values, axis=1, keepdims=True)
 
     def store(

@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array
 
-from capsjax.routing.kernels import blocks, forms
+from capsjax.routing.kernels import blocks, settings
 from capsjax.routing.kernels.adapter import kernel_result
 from capsjax.routing.kernels.terms import WEIGHTS, Operands, sizes_of
 
@@ -103,7 +103,7 @@ class Plan(abc.ABC):
                 dimension_semantics=("parallel", "arbitrary"),
                 vmem_limit_bytes=BLOCK_BYTES + _SPARE_BYTES + scratch_bytes + spare_bytes,
             ),
-            interpret=forms.interpret_mode(),
+            interpret=settings.current.interpret,
         )(*(layout.put(x) for layout, x in zip(inputs, flattened.values(), strict=True)))
         restored = [layout.restore(x) for layout, x in zip(outputs, computed, strict=True)]
         return blocks.restore_batch(dict(zip(self.results, restored, strict=True)), self.sizes)

@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from capsjax.routing.kernels import forms, mosaic
+from capsjax.routing.kernels import mosaic, settings
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.mosaic import LANES, Layout
 from capsjax.routing.kernels.softmax import exponentials
@@ -295,7 +295,7 @@ class _Plan(mosaic.Plan):
             parent = lax.broadcasted_iota(jnp.int32, logits.shape, 0)
             logits = jnp.where(parent < self.sizes.parents, logits, -jnp.inf)
         largest = jnp.max(logits, axis=0, keepdims=True)
-        values = exponentials(logits, largest, computed_once=not forms.interpret_mode())
+        values = exponentials(logits, largest, computed_once=not settings.current.interpret)
         return values * (1 / jnp.sum(values, axis=0, keepdims=True))
 
     @property

@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from capsjax.routing.kernels import forms, mosaic
+from capsjax.routing.kernels import mosaic, settings
 from capsjax.routing.kernels.mosaic import LANES, Layout
 from capsjax.routing.kernels.softmax import exponentials
 from capsjax.routing.kernels.terms import AXES, Operands
@@ -158,7 +158,7 @@ class _Plan(mosaic.Plan):
 
     def softmax(self, logits: Any) -> None:
         """Normalises over the parents of [J, 128, 128], in place."""
-        once = not forms.interpret_mode()
+        once = not settings.current.interpret
         largest = self.fold(jnp.maximum, lambda j: logits[j])
 
         def exponentiate(j: Any) -> None:
