@@ -109,14 +109,16 @@ class SlotAutoencoder(Model):
         n, height, width, channels = images.shape
         (rows, columns), p = self.grid, self.patch
         margins = [(0, 0), (0, rows * p - height), (0, columns * p - width), (0, 0)]
-        x = jnp.pad(images, margins).reshape(n, rows, p, columns, p, channels)
-        return jnp.swapaxes(x, 2, 3).reshape(n, rows, columns, p * p * channels)
+        # One axis at a time, as JAX needs it where the batch is sharded over explicit axes.
+        x = jnp.pad(images, margins).reshape(n, rows, p, columns * p, channels)
+        x = x.reshape(n, rows, p, columns, p, channels)
+        return lax.collapse(jnp.swapaxes(x, 2, 3), 3)
 
     def _to_pixels(self, x: Float[Array, "n rows columns pixels"]) -> Float[Array, "n h w c"]:
         """Inverts `_to_patches`, for any number of channels."""
         (n, rows, columns, _), p = x.shape, self.patch
         x = jnp.swapaxes(x.reshape(n, rows, columns, p, p, -1), 2, 3)
-        return x.reshape(n, rows * p, columns * p, -1)
+        return lax.collapse(lax.collapse(x, 3, 5), 1, 3)
 
 
 NETWORKS = {"slots_tetrominoes": Network(SlotAutoencoder, SlotAutoencoderConfig(), (35, 35, 3), 7)}

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from sklearn.datasets import load_digits
 
 from capsjax import models
@@ -162,6 +163,23 @@ def test_gradients_of_a_bfloat16_step_are_float32(name):
     assert (loss.dtype, output.scores.dtype) == (jnp.float32, jnp.bfloat16)
     chex.assert_shape(output.scores, (BATCH, NUM_CLASSES))
     assert {grad.dtype for grad in jax.tree.leaves(grads)} == {jnp.dtype(jnp.float32)}
+
+
+@EVERY_CLASS
+def test_batches_sharded_over_explicit_axes(name):
+    """Nothing is run: each operation must know how JAX divides its result, and its gradient's."""
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Explicit,))
+    graphdef, *variables = split(outline(name))
+    shape = (BATCH, *models.lookup(name).input_shape)
+    sharding = NamedSharding(mesh, PartitionSpec("data"))
+    images = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
+
+    def total(images, *variables):
+        return apply(graphdef, *variables, images, None)[0].scores.sum()
+
+    with jax.set_mesh(mesh):
+        grads = jax.eval_shape(jax.grad(total), images, *variables)
+    assert grads.sharding.spec[0] == "data"
 
 
 @pytest.mark.slow
