@@ -77,6 +77,7 @@ def times(axes: Axes, comparison: Comparison, name: str, xlabel: str, ylabel: st
         means = [(x, np.mean(own)) for x, own in seconds if own]
         if means:
             axes.plot(*zip(*means, strict=True), marker="o", markersize=4, label=line)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _finish(axes, xlabel, ylabel)
 
 
