@@ -1,7 +1,7 @@
 """What is measured on a network. Each function here returns a measurement."""
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,11 +78,6 @@ def all_of(run: FinishedRun, *measures: Measure) -> Measured:
     """Combines several measurements."""
     results = [measure(run) for measure in measures]
     return Measured(*(dict(ChainMap(*parts)) for parts in zip(*results, strict=True)))
-
-
-def by_network(measures: Mapping[str, Measure]) -> Measure:
-    """Chooses the measurement by the network's name."""
-    return lambda run: measures[run.checkpoint.config.model.name](run)
 
 
 @options_first
