@@ -13,7 +13,7 @@ _he_conv2d = partial(conv2d, kernel_init=nnx.initializers.he_normal())
 
 
 def batch_norm(features: int, *, rngs: nnx.Rngs, **options: Any) -> nnx.BatchNorm:
-    """Makes a batch normalisation of the input's type; its running statistics stay float32."""
+    """Makes a batch normalisation in the common type of input and parameters."""
     options = {"momentum": 0.9} | options  # they decay by it per step
     return nnx.BatchNorm(features, promote_dtype=_as_they_are, rngs=rngs, **options)
 

@@ -47,7 +47,7 @@ def dynamic_routing(
     From the prior logits b_ij, `num_iterations` times:
 
       ĉ_i· = softmax_j(b_i·)
-      c_ij ← η ĉ_ij + (1 − η) c_ij          c starts at 1/J
+      c_ij ← η ĉ_ij + (1 − η) c_ij          c starts at 1/J, or 1/(J+1) if leaky
       p_j  = squash(Σ_i c_ij v_ij + bias_j)
       b_ij ← b_ij + <v_ij, p_j>
 
@@ -100,8 +100,7 @@ def uniform_routing(
 ) -> Routed:
     """p_j = squash(1/J Σ_i v_ij + bias_j)   (Gu et al. 2021, section 3: CapsNet-NoR).
 
-    Equal to dynamic routing with one iteration and no prior logits. It costs one matrix product and
-    forms no votes.
+    Dynamic routing with one iteration and no prior logits. It costs one matrix product.
 
     Args:
       votes: an operator or an array [..., I, J, D].
@@ -115,7 +114,7 @@ def uniform_routing(
     if bias is not None:
         check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
         mean = mean + jnp.asarray(bias, mean.dtype)
-    coupling = jnp.full((*batch, children, parents), 1 / parents, mean.dtype)
+    coupling = for_every_example(jnp.full((children, parents), 1 / parents, mean.dtype), mean)
     return Routed(activation(mean).astype(shape.dtype), coupling)
 
 

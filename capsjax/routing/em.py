@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from capsjax.functional import type_of_sums
-from capsjax.routing._checks import check_broadcast, check_counts, check_probabilities
+from capsjax.routing._checks import check_broadcast, check_counts, check_probabilities, check_scalar
 from capsjax.routing.kernels import LEAST_TOTAL
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import (
@@ -89,7 +89,8 @@ def em_routing(
     check_probabilities("activations", activations)
     check_broadcast("beta_use", beta_use, (*batch, parents), "[..., J]")
     check_broadcast("beta_activate", beta_activate, (*batch, parents), "[..., J]")
-    if not variance_floor > 0:
+    check_scalar("variance_floor", variance_floor, "it is added to all variances.")
+    if not isinstance(variance_floor, jax.core.Tracer) and not variance_floor > 0:
         raise ValueError(f"variance_floor must be positive, got {variance_floor}; try 1e-4.")
     if not (hasattr(votes, "scatter") and hasattr(votes, "distance")):
         votes = DenseVotes(votes.dense())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from capsjax.functional import at_least_float32
+from capsjax.functional import type_of_sums
 from capsjax.routing._checks import check_broadcast, check_scalar
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import (
@@ -59,6 +59,6 @@ def inverted_attention_routing(
         coupling = for_every_example(jnp.full((children, parents), 1 / parents, sums.dtype), sums)
     else:
         check_broadcast("poses", poses, (*batch, parents, size), "[..., J, D]")
-        poses = jnp.broadcast_to(at_least_float32(poses), (*batch, parents, size))
+        poses = jnp.broadcast_to(poses, (*batch, parents, size)).astype(type_of_sums(shape.dtype))
         sums, coupling = attend(votes, jnp.asarray(scale, poses.dtype) * poses)
     return Routed(normalize(sums).astype(shape.dtype), coupling)

@@ -20,8 +20,8 @@ Poses = Float[Array, "*batch J D"]
 Coupling = Float[Array, "*batch I J"]
 # An argument that broadcasts to the shape which its description names.
 Broadcast = Float[Array | np.ndarray, "..."]
-# What JAX passes where arrays are expected: an axis in `in_axes`, None, a shape.
-Placeholder = int | jax.ShapeDtypeStruct | None
+# What JAX passes where arrays are expected: an axis in `in_axes`, None, a shape, where to be.
+Placeholder = int | jax.ShapeDtypeStruct | jax.sharding.PartitionSpec | jax.sharding.Sharding | None
 
 
 @runtime_checkable
@@ -262,6 +262,7 @@ def placed_like(x: Array | np.ndarray, other: Array | np.ndarray) -> Array:
     On which devices an array is belongs to its type under `jax.shard_map` and on meshes of explicit
     axes, and constants alone are on none.
     """
+    x = jnp.expand_dims(jnp.asarray(x), range(other.ndim - x.ndim))
     # With JAX 0.12 `zeros_like` has no devices either, unless there is a `jax.set_mesh`.
     return jnp.add(x, jnp.where(False, jax.lax.stop_gradient(other), 0).astype(x.dtype))
 

@@ -63,6 +63,7 @@ WRONG = [
     (em(VOTES, ONES, ZEROS, jnp.zeros(4, int)), "beta_activate must have a floating dtype"),
     (em(coupling=jnp.ones((4, 6))), "coupling must broadcast"),
     (em(variance_floor=0.0), "variance_floor must be positive"),
+    (em(variance_floor=jnp.ones(3)), "variance_floor must be one number"),
     (em(num_iterations=2.0), "num_iterations must be a Python int"),
     (dynamic(num_iterations=0), "num_iterations must be at least 1, got 0"),
     (dynamic(update_rate=0), r"update_rate .* \(0, 1\], got 0"),
