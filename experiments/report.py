@@ -71,7 +71,8 @@ def of_results(workdir: Path, pages: Path) -> None:
     from _reproduce import results
     from papers import EXPERIMENTS, PAPERS
 
-    findings = {name: paper.FINDING for name, paper in PAPERS.items()}
+    ours = (pages.parent / "papers").is_dir()  # docs/results, not somebody's own runs
+    findings = {name: paper.FINDING if ours else "" for name, paper in PAPERS.items()}
     gathered = results.gather_all(results.folders(workdir), EXPERIMENTS)
     files = results.write_all(gathered, findings, pages)
     print(f"{len(files)} files in {pages}: begin with index.md.")

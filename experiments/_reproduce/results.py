@@ -207,10 +207,11 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
     """Writes the page of all names, a sentence on each paper; the largest scale comes first."""
     verdicts = {name: best_verdicts(comparisons) for name, comparisons in names.items()}
     run = sum(any(comparison.was_run for comparison in every) for every in names.values())
+    links = {p: f"[{p}](../papers/{p}.md)" if text else p for p, text in findings.items()}
     by_paper = []
     for paper in findings:
         of_paper = [v for name in names if name.startswith(f"{paper}/") for v in verdicts[name]]
-        by_paper.append([f"[{paper}](../papers/{paper}.md)", *_counts(after_holm(of_paper))])
+        by_paper.append([links[paper], *_counts(after_holm(of_paper))])
     every = [_line(name, comparisons, verdicts[name]) for name, comparisons in names.items()]
     heads = ("", "scale", "seeds", *VERDICTS, "the paper's difference would have been seen")
     return markdown(
@@ -218,8 +219,8 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
         [
             f"{run} of {len(names)} tables and figures were run. A claim is decided by Welch's "
             f"t-test between networks that learned, with at least {FEWEST} seeds each and against "
-            "controls ([the rules](../reproduce.md#what-is-compared-and-how)).",
-            "\n".join(f"- **[{p}](../papers/{p}.md)**: {text}" for p, text in findings.items()),
+            "controls (the rules are in docs/reproduce.md).",
+            "\n".join(f"- **{links[p]}**: {text}" for p, text in findings.items() if text),
             *_table("Claims by paper, after Holm's correction", ("", *VERDICTS), by_paper),
             *_table("Claims by table and figure, each at the 5 % level", heads, every),
         ],

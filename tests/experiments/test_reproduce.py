@@ -303,6 +303,7 @@ def test_the_pages_are_those_of_the_records(tmp_path):
         assert page.with_suffix(".png").exists() == (results.pictured(found) is not None)
     findings = {name: paper.FINDING for name, paper in PAPERS.items()}
     assert (ROOT / "docs/results/index.md").read_text() == results.index(names, findings)
+    assert "../papers" not in results.index(names, dict.fromkeys(findings, ""))
 
 
 def test_rows_whose_data_are_missing_are_left_out_and_named(fails, tmp_path):
