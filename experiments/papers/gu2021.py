@@ -26,7 +26,7 @@ FINDING = (
     "where CapsNet is ahead of ConvNet-FC (uncorrected) by 3.2 (13). On overlapping digits "
     "transforms of each capsule help, by 22 points (6.8), squash by 3.3 (6.0; uncorrected), and "
     "reconstruction by at most 0.5 (3.1). After half an epoch conditional reconstructions respond "
-    "more to single units, but do not make poses more compact. Couplings stay nearly equal."
+    "more to single units, but do not make poses more compact. Measured couplings are nearly equal."
 )
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"
