@@ -1,6 +1,7 @@
 """The files of configs/, which hold every recipe once."""
 
 import contextlib
+import inspect
 import runpy
 import traceback
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ def read(text: str) -> ml_collections.ConfigDict:
         get_config = runpy.run_path(path).get("get_config")
         if get_config is None:
             raise ValueError("there is no function get_config() in it, as in those of configs/")
+        if colon and not inspect.signature(get_config).parameters:
+            raise ValueError(f"it has one recipe: leave out ':{variant}'")
         return get_config(variant) if colon else get_config()
 
 

@@ -54,13 +54,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
-    of_files = args.name.startswith("folder:")
+    chosen, of_files = options(args.name, args.option), args.name.startswith("folder:")
     if not args.out and not args.export and not of_files:
         raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
     for name, path, ending in (("--out", args.out, ".png"), ("--export", args.export, ".npz")):
         if path and path.suffix != ending:
             raise ValueError(f"{name} must end in {ending}, got {path}")
-    chosen = options(args.name, args.option)
     if of_files:
         differ = survey(args.name)
         if not args.out and not args.export:

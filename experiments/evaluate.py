@@ -72,9 +72,9 @@ def main(args: argparse.Namespace) -> None:
     file = _cli.write(text, args.output, args.checkpoint[0], f"{kind}_{safe}.json")
     low, high = summary.interval
     terminal.print(f"Written to {file}.", markup=False)
-    terminal.print(f"95 % interval: {100 * low:.1f} to {100 * high:.1f} %")
+    terminal.print(f"95 % interval: {100 * low:.2f} to {100 * high:.2f} %")
     # The last line, and always like this: people and scripts look for it.
-    terminal.print(f"{data.split} accuracy: {100 * summary.accuracy:.1f} %", markup=False)
+    terminal.print(f"{data.split} accuracy: {100 * summary.accuracy:.2f} %", markup=False)
 
 
 def about(

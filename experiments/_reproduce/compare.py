@@ -1,6 +1,7 @@
 """Our numbers beside the published ones, by the rules of docs/reproduce.md."""
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -81,6 +82,12 @@ class Comparison:
         return self.experiment.at(self.scale)
 
     @cached_property
+    def diverged(self) -> Counter[str]:
+        """How many runs of each row did."""
+        every = self.records.items()
+        return Counter(name for name, records in every for r in records if r["failed"])
+
+    @cached_property
     def lines(self) -> dict[str, dict[str, float]]:
         """The x of each trained row, by line and name."""
         lines: dict[str, dict[str, float]] = {}
@@ -118,8 +125,8 @@ class Comparison:
         floor, records = row.floor or self.experiment.floor, self.records[row.name]
         if floor is None or row.network != "trained" or not records:
             return ""
-        if any(record["failed"] for record in records):
-            return "a run that diverged"
+        if row.name in self.diverged:
+            return f"{self.diverged[row.name]} of {len(records)} runs diverged"
         reached = [record["metrics"].get(floor.metric) for record in records]
         if None in reached:
             return UNKNOWN

@@ -30,17 +30,20 @@ def beside(comparison: Comparison, *panels: Panel) -> Figure:
 def lines(
     axes: Axes, comparison: Comparison, metric: str, xlabel: str, ylabel: str, *, log: bool = False
 ) -> None:
-    """Draws `metric` against each row's x, a line for each `Row.line`; the paper's dashed."""
-    in_paper = False
+    """Draws `metric` against each row's x, a line for each `Row.line`; the paper's dashed.
+
+    A row of which runs diverged has no point.
+    """
+    in_paper, cells = False, comparison.cells[metric]
     for number, (line, rows) in enumerate(comparison.lines.items()):
-        points = [(x, comparison.cells[metric][name]) for name, x in rows.items()]
         colour = colormaps["tab10"](number % 10)
-        ours = [(x, cell.ours.mean, cell.ours.std or 0.0) for x, cell in points if cell.ours]
+        kept = [(rows[name], cells[name].ours) for name in rows if name not in comparison.diverged]
+        ours = [(x, own.mean, own.std or 0.0) for x, own in kept if own]
         if ours:
             points_of_ours = zip(*ours, strict=True)
             style = {"color": colour, "marker": "o", "markersize": 4, "capsize": 2}
             axes.errorbar(*points_of_ours, **style, label=line)
-        paper = [(x, cell.printed.mean) for x, cell in points if cell.printed]
+        paper = [(x, cells[name].printed.mean) for name, x in rows.items() if cells[name].printed]
         if paper:
             axes.plot(*zip(*paper, strict=True), "x--", color=colour, alpha=0.6)
             in_paper = True
@@ -137,12 +140,14 @@ def trace(
 
 @options_first
 def histogram(axes: Axes, comparison: Comparison, counts: str, edges: str) -> None:
-    """Draws a histogram of the series `counts` for each row."""
+    """Draws a histogram of the series `counts` for each row, in per cent; controls are dashed."""
     for row, records in comparison.records.items():
         if found := _series(records, counts, edges):
-            axes.stairs(found[0].sum(axis=0), found[1][0], fill=True, alpha=0.5, label=row)
+            share = 100 * found[0].sum(axis=0) / found[0].sum()
+            style = "-" if comparison.rows[row].network == "trained" else ":"
+            axes.stairs(share, found[1][0], linestyle=style, linewidth=1.4, label=row)
     axes.set_title(counts.removesuffix(" counts"), fontsize=9)
-    _finish(axes, "cosine", "images")
+    _finish(axes, "cosine", "images, %")
 
 
 def sheets(comparison: Comparison) -> Figure:
@@ -252,6 +257,7 @@ def _finish(axes: Axes, xlabel: str, ylabel: str) -> None:
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     many = len(axes.get_legend_handles_labels()[0])
     if many > _MOST_INSIDE:

@@ -146,10 +146,12 @@ def _tables(comparison: Comparison) -> Iterator[str]:
         for name in comparison.cells[columns[0].metric] if columns else ():
             cells = [comparison.cells[column.metric][name] for column in columns]
             if any(cells):
-                runs = next((cell.ours.runs for cell in cells if cell.ours), "–")
+                runs = str(next((cell.ours.runs for cell in cells if cell.ours), "–"))
+                if name in comparison.diverged:
+                    runs += f" of {len(comparison.records[name])}"
                 values = [_beside(*cell, c.digits) for cell, c in zip(cells, columns, strict=True)]
                 said = f"{name} (did not learn)" if name in failed else name
-                rows.append([said, str(runs), *values])
+                rows.append([said, runs, *values])
         for name in dict.fromkeys(name for column in columns for name in column.quoted):
             quoted = [f"({c.quoted[name]:.2f})" if name in c.quoted else "–" for c in columns]
             rows.append([f"{name} (quoted by the paper)", "–", *quoted])

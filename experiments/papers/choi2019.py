@@ -71,7 +71,7 @@ QUOTED = {
 }
 
 TABLE_1 = Experiment(
-    title="Test accuracy (table 1 and section 4.1)",
+    title="Test accuracy (table 1 and section 4.1), of AR CapsNet where no network is named",
     rows=(
         *ONE_NETWORK,
         _row("CIFAR-10, 7 networks", "cifar10", 88.94, members=7),
@@ -158,7 +158,7 @@ PRINTED_TABLE_2 = {
 IN_CLAIMS = ("0 conv-caps of 32", "1 conv-caps of 32", "4 conv-caps of 16", "4 conv-caps of 32")
 
 TABLE_2 = Experiment(
-    title="Number of conv-caps and size of poses, CIFAR-10 (table 2)",
+    title="AR CapsNet by number of conv-caps and size of poses, CIFAR-10 (table 2)",
     rows=tuple(
         Row(
             f"{n} conv-caps of {d}{plus}",
@@ -274,7 +274,7 @@ def _each(text: str, *sides: Any, **options: Any) -> list[Claim]:
 
 
 TABLE_3 = Experiment(
-    title="Alignment ratio of pose differences under transformations (table 3)",
+    title="Alignment ratio of pose differences (table 3), of AR CapsNet where no network is named",
     rows=EQUIVARIANCE,
     measure=MEASURE,
     columns=(
@@ -305,7 +305,7 @@ TABLE_3 = Experiment(
 )
 
 FIGURE_3 = Experiment(
-    title="Reconstructions as one element of the pose moves by −0.25√D … 0.25√D (figure 3)",
+    title="AR CapsNet: reconstructions as one element of the pose moves (figure 3)",
     rows=(EQUIVARIANCE[0], EQUIVARIANCE[4]),
     measure=measures.all_of(measures.perturbation(0.25, 0.05, relative=True), TESTED),
     columns=(*measures.RANGE_OF_A_PIXEL, ACCURACY),
@@ -330,7 +330,7 @@ PEAKS = (("> 0.8", "above 0.8", "+1"), ("< -0.8", "below −0.8", "−1"))
 FLAT = 10.0  # of a flat histogram, per cent in either
 
 FIGURE_4 = Experiment(
-    title="Cosine between the directions of positive and negative transformations (figure 4)",
+    title="Cosine between pose differences of + and − (figure 4), AR CapsNet where none is named",
     rows=EQUIVARIANCE,
     measure=MEASURE,
     columns=(

@@ -136,9 +136,9 @@ def test_what_did_not_learn_decides_nothing():
     diverged = records(a=HIGH, b=HIGH)
     diverged["b"][1] |= {"failed": "at step 1 the loss is nan", "metrics": {}}
     found = compare(an_experiment(floor=floor), "small", diverged)
-    assert found.failed == {"b": "a run that diverged"}
+    assert found.failed == {"b": "1 of 3 runs diverged"}
     assert found.cells["accuracy"]["b"].ours.runs == 2
-    assert "b (did not learn)" in results.markdown("x/y", results.blocks([found]))
+    assert "b (did not learn) | 2 of 3 |" in results.markdown("x/y", results.blocks([found]))
     for value, learned in ((2.0, True), (4.0, False)):
         experiment = an_experiment(floor=Floor("error", 3.0))
         found = compare(experiment, "small", {"a": [a_record("a", 0, error=value)]})

@@ -22,10 +22,10 @@ def test_as_a_user_runs_it(script, finished_run, npz):
     assert not done.stderr.strip()
     assert "\x1b" not in done.stdout
     last = done.stdout.splitlines()[-1]
-    assert re.fullmatch(r"test accuracy: \d+\.\d %", last)
+    assert re.fullmatch(r"test accuracy: \d+\.\d\d %", last)
     (file,) = finished_run.glob("evaluation_*_test.json")
     results = json.loads(file.read_text())
-    assert last == f"test accuracy: {100 * results['accuracy']:.1f} %"
+    assert last == f"test accuracy: {100 * results['accuracy']:.2f} %"
     assert results["dataset"] == f"npz:{npz}"
     assert results["images"] == len(load(f"npz:{npz}", "test").labels) == 50
     assert results["accuracy"] == results["correct"] / 50
