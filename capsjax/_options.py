@@ -86,7 +86,8 @@ class Options:
             name = dotted(self.SECTION, option.name)
             check_kind(name, value, check.get("example", default))
             if "accepts" in check:
-                parts = value if isinstance(value, tuple) and not check["whole"] else (value,)
+                each = isinstance(value, tuple | list) and not check["whole"]
+                parts = value if each else (value,)
                 if not all(map(check["accepts"], parts)):
                     raise ValueError(f"{name} {check['requirement']}, got {value!r}")
 

@@ -1,7 +1,6 @@
 """Where a number came from: the code, its versions, and the machine."""
 
 import functools
-import os
 import platform
 import subprocess
 from importlib.metadata import version
@@ -27,14 +26,10 @@ def versions() -> dict[str, str]:
 
 def machine() -> str:
     """Returns the processor of this machine, and the cores that this process may use."""
+    from capsjax.runs.about import cores
+
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}
     name = " and ".join(sorted(names)) or platform.processor() or platform.machine()
     return f"{name}, {cores()} {'core' if cores() == 1 else 'cores'}"
-
-
-def cores() -> int:
-    """Returns the number of cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

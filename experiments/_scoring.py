@@ -29,8 +29,9 @@ def score(
         terminal.print(f"{data.name} has no test set: this is its {data.split}.", markup=False)
     evaluation.scoring.check_fits(checkpoint.config, data)
     devices, quiet = jax.local_devices(), not terminal.is_terminal
-    precision = jax.default_matmul_precision(checkpoint.config.training.matmul_precision)
-    with precision, Progress(console=terminal, transient=True, disable=quiet) as bar:
+    # For what else a script computes of this network, too.
+    jax.config.update("jax_default_matmul_precision", checkpoint.config.training.matmul_precision)
+    with Progress(console=terminal, transient=True, disable=quiet) as bar:
         task = bar.add_task("evaluating", total=len(data.examples))
         scores = evaluation.scoring.score(
             checkpoint.model,

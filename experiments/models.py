@@ -63,11 +63,6 @@ def outline(name: str, input_shape: Shape, num_classes: int) -> Any:
     )
 
 
-def count(model: Any) -> int:
-    """Returns the number of trainable parameters."""
-    return capsjax.training.state.num_parameters(capsjax.training.state.split(model)[1])
-
-
 def describe(model: Any, input_shape: Shape) -> tuple[Any, float]:
     """Returns, of one image, the shapes of all that is captured, and the operations."""
     import jax
@@ -91,7 +86,7 @@ def table_of_all(args: argparse.Namespace) -> Iterator[Table | str]:
         as_published = (shape, classes) == (published.input_shape, published.num_classes)
         said = (as_published and published.parameters) or "–"
         try:
-            number = count(outline(name, shape, classes))
+            number = capsjax.training.state.num_parameters(outline(name, shape, classes))
             table.add_row(name, _times(shape), str(classes), f"{number:,}", said)
         except ValueError as error:
             misfits.append(escape(f"{name}: {error}"))
@@ -122,7 +117,8 @@ def _parameters(title: str, model: Any) -> Table:
         *layer, own = map(str, path)
         layers.setdefault(".".join(layer) or "(the network)", {})[own] = parameter.shape
     table = Table("layer", "parameters", title=title, title_justify="left", show_footer=True)
-    table.add_column("number", f"{count(model):,}", justify="right")
+    number = capsjax.training.state.num_parameters(model)
+    table.add_column("number", f"{number:,}", justify="right")
     for layer, own in layers.items():
         shapes = ", ".join(f"{name} {_times(shape)}" for name, shape in own.items())
         table.add_row(layer, shapes, f"{sum(map(math.prod, own.values())):,}")

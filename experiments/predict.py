@@ -83,9 +83,12 @@ def main(args: argparse.Namespace) -> None:
     if args.output and not (args.images and args.output.suffix in OUTPUTS):
         ends = ", ".join(OUTPUTS)
         raise ValueError(f"--output goes with images, and must end in {ends}; got {args.output}")
+    import jax
+
     runs.process.cache_programs()
     terminal = runs.display.console()
     checkpoint = runs.checkpoints.read(args.checkpoint, args.which)
+    jax.config.update("jax_default_matmul_precision", checkpoint.config.training.matmul_precision)
     broken: dict[str, str] = {}
     if args.images:
         like = _training_ink(checkpoint, args) if args.crop else None

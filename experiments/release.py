@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> None:
         file=file,
         config=config,
         data=data,
-        parameters=training.state.num_parameters(training.state.split(checkpoint.model)[1]),
+        parameters=training.state.num_parameters(checkpoint.model),
         trained_on=_cell(config.data.name),
         evaluated=_cell(data.name),
         shape=config.task.input_shape,

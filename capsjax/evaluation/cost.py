@@ -41,7 +41,7 @@ def inference_cost(
         jax.block_until_ready(compiled(*arguments))
         seconds.append(time.perf_counter() - began)
     return Cost(
-        parameters=num_parameters(nnx.state(model, nnx.Param)),
+        parameters=num_parameters(model),
         argument_bytes=memory.argument_size_in_bytes,
         temporary_bytes=memory.temp_size_in_bytes,
         seconds=tuple(seconds[1:]),

@@ -69,11 +69,16 @@ def current_circumstances(devices: Sequence[jax.Device]) -> Circumstances:
     for name in VARIABLES:
         circumstances[name] = " ".join(sorted(os.environ.get(name, "").split()))
     if devices[0].platform == "cpu":  # where XLA divides sums by its threads
-        affinity = getattr(os, "sched_getaffinity", None)  # not on every system
-        circumstances["CPU cores"] = len(affinity(0)) if affinity else os.cpu_count()
+        circumstances["CPU cores"] = cores()
     circumstances |= {package: version(package) for package in PACKAGES}
     # A later JAX may drop a setting.
     return circumstances | {name: jax.config.values.get(name) for name in SETTINGS}
+
+
+def cores() -> int | None:
+    """Returns the number of cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(affinity(0)) if affinity else os.cpu_count()
 
 
 def warn_of_changes(before: Circumstances, now: Circumstances) -> None:

@@ -30,11 +30,11 @@ def train_seeds(
     """
     workdir, config = _files.absolute(directory), agreed(config)
     seeds = range(config.seed, config.seed + config.seeds)
-    with claimed(workdir, config):
+    with claimed(workdir, config) as key_version:
         say(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
         results, own = {}, config.copy_and_resolve_references()
         for seed in seeds:
-            own.seed, own.seeds = seed, 1
+            own.seed, own.seeds, own.key_version = seed, 1, key_version
             results[seed] = train(own, workdir / f"seed_{seed}", **options)
         summary = summarize({seed: result.history for seed, result in results.items()})
         text = json.dumps(summary, indent=2) + "\n"

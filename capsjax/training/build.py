@@ -107,7 +107,7 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
         graphdef=nnx.graphdef(model),
         eval_graphdef=eval_graphdef,
         score_kind=score_kind,
-        num_parameters=num_parameters(params),
+        num_parameters=num_parameters(model),
         shapes=paths.by_path(params) | paths.by_path(rest),
     )
 

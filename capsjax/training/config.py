@@ -133,8 +133,7 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
 
 def defaults(section: str, name: str) -> dict[str, Any]:
     """Returns the options of a section, where `name` is its name if it has one."""
-    named = {"name": name} if section in NAMED else {}
-    return named | asdict(SECTIONS[section](name))
+    return _checked(section, {"name": name} if section in NAMED else {})
 
 
 def describe(config: ml_collections.ConfigDict) -> dict[str, Described]:

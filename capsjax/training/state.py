@@ -39,5 +39,5 @@ def set_training(model: nnx.Module) -> None:
     model.set_attributes(nnx.BatchNorm, axis_name=DEVICES, raise_if_not_found=False)
 
 
-def num_parameters(params: nnx.State) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
+def num_parameters(model: nnx.Module) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))

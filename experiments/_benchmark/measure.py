@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import _cli
 import jax
 import jax.numpy as jnp
-from _provenance import commit, cores
+from _provenance import commit
+
+from capsjax.runs.about import cores
 
 
 def normal(seed: int, *shape: int) -> jax.Array:

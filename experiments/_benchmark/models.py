@@ -78,7 +78,7 @@ def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:
     memory = compiled.memory_analysis()
     return {
         "name": name,
-        "parameters": num_parameters(state.params),
+        "parameters": num_parameters(model),
         "seconds": measured.seconds,
         "cpu_seconds": measured.cpu_seconds,
         "temporary_megabytes": measured.megabytes,

@@ -12,7 +12,7 @@ from _report.html import Html, contents, counted, document, join, percent, secti
 from _report.results import Results
 from capsjax.data import Dataset
 from capsjax.training.config import flatten
-from capsjax.training.state import num_parameters, split
+from capsjax.training.state import num_parameters
 
 MAX_IMAGES = 24  # on either side of a comparison
 SECTIONS = {
@@ -139,7 +139,7 @@ def _accuracy(groups: Sequence[Group]) -> Html:
         for name, run in zip(group.names, group.runs, strict=True):
             low, high = run.summary.interval
             share, interval = percent(run.summary.accuracy), f"{100 * low:.1f} to {percent(high)}"
-            parameters = f"{num_parameters(split(run.checkpoint.model)[1]):,}"
+            parameters = f"{num_parameters(run.checkpoint.model):,}"
             step, seed = f"{run.checkpoint.step:,}", str(run.checkpoint.config.seed)
             rows.append([name, share, interval, parameters, step, seed])
     text = "Each accuracy with its 95 % interval (Wilson's), for other images of the same kind."

@@ -27,7 +27,7 @@ from capsjax.evaluation.scoring import EvaluationData
 from capsjax.evaluation.segmentation import foreground_ari, segment
 from capsjax.runs.checkpoints import Checkpoint
 from capsjax.training.config import flatten
-from capsjax.training.state import num_parameters, split
+from capsjax.training.state import num_parameters
 
 SCRIPTS = ("elements.js", "curves.js", "answers.js", "decoder.js", "explorer.js")
 EVALUATED = "A finished run is only evaluated"
@@ -127,7 +127,7 @@ def header(results: Results, versions: dict[str, str]) -> Html:
     held_out = "" if validation is None else f", validation accuracy {percent(validation)}"
     facts = {
         "Model": config.model.name,
-        "Parameters": f"{num_parameters(split(checkpoint.model)[1]):,}",
+        "Parameters": f"{num_parameters(checkpoint.model):,}",
         "Trained on": config.data.name,
         "Images": "×".join(map(str, config.task.input_shape)),
         "Checkpoint": f"step {step:,}{held_out}",

@@ -14,7 +14,6 @@ from _reproduce.experiment import ENTROPY, Claim, Estimate, Experiment, Row, opt
 
 LEVEL = 0.05  # of every test
 FEWEST = 3  # runs of a row that a claim is decided with
-UNKNOWN = "not recorded"  # what a network has reached, in records of before there was a floor
 ROUTED = 95.0  # a network has routed if the entropy of its couplings is at most these per cent
 
 # What a claim comes to. The first three are by a test.
@@ -127,9 +126,7 @@ class Comparison:
             return ""
         if row.name in self.diverged:
             return f"{self.diverged[row.name]} of {len(records)} runs diverged"
-        reached = [record["metrics"].get(floor.metric) for record in records]
-        if None in reached:
-            return UNKNOWN
+        reached = [record["metrics"][floor.metric] for record in records]
         worst = floor.worst(reached)
         # As bad as the floor itself is enough.
         return "" if floor.worst([worst, floor.value]) == floor.value else f"{worst:.1f}"
@@ -181,8 +178,6 @@ class Comparison:
             floor = self.experiment.floor
             concerned = [str(claim.more)] if floor and claim.metric == floor.metric else []
         for name in concerned:
-            if self.failed.get(name) == UNKNOWN:
-                return f"it was not recorded whether “{name}” learned"
             if name in self.failed:
                 floor = self.rows[name].floor or self.experiment.floor
                 return f"“{name}” did not learn ({self.failed[name]}; trained: {floor})"

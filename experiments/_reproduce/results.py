@@ -15,7 +15,6 @@ import numpy as np
 from _reproduce.compare import (
     FEWEST,
     HOLDS,
-    UNKNOWN,
     VERDICTS,
     Comparison,
     Verdict,
@@ -138,8 +137,7 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _tables(comparison: Comparison) -> Iterator[str]:
     """Makes one table for neighbouring columns of one title, and one of how networks routed."""
-    known = {} if comparison.scale == "smoke" else comparison.failed
-    failed = {name for name, reached in known.items() if reached != UNKNOWN}
+    failed = {} if comparison.scale == "smoke" else comparison.failed
     for title, group in groupby(comparison.experiment.columns, lambda column: column.title):
         columns = [c for c in group if any(comparison.cells[c.metric].values()) or c.quoted]
         rows = []

@@ -85,7 +85,7 @@ def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, progra
 
     width = 0.125
     network = models.create("choi2019_mnist", (28, 28, 1), 10, rngs=nnx.Rngs(0), width=width)
-    parameters = 4 * num_parameters(nnx.state(network, nnx.Param))
+    parameters = 4 * num_parameters(network)
     compiled = program_of("v5e:2x2", "choi2019:mnist", "training", 20, width)
     ((kind, (number, size)),) = compiled.module.collectives.items()
     assert kind == "all-reduce"

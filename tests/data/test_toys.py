@@ -18,14 +18,6 @@ def test_split_in_two_with_equal_shares(name, shape, sizes):
     assert np.all(np.abs(shares - 0.2) < 0.005)
 
 
-def test_ink_fills_the_range_and_leaves_the_margin():
-    images = load("digits", "test").images
-    assert images[:, 2:-2, 2:-2].max() == 255
-    outside = images.copy()
-    outside[:, 2:-2, 2:-2] = 0
-    assert outside.max() == 0
-
-
 def test_blobs_overlap_a_little():
     train, test = (load("blobs", split) for split in ("train", "test"))
     means = np.stack([train.images[train.labels == k].mean((0, 1, 2)) for k in range(3)])

@@ -7,14 +7,14 @@ from flax import nnx
 
 from capsjax.layers import ResidualBlock, ResNetBackbone, SimpleBackbone
 from capsjax.layers.backbones import batch_norm
-from capsjax.training.state import num_parameters, split
+from capsjax.training.state import num_parameters
 
 STAGES = [(64, 3, 1), (128, 4, 2)]
 
 
 def test_published_size_and_shape():
     backbone = nnx.eval_shape(lambda: ResNetBackbone(3, STAGES, rngs=nnx.Rngs(0)))
-    assert num_parameters(split(backbone)[1]) == 1_340_224
+    assert num_parameters(backbone) == 1_340_224
     backbone.eval()
     out = nnx.eval_shape(lambda model, x: model(x), backbone, jnp.zeros((2, 32, 31, 3)))
     assert out.shape == (2, 16, 16, 128)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from capsjax.training.state import num_parameters, split
+from capsjax.training.state import num_parameters
 from tests.models.building import outline
 
 
 def count(name, input_shape=None, num_classes=None, **overrides):
     """Number of parameters of the network `name`, without the memory for them."""
-    return num_parameters(split(outline(name, input_shape, num_classes, **overrides))[1])
+    return num_parameters(outline(name, input_shape, num_classes, **overrides))
 
 
 CAPSNET = 8_215_568

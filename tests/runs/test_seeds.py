@@ -2,15 +2,18 @@
 
 import json
 import statistics
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
 from capsjax.runs import checkpoints, loop, seeds
+from capsjax.runs.history import History
 from tests.tiny import assert_same, quick_config
 
 TWO = jax.devices()[:2]
+RESULT = SimpleNamespace(history=History())
 
 
 def seed_config(npz):
@@ -60,6 +63,16 @@ def test_a_finished_call_is_not_repeated(trained, config, capsys):
     again = seeds.train_seeds(config, directory, devices=TWO)
     assert capsys.readouterr().out.count("finished before") == 2
     assert again.summary == both.summary
+
+
+def test_an_older_directory_keeps_its_random_numbers(config, tmp_path, monkeypatch):
+    versions = []
+    monkeypatch.setattr(seeds, "train", lambda own, *_: versions.append(own.key_version) or RESULT)
+    config.key_version = 1
+    seeds.train_seeds(config, tmp_path)
+    config.key_version = 2
+    seeds.train_seeds(config, tmp_path)
+    assert versions == [1, 1, 1, 1]
 
 
 def test_the_directory_of_several_is_no_run(trained):
