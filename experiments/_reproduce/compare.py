@@ -19,7 +19,8 @@ ROUTED = 95.0  # a network has routed if the entropy of its couplings is at most
 # What a claim comes to. The first three are by a test.
 HOLDS, FAILS, CHANCE = "holds", "does not hold", "within chance"
 UNDECIDED, NOT_RUN = "not decided", "not run"
-VERDICTS = (HOLDS, FAILS, CHANCE, UNDECIDED, NOT_RUN)
+DECIDED = (HOLDS, FAILS, CHANCE)
+VERDICTS = (*DECIDED, UNDECIDED, NOT_RUN)
 
 
 class Cell(NamedTuple):
@@ -149,7 +150,7 @@ class Comparison:
         pixels = {row.name for row in self.rows.values() if row.network == "pixels"}
         few = [s for s in sides if s not in pixels and len(ours[s]) < FEWEST]
         counts = ", ".join(f"{len(ours[side])} of “{side}”" for side in few)
-        reason = self._why_undecided(claim, sides)
+        reason = self._untrained(claim, sides)
         if reason or few:
             return Verdict(claim, UNDECIDED, reason or f"fewer than {FEWEST} runs: {counts}")
 
@@ -165,11 +166,13 @@ class Comparison:
         against = min(tests, key=lambda name: tests[name].low)
         tested = [s for s in (claim.more, against) if isinstance(s, str) and s not in pixels]
         runs = tuple(len(ours[side]) for side in tested)
+        if reason := self._unrouted(claim):
+            return Verdict(claim, UNDECIDED, reason, against, tests[against], runs)
         seen = self._seen(claim, against, tests[against])
         return Verdict(claim, verdict, "", against, tests[against], runs, seen)
 
-    def _why_undecided(self, claim: Claim, sides: Sequence[str]) -> str:
-        """Says why a claim about networks as they are is not decided; "" if it is."""
+    def _untrained(self, claim: Claim, sides: Sequence[str]) -> str:
+        """Says which network of a claim did not learn; "" if all did."""
         concerned = sides
         if self.experiment.column(claim.metric).derive is not None:
             lines = self.lines.items()
@@ -181,6 +184,10 @@ class Comparison:
             if name in self.failed:
                 floor = self.rows[name].floor or self.experiment.floor
                 return f"“{name}” did not learn ({self.failed[name]}; trained: {floor})"
+        return ""
+
+    def _unrouted(self, claim: Claim) -> str:
+        """Says if a claim about routing is about a network that did not route; "" if it did."""
         entropies = [*self.values(claim.routes, ENTROPY).values()]
         if claim.routes and not entropies:
             return f"it was not measured whether “{claim.routes}” routed"
@@ -200,7 +207,7 @@ class Comparison:
         ours = sum(abs(best - cell.ours.mean) for cell in pair)
         printed = sum(abs(best - cell.printed.mean) for cell in pair)
         published = pair[0].printed.mean - pair[1].printed.mean
-        return bool(abs(published) / printed * ours + claim.slack > (result.high - result.low) / 2)
+        return bool(published / printed * ours + claim.slack > (result.high - result.low) / 2)
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -274,9 +281,9 @@ def after_holm(verdicts: Sequence[Verdict]) -> list[str]:
 
     They come in another order, and a test that stands in two tables counts once.
     """
-    tests = list(dict.fromkeys(v.difference for v in verdicts if v.difference is not None))
+    tests = list(dict.fromkeys(v.difference for v in verdicts if v.verdict in DECIDED))
     adjusted = zip(tests, holm([test.p for test in tests]), strict=True)
-    untested = [v.verdict for v in verdicts if v.difference is None]
+    untested = [v.verdict for v in verdicts if v.verdict not in DECIDED]
     return untested + [decide(test._replace(p=p)) for test, p in adjusted]
 
 
@@ -284,4 +291,4 @@ def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
     """Returns each claim's verdict at the largest scale that tested it, or else was run."""
     run = [comparison for comparison in comparisons if comparison.was_run] or comparisons[-1:]
     every = zip(*(comparison.verdicts for comparison in run), strict=True)
-    return [next((v for v in scales if v.difference), scales[0]) for scales in every]
+    return [next((v for v in scales if v.verdict in DECIDED), scales[0]) for scales in every]

@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 
 from _reproduce.compare import (
+    CHANCE,
     FEWEST,
     HOLDS,
     VERDICTS,
@@ -187,12 +188,16 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     where = f"{abs(mean):.{digits}f} {'above' if mean > 0 else 'below'}"
     interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
+    if verdict.reason:
+        text = f"{verdict.reason}; {text}"
     more, less = (
         experiment.printed(claim.metric, side) if isinstance(side, str) else Estimate(side)
         for side in sides
     )
     if more is not None and less is not None:
         text += f"; in the paper {more.mean - less.mean:+.{digits}f}"
+    if claim.slack and verdict.verdict == CHANCE:
+        text += ". Neither within the margin nor beyond it"
     if verdict.seen is False and verdict.verdict != HOLDS:
         text += ". A difference like the paper's would not have been seen"
     return text

@@ -151,6 +151,7 @@ def test_a_claim_about_routing_needs_a_network_that_routes():
             record["metrics"] |= {} if entropy is None else {ENTROPY: entropy}
         found = compare(an_experiment(claim), "small", made)
         assert found.verdicts[0].verdict == expected
+        assert "“a” is 10.00 above “b”" in results.in_words(found.verdicts[0], found.experiment)
     assert "80.0" in results.markdown("x/y", results.blocks([found]))
 
 
@@ -164,7 +165,8 @@ def test_a_test_that_stands_in_two_tables_counts_once():
     first = Difference(1.0, 0.5, 1.5, p=0.02)
     tests = (first, first, first._replace(p=0.04), None)
     verdicts = [Verdict(None, "not run" if x is None else "holds", difference=x) for x in tests]
-    assert after_holm(verdicts) == ["not run", "holds", "holds"]
+    verdicts += [Verdict(None, "not decided", "it did not route", difference=first)]
+    assert after_holm(verdicts) == ["not run", "not decided", "holds", "holds"]
     assert decide(difference(HIGH, LOW)._replace(p=0.06)) == "within chance"
 
 
@@ -174,6 +176,8 @@ def test_power_is_relative_to_the_error():
     assert verdict(a=(60.0, 75.0, 90.0), b=(65.0, 80.0, 50.0)).seen is False
     apart = {"a": (60.0, 75.0, 90.0), "b": (65.0, 80.0, 50.0)}
     assert verdict(replace(CLAIM, slack=50.0), **apart).seen, "with what the claim allows"
+    turned = replace(CLAIM, more="b", less="a", slack=50.0)
+    assert verdict(turned, **apart).seen is False, "the paper's own is on the other side"
     assert verdict(replace(CLAIM, less="c"), a=HIGH, c=LOW).seen is None, "not printed"
 
 
