@@ -4,7 +4,7 @@ import hashlib
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -76,7 +76,8 @@ def replacing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
             error.filename = os.fspath(path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # such as that of a file system that is read-only
+            temporary.unlink(missing_ok=True)
 
 
 def sync(path: epath.Path | Path) -> None:

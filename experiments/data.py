@@ -55,8 +55,6 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
     chosen, of_files = options(args.name, args.option), args.name.startswith("folder:")
-    if not args.out and not args.export and not of_files:
-        raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
     for name, path, ending in (("--out", args.out, ".png"), ("--export", args.export, ".npz")):
         if path and path.suffix != ending:
             raise ValueError(f"{name} must end in {ending}, got {path}")
@@ -69,6 +67,8 @@ def main(args: argparse.Namespace) -> None:
     task = capsjax.data.tasks.create(
         args.name, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb, **chosen
     )
+    if not args.out and not args.export:
+        raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
     chosen_set = args.set or ("test" if "test" in task.tests else "validation")
     if chosen_set != (args.set or "test"):
         print(f"{args.name} has no test set: this is its validation set.")

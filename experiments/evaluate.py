@@ -68,10 +68,16 @@ def main(args: argparse.Namespace) -> None:
     text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
     kind = "evaluation" if len(members) == 1 else f"ensemble_of_{len(members)}"
     # Without the special characters of names such as "folder:a/b".
-    safe = re.sub(r"[^\w.-]+", "_", f"{data.name}_{data.split}")
-    file = _cli.write(text, args.output, args.checkpoint[0], f"{kind}_{safe}.json")
+    which = "" if args.which == "best" else f"_{args.which}"
+    safe = re.sub(r"[^\w.-]+", "_", f"{data.name}_{data.split}{which}")
+    try:
+        file = _cli.write(text, args.output, args.checkpoint[0], f"{kind}_{safe}.json")
+        terminal.print(f"Written to {file}.", markup=False)
+    except OSError as error:
+        if args.output:
+            raise
+        terminal.print(f"Not written ({error}): --output=FILE writes it elsewhere.", markup=False)
     low, high = summary.interval
-    terminal.print(f"Written to {file}.", markup=False)
     terminal.print(f"95 % interval: {100 * low:.2f} to {100 * high:.2f} %")
     # The last line, and always like this: people and scripts look for it.
     terminal.print(f"{data.split} accuracy: {100 * summary.accuracy:.2f} %", markup=False)

@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     option("--invert", action="store_true", help="turn images into their negatives first")
     text = "crop pictures of writing to the ink, with the margin and brightness of training images"
     option("--crop", action="store_true", help=text)
-    text = "with --crop: the margin in parts of the side, without training data; ink becomes light"
+    text = "with --crop, where the training images are not there: the margin, as part of the side"
     option("--margin", type=float, metavar="PART", help=text)
     _cli.add(parser, "--data_dir")
     option("--top", type=int, default=3, metavar="N", help="classes to show per image")
@@ -208,10 +208,10 @@ def show(
     if inverted := [str(p.file) for p in predictions if p.looks_inverted]:
         advice = "Leave --invert out" if args.invert else "Try --invert"
         if task.input_shape[-1] == 1 and not args.invert:
-            advice += ", or --crop, which decides it for each"
+            advice += ", or --crop, which decides for each image"
         more = f" and {len(inverted) - TABLES} more" if len(inverted) > TABLES else ""
         terminal.print(
-            f"Dark on light, and better recognised as a negative: {', '.join(inverted[:TABLES])}"
+            f"Dark on light, with a higher score inverted: {', '.join(inverted[:TABLES])}"
             f"{more}. {advice}.",
             markup=False,
         )

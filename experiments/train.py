@@ -19,12 +19,14 @@ On several hosts the same command runs on each, with one work directory that all
 """
 
 import argparse
+import json
 import shlex
 import sys
 
 import _cli
 import ml_collections
 from absl import logging
+from etils import epath
 
 import capsjax
 from capsjax import runs
@@ -91,7 +93,12 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
     """Gives a run on few pictures smaller batches and more epochs, but where they were given."""
     import jax
 
-    say = runs.display.say
+    say, file = runs.display.say, epath.Path(args.workdir) / runs.directory.CONFIG
+    if file.exists():  # a run keeps its own, on other devices and with more pictures
+        before = json.loads(file.read_text())["training"]
+        for key in {"batch_size", "epochs"} - {k.removeprefix("training.") for k in args.overrides}:
+            config.training[key] = before[key]
+        return
     task = capsjax.data.tasks.create(
         **config.data, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb
     )

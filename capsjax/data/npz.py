@@ -58,4 +58,6 @@ def _numbered(labels: list[np.ndarray]) -> tuple[str, ...]:
     largest = max((int(x.max()) for x in labels if x.size and x.dtype.kind in "iu"), default=-1)
     if largest >= MAX_UNNAMED_CLASSES:
         raise ValueError(f"labels go up to {largest}; if that is right, add class_names")
+    if largest > 0 and all(x.min() > 0 for x in labels if x.size):
+        raise ValueError("labels begin at 1, not 0; if that is right, add class_names")
     return tuple(str(label) for label in range(largest + 1))

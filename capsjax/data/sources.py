@@ -84,9 +84,11 @@ def _open(
         raise ValueError(f"fitting: only images of a folder:PATH are made to fit, not {name!r}")
     if name in _INSTALLED:
         return _INSTALLED[name]()
-    kind, _, path = name.partition(":")
-    if kind in _OF_A_USER and path:
-        files = Path(os.path.expanduser(path))
+    kind, colon, path = name.partition(":")
+    if colon and kind in _OF_A_USER:
+        if not path:
+            raise ValueError(f"name: {name!r} has no path: write {kind}:PATH")
+        files = Path(os.path.expanduser(path)).absolute()
         return Folder(files, fitting) if kind == "folder" else _OF_A_USER[kind](files)
     directories = tfds.search_path(data_dir)
     prepared = tfds.find(name, directories) or tfds.download(name, directories, known=BUILT_IN)

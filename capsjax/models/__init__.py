@@ -75,7 +75,7 @@ def lookup(name: str) -> Network:
     """Returns the class, config and published sizes behind `name`."""
     if name not in names():
         raise ValueError(
-            f"unknown model {name!r}: {nearest(name, names())}. One of your own is known after "
+            f"unknown model {name!r}: {nearest(name, names())}. Register your own with "
             "capsjax.models.register(...), in scripts with --import=FILE.py"
         )
     return _REGISTERED.get(name) or _PUBLISHED[name]

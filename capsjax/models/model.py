@@ -106,9 +106,10 @@ class Model(nnx.Module):
         check_array("images", images)
         if images.ndim != 4 or images.shape[1:] != self.input_shape:
             wanted = ", ".join(map(str, self.input_shape))
+            alone = images.shape == self.input_shape
+            hint = "; one image needs a leading axis: images[None]" if alone else ""
             raise ValueError(
-                f"images must have shape [n, {wanted}], got {list(images.shape)}; "
-                "one image needs a leading axis: images[None]"
+                f"images must have shape [n, {wanted}], got {list(images.shape)}{hint}"
             )
         normalized = self.mean or self.std
         pixels = normalize(images, self.mean, self.std) if normalized else to_unit(images)

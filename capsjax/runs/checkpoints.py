@@ -7,6 +7,7 @@ the metrics history and the circumstances, JSON). Nothing else is needed to resu
 
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Literal, cast
@@ -89,8 +90,11 @@ def _choose(workdir: epath.Path, which: Which) -> int:
     latest = newest_intact(workdir / FOLDER, steps)
     if which == "latest":
         return latest
-    history = about_of(workdir / FOLDER / str(latest)).history
-    best = best_step(steps, history.validation_accuracy())
+    accuracy = about_of(workdir / FOLDER / str(latest)).history.validation_accuracy()
+    best, first = best_step(steps, accuracy), best_step([*accuracy], accuracy)
+    if best != first:
+        said = f"{workdir} has lost its best checkpoint, step {first}: {best} is the best left"
+        warnings.warn(said, stacklevel=3)
     return latest if best is None else newest_intact(workdir / FOLDER, [best])
 
 

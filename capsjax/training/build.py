@@ -166,7 +166,7 @@ def _batches(config: ml_collections.ConfigDict, task: Task, num_devices: int) ->
     if not batches.per_epoch:
         raise ValueError(
             f"training.batch_size is {batches.batch_size}, more than the {batches.num_examples} "
-            f"training images of {task.name} that are not held out"
+            f"training images of {task.name} that are not held out: make it smaller"
         )
     if options.stop_at_accuracy and not len(task.validation):
         raise ValueError("stop_at_accuracy needs images held out: see the options of data")

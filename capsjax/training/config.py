@@ -66,7 +66,7 @@ class TrainingOptions(Options):
       epochs: passes over the training images.
       batch_size: images per step, divided over the devices.
       log_every_steps: steps over which one record of the metrics is averaged.
-      compute_dtype: the network's arithmetic; parameters are float32.
+      compute_dtype: the network's arithmetic in training; all else is float32.
       matmul_precision: the precision of float32 matrix products on accelerators.
       stop_at_accuracy: ends at the first epoch whose validation accuracy reaches this (gu2021,
         table 1; sabour2017, affNIST).
@@ -238,7 +238,7 @@ def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
     """Returns the differences that prevent a run of `old` from continuing with a complete `new`.
 
-    More epochs extend a run: no schedule depends on their number. An option that came after a
+    More epochs or seeds extend a run: no schedule depends on them. An option that came after a
     config was written had its default then.
     """
     was = flatten(old)
@@ -248,4 +248,7 @@ def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) ->
         usual = defaults(section, old[section].get("name"))
         was = {dotted(section, key): value for key, value in usual.items()} | was
     was["training.epochs"] = max(was["training.epochs"], new.training.epochs)
+    was["checkpoints.keep"] = new.checkpoints.keep
+    if min(was["seeds"], new.seeds) > 1:
+        was["seeds"] = max(was["seeds"], new.seeds)
     return _names.differences(was, flatten(new))

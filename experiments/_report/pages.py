@@ -131,7 +131,7 @@ def header(results: Results, versions: dict[str, str]) -> Html:
         "Trained on": config.data.name,
         "Images": "×".join(map(str, config.task.input_shape)),
         "Checkpoint": f"step {step:,}{held_out}",
-        "Epochs": str(results.history.records[-1]["epoch"]),
+        "Epochs": f"{results.history.records[-1]['epoch']} of {config.training.epochs}",
         "Seed": str(config.seed),
         "Versions": said(versions),
     }

@@ -73,18 +73,6 @@ def bars(
 
 
 @options_first
-def times(axes: Axes, comparison: Comparison, name: str, xlabel: str, ylabel: str) -> None:
-    """Draws a measured time against each row's x."""
-    for line, rows in comparison.lines.items():
-        seconds = [(x, [*comparison.values(row, name).values()]) for row, x in rows.items()]
-        means = [(x, np.mean(own)) for x, own in seconds if own]
-        if means:
-            axes.plot(*zip(*means, strict=True), marker="o", markersize=4, label=line)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _finish(axes, xlabel, ylabel)
-
-
-@options_first
 def curves_by_line(comparison: Comparison, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
     """Draws a panel of `curves` for each line."""
     return beside(*(curves(x, y, xlabel, ylabel, line) for line in comparison.lines))(comparison)

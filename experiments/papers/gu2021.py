@@ -18,16 +18,11 @@ from papers.sabour2017 import (
 )
 
 FINDING = (
-    "in part: ConvNet-Avg, without capsules, is more robust than CapsNet, and sharing transforms "
-    "or averaging positions makes networks more robust. In narrow ones with 98 % on translated "
-    "digits ConvNet-Avg (at a quarter of the width) is ahead of CapsNet (at an eighth) by 11 "
-    "points (the paper: 15), and within 4.2 points of Aff-CapsNet. Averaging its last map alone "
-    "gives ConvNet-FC 11 points. A shared transform gives 10 points (11) in networks with 94 %, "
-    "and (uncorrected, in wider ones) 8 with 98 %, where CapsNet is ahead of ConvNet-FC "
-    "(uncorrected) by 3.2 (13). On overlapping digits transforms of each capsule help, by 22 "
-    "points (6.8), and squash by 3.3 (6.0; uncorrected); reconstruction is within chance. After "
-    "half an epoch conditional reconstructions respond more to single units, but do not make poses "
-    "more compact. Measured couplings are nearly equal."
+    "in part: ConvNet-Avg, without capsules, is more robust than CapsNet (89.5 against 78.4 %; at "
+    "equal width, in worse networks, 78.8 against 65.9 %), and about as robust as Aff-CapsNet. "
+    "Sharing transforms or averaging positions makes networks more robust, by 8 to 11 points. "
+    "Conditional reconstruction does not make poses more compact after half an epoch. What routing "
+    "adds is not decided: couplings stay nearly equal."
 )
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"

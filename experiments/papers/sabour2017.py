@@ -8,11 +8,9 @@ from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scal
 from capsjax.training.optimizers import schedule_options
 
 FINDING = (
-    "in part: CapsNet reads digits under affine changes better than a CNN, overlapping digits "
-    "worse, and hardly routes. At an eighth of the width (3 seeds each) it is better by 3.2 points "
-    "(the paper: 13), where both have 98 % on translated digits, and worse by 2.8 after eight "
-    "epochs. On MNIST, at a quarter of the width, it has 0.52 % error after 20 epochs, within 0.22 "
-    "points of that with 1 iteration or without reconstruction (95 %)."
+    "in part, in narrow networks: CapsNet reads digits under affine changes better than a CNN "
+    "(78.4 against 75.2 %), and overlapping digits worse (77.1 against 79.8 %). Its couplings stay "
+    "nearly equal, so what routing adds is not decided."
 )
 
 FULL = {"data.validation_fraction": 0.0}

@@ -58,6 +58,7 @@ def test_classes_are_counted_over_both_sets(tmp_path):
         ({"labels": LABELS / 2}, "labels are float64 of shape"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "images have shape"),
         ({"labels": LABELS.astype(object)}, "Object arrays cannot be loaded"),
+        ({"labels": LABELS + 1}, "labels begin at 1, not 0"),
         ({"class_names": np.array(["a", "b"])}, r"label 2 of example 2 \(and 9 more\) is out of"),
         ({"class_names": np.array(["a", "b", "a", " "])}, "class names must differ"),
     ],

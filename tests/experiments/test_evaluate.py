@@ -1,5 +1,6 @@
 import json
 import re
+from unittest.mock import Mock
 
 import evaluate
 import numpy as np
@@ -34,6 +35,14 @@ def test_as_a_user_runs_it(script, finished_run, npz):
     confusion = np.array(results["confusion"])
     assert confusion.trace() == results["correct"]
     assert [c["images"] for c in results["per_class"]] == confusion.sum(1).tolist()
+
+
+def test_a_run_that_cannot_be_written_to(finished_run, capsys, monkeypatch):
+    monkeypatch.setattr(evaluate._cli, "write", Mock(side_effect=OSError("read-only")))
+    run(f"--checkpoint={finished_run}")
+    *_, said, _, last = capsys.readouterr().out.splitlines()
+    assert said == "Not written (read-only): --output=FILE writes it elsewhere."
+    assert last.startswith("test accuracy: ")
 
 
 def test_another_split_step_and_file(finished_run, tmp_path, capsys):

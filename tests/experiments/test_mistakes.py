@@ -28,11 +28,11 @@ MISTAKES = [
     ("evaluate --checkpoint={run} --output=/dev/null/x.json", "'/dev/null'"),
     ("evaluate --checkpoint=none", "does not exist"),
     ("evaluate --checkpoint=.", "has no checkpoints"),
-    ("data multimnist", "nothing to do"),
+    ("data digits", "nothing to do"),
     ("data multimnist --out=x.png --option=canvs=3", "did you mean 'canvas'"),
     ("data multimnist --out=x.png --option=canvas=big", "canvas must be an integer, got 'big'"),
     ("data digits --export=x.png", "--export must end in .npz"),
-    ("data multimnits --out=x.png", "unknown dataset 'multimnits'"),
+    ("data multimnits", "unknown dataset 'multimnits'"),
     ("data digits --export=x.npz --count=0", "count must be at least 1"),
     ("data digits --out=x.png --set=tset", "'tset': did you mean 'test'"),
     (
@@ -66,6 +66,8 @@ MISTAKES = [
     (f"{TRAIN}optimizer.name=sgd --config.optimizer.b1=1", "no option 'optimizer.b1'"),
     (f"{TRAIN}training.batch_size=0", "training.batch_size must be positive, got 0"),
     (f"{TRAIN}data.name=mnits", "unknown dataset 'mnits'"),
+    (f"{TRAIN}data.name=folder:", "'folder:' has no path: write folder:PATH"),
+    (f"train --config={ROOT}/configs/digits.py:x --workdir=x", "one recipe: leave out ':x'"),
 ]
 
 

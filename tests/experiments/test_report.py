@@ -112,7 +112,8 @@ def test_the_numbers(results, text):
     assert f"{100 * results.summary.accuracy:.1f} % test accuracy" in html.text
     assert "seed" in html.text
     assert f"step {results.checkpoint.step}, validation accuracy" in html.text
-    assert f"Epochs</dt><dd>{results.checkpoint.step // 7}</dd>" in text
+    epochs = results.checkpoint.config.training.epochs
+    assert f"Epochs</dt><dd>{results.checkpoint.step // 7} of {epochs}</dd>" in text
     row = rf'<th scope="row">{results.dataset.class_names[2]}</th>((<td[^>]*>\d*</td>)+)'
     cells = re.findall(r"<td[^>]*>(\d*)</td>", re.search(row, text)[1])
     assert [int(cell or 0) for cell in cells] == results.summary.confusion[2].tolist()

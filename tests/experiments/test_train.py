@@ -90,7 +90,7 @@ def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys, monkeypatch)
 
     def fitted(*options):
         argv = ["--config=configs/digits.py", f"--config.data.name=folder:{tmp_path / 'mine'}"]
-        args = train.parser().parse_args([argv[0], "--workdir=x"])
+        args = train.parser().parse_args([argv[0], f"--workdir={tmp_path}"])
         args.overrides = dict(
             option.removeprefix("--config.").split("=") for option in [argv[1], *options]
         )
@@ -108,6 +108,9 @@ def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys, monkeypatch)
     for devices in (1, 2, 4, 8):
         monkeypatch.setattr(jax, "device_count", lambda devices=devices: devices)
         assert fitted() == (8, 400)  # a run may go on elsewhere
+    (tmp_path / "config.json").write_text('{"training": {"batch_size": 16, "epochs": 3}}')
+    assert fitted() == (16, 3), "as it began"
+    assert fitted("--config.training.epochs=5") == (16, 5)
 
 
 def test_the_last_line_says_what_came_out_and_what_is_next(npz, tmp_path, capsys):

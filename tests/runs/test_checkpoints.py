@@ -69,6 +69,9 @@ def test_a_resumed_run_keeps_the_best_of_all(save, tmp_path):
     assert not left.exists()
     assert steps(tmp_path) == [2, 5]
     assert checkpoints.read(tmp_path).step == 2
+    shutil.rmtree(tmp_path / "checkpoints/2")
+    with pytest.warns(UserWarning, match="lost its best checkpoint, step 2: 5 is the best left"):
+        assert checkpoints.read(tmp_path).step == 5
 
 
 def test_restores_without_any_other_input(run, npz):
