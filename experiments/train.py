@@ -94,11 +94,6 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
     import jax
 
     say, file = runs.display.say, epath.Path(args.workdir) / runs.directory.CONFIG
-    if file.exists():  # a run keeps its own, on other devices and with more pictures
-        before = json.loads(file.read_text())["training"]
-        for key in {"batch_size", "epochs"} - {k.removeprefix("training.") for k in args.overrides}:
-            config.training[key] = before[key]
-        return
     task = capsjax.data.tasks.create(
         **config.data, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb
     )
@@ -112,6 +107,11 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
         steps = max(images // max(training.batch_size, 1), 1)
         training.epochs = max(training.epochs, -(-FEWEST_STEPS // steps))
     if training.to_dict() != before:
+        # A run that has begun keeps its own, on other devices and with more pictures.
+        begun = json.loads(file.read_text())["training"] if file.exists() else {}
+        for key in {"batch_size", "epochs"} & begun.keys():
+            if f"training.{key}" not in args.overrides:
+                training[key] = begun[key]
         say(
             f"For so few pictures: {training.epochs} epochs in batches of {training.batch_size}; "
             "--config.training.epochs and --config.training.batch_size set other numbers."
