@@ -1,4 +1,4 @@
-"""Compiles a run's programs for TPUs or GPUs, on any machine, and says what came out.
+"""Compiles a run's programs for TPUs or GPUs, on any machine, and reports memory and cost.
 
   python experiments/compile.py --fetch     # once: the compilers, 1.3 GB
   python experiments/compile.py --config=configs/sabour2017_mnist.py --target=v5e:2x4
@@ -7,7 +7,7 @@
 
 XLA's own compilers make the programs that experiments/train.py runs; no device is needed. Targets
 are slices of TPUs (v5e:2x2 … v5e:16x16, v5p:4x4x4, v6e:2x4, TPU7x:2x2x1), GPUs (a100, h100, h200;
-h100:8 for eight of them), and cpu. Cycles, and what is made of them (milliseconds, images per
+h100:8 for eight of them), and cpu. Cycles, and what follows from them (milliseconds, images per
 second), are estimates; all else is a fact.
 """
 

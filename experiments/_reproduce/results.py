@@ -222,10 +222,10 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
     return markdown(
         "What we found",
         [
+            "\n".join(f"- **{links[p]}**: {text}" for p, text in findings.items() if text),
             f"{run} of {len(names)} tables and figures were run. A claim is decided by Welch's "
             f"t-test between networks that learned, with at least {FEWEST} seeds each and against "
             "controls (the rules are in docs/reproduce.md).",
-            "\n".join(f"- **{links[p]}**: {text}" for p, text in findings.items() if text),
             *_table("Claims by paper, after Holm's correction", ("", *VERDICTS), by_paper),
             *_table("Claims by table and figure, each at the 5 % level", heads, every),
         ],
