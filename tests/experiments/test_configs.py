@@ -106,7 +106,7 @@ def test_recipes_of_the_papers():
     ("text", "message"),
     [
         ("gu2021_mnst", "did you mean 'gu2021_mnist'"),
-        ("digits:small", "takes 0 positional arguments but 1 was given"),
+        ("digits:small", "it has one recipe: leave out ':small'"),
         ("lin2018_transfer:C3B", "A1B"),
         ("choi2019:C3B", "mnist_plus, affnist"),
         ("choi2019:affnist_plus", "got 'affnist_plus'"),

@@ -77,12 +77,12 @@ def test_an_ensemble_scores_the_mean_of_its_members(finished_run, npz, capsys):
     run(f"--checkpoint={finished_run}", f"--checkpoint={finished_run}", "--which=latest")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].count("sabour2017_capsnet of") == 2
-    (file,) = finished_run.glob("ensemble_of_2_*_test.json")
+    (file,) = finished_run.glob("ensemble_of_2_*_test_latest.json")
     results = json.loads(file.read_text())
     assert [member["step"] for member in results["ensemble"]] == [14, 14]
     # Of a network with itself: what the network alone says.
     run(f"--checkpoint={finished_run}", "--which=latest")
-    (alone,) = finished_run.glob("evaluation_*_test.json")
+    (alone,) = finished_run.glob("evaluation_*_test_latest.json")
     assert json.loads(alone.read_text())["confusion"] == results["confusion"]
 
 

@@ -7,7 +7,7 @@ from flax import nnx
 
 from capsjax.layers import ResidualBlock, ResNetBackbone, SimpleBackbone
 from capsjax.layers.backbones import batch_norm
-from capsjax.training.state import num_parameters
+from capsjax.training.state import num_parameters, split
 
 STAGES = [(64, 3, 1), (128, 4, 2)]
 
