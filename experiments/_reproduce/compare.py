@@ -230,14 +230,15 @@ def deviation(comparison: Comparison, metric: str) -> dict[str, dict[int, float]
 
 
 @options_first
-def drop(comparison: Comparison, metric: str) -> dict[str, dict[int, float]]:
-    """Derives, for each row and seed, how far `metric` is below that of its line's first row."""
+def drop(
+    comparison: Comparison, metric: str, below: Mapping[str, str] | None = None
+) -> dict[str, dict[int, float]]:
+    """Derives, by row and seed, how far `metric` is below that of a row, or of its line's first."""
+    first = {name: first for first, *others in comparison.lines.values() for name in others}
     drops = {}
-    for first, *others in comparison.lines.values():
-        base = comparison.values(first, metric)
-        for name in others:
-            own = comparison.values(name, metric)
-            drops[name] = {seed: base[seed] - own[seed] for seed in sorted(base.keys() & own)}
+    for name, other in (below or first).items():
+        base, own = comparison.values(other, metric), comparison.values(name, metric)
+        drops[name] = {seed: base[seed] - own[seed] for seed in sorted(base.keys() & own.keys())}
     return drops
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from _reproduce import figures, measures
-from _reproduce.compare import Comparison, drop
+from _reproduce.compare import drop
 from _reproduce.experiment import Column, Experiment, Floor, Row, Scale, claims
 
 from capsjax.evaluation.transfer import SCHEMES
@@ -216,15 +216,7 @@ def _transfer(line: str, kind: str) -> tuple[Row, ...]:
     return (alone, *tests)
 
 
-def _cost(comparison: Comparison) -> dict[str, dict[int, float]]:
-    """Derives, for each row A*n*B and seed, how far it is below B*n*B."""
-    accuracy = {row: comparison.values(row, "accuracy") for row in comparison.rows}
-    pairs = {row: accuracy.get(row.replace(" A", " B"), {}) for row in accuracy if " A" in row}
-    return {
-        row: {seed: better[seed] - own for seed, own in accuracy[row].items() if seed in better}
-        for row, better in pairs.items()
-    }
-
+PAIRS = {f"{of}, A{n}B": f"{of}, B{n}B" for of in ("CapsNet", "CNN") for n in (1, 2)}
 
 FIGURE_7 = Experiment(
     title="Accuracy on domain B with lower layers kept from A or B (figure 7)",
@@ -238,7 +230,12 @@ FIGURE_7 = Experiment(
             "below the network's own B, seed by seed",
             derive=drop("accuracy"),
         ),
-        Column("cost", "What layers of A cost", "A*n*B below B*n*B, seed by seed", derive=_cost),
+        Column(
+            "cost",
+            "What layers of A cost",
+            "A*n*B below B*n*B, seed by seed",
+            derive=drop("accuracy", PAIRS),
+        ),
     ),
     claims=claims(
         "drop",
@@ -251,11 +248,7 @@ FIGURE_7 = Experiment(
     )
     + claims(
         "cost",
-        *(
-            (f"{of}: A{n}B costs more than B{n}B", f"{of}, A{n}B", 0.0)
-            for of in ("CapsNet", "CNN")
-            for n in (1, 2)
-        ),
+        *((f"{a.replace(',', ':')} costs more than {b[-3:]}", a, 0.0) for a, b in PAIRS.items()),
     ),
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS),
