@@ -19,17 +19,15 @@ On several hosts the same command runs on each, with one work directory that all
 """
 
 import argparse
-import json
 import shlex
 import sys
 
 import _cli
 import ml_collections
 from absl import logging
-from etils import epath
 
 import capsjax
-from capsjax import runs
+from capsjax import _files, runs
 
 # A run on a folder has at least so many steps, and an epoch of few pictures so many batches.
 FEWEST_STEPS, BATCHES_OF_FEW, SMALLEST_BATCH = 400, 8, 8
@@ -93,7 +91,7 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
     """Gives a run on few pictures smaller batches and more epochs, but where they were given."""
     import jax
 
-    say, file = runs.display.say, epath.Path(args.workdir) / runs.directory.CONFIG
+    say = runs.display.say
     task = capsjax.data.tasks.create(
         **config.data, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb
     )
@@ -108,10 +106,10 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
         training.epochs = max(training.epochs, -(-FEWEST_STEPS // steps))
     if training.to_dict() != before:
         # A run that has begun keeps its own, on other devices and with more pictures.
-        begun = json.loads(file.read_text())["training"] if file.exists() else {}
-        for key in {"batch_size", "epochs"} & begun.keys():
+        begun = runs.directory.begun(_files.absolute(args.workdir)) or config
+        for key in ("batch_size", "epochs"):
             if f"training.{key}" not in args.overrides:
-                training[key] = begun[key]
+                training[key] = begun.training[key]
         say(
             f"For so few pictures: {training.epochs} epochs in batches of {training.batch_size}; "
             "--config.training.epochs and --config.training.batch_size set other numbers."

@@ -35,6 +35,17 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
         yield from_first_host(claim)
 
 
+def begun(workdir: epath.Path) -> ml_collections.ConfigDict | None:
+    """Returns the config of the run that began in `workdir`; None if there is none."""
+    file = workdir / CONFIG
+    if not file.exists():
+        return None
+    try:
+        return configs.from_json(json.loads(file.read_text()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{file} is damaged, or not of capsjax ({error!r})") from error
+
+
 def _check_place(workdir: epath.Path) -> None:
     if _files.is_local(workdir) and set("*?[") & set(os.fspath(workdir)):
         raise ValueError(
@@ -64,13 +75,8 @@ def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> None:
 
 def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) -> int:
     """Returns the `key_version` that the run began with, which may be an earlier one."""
-    file = workdir / CONFIG
     config = config.copy_and_resolve_references()
-    if file.exists():
-        try:
-            old = configs.from_json(json.loads(file.read_text()))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{file} is damaged, or not of capsjax ({error!r})") from error
+    if old := begun(workdir):
         config.key_version = min(config.key_version, old.key_version)
         if lines := configs.conflicts(old, config):
             raise ValueError(
@@ -79,5 +85,5 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
                 + "\n  ".join(lines)
             )
     workdir.mkdir(parents=True, exist_ok=True)
-    _files.write_atomically(file, json.dumps(configs.to_json(config), indent=2) + "\n")
+    _files.write_atomically(workdir / CONFIG, json.dumps(configs.to_json(config), indent=2) + "\n")
     return config.key_version

@@ -20,9 +20,9 @@ from papers.sabour2017 import (
 FINDING = (
     "in part: ConvNet-Avg, without capsules, is more robust than CapsNet (89.5 against 78.4 %; at "
     "equal width, in worse networks, 78.8 against 65.9 %), and about as robust as Aff-CapsNet. "
-    "Sharing transforms or averaging positions makes networks more robust, by 8 to 11 points. "
-    "Conditional reconstruction does not make poses more compact after half an epoch. What routing "
-    "adds is not decided: couplings stay nearly equal."
+    "Sharing transforms or averaging positions makes networks more robust, by 10 to 11 points. "
+    "After half an epoch it is not shown that conditional reconstruction makes poses compact. What "
+    "routing adds is not decided: couplings stay nearly equal."
 )
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"

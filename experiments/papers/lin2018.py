@@ -13,7 +13,7 @@ from papers.sabour2017 import EIGHT_EPOCHS
 FINDING = (
     "in part: three routing iterations beat one (73.1 against 68.6 % on overlapping digits); with "
     "seven, training fails (7.5 %), and a soft update repairs it. With more middle capsules seven "
-    "iterations train, and the soft update gains nothing. It is not shown that CapsNet keeps the "
+    "iterations train, and no gain of a soft update is shown; nor is it that CapsNet keeps the "
     "plane of shifts better than a CNN, an untrained network or pixels."
 )
 

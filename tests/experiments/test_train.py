@@ -1,5 +1,6 @@
 """The script as a user runs it."""
 
+import json
 import os
 import re
 import signal
@@ -108,7 +109,8 @@ def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys, monkeypatch)
     for devices in (1, 2, 4, 8):
         monkeypatch.setattr(jax, "device_count", lambda devices=devices: devices)
         assert fitted() == (8, 400)  # a run may go on elsewhere
-    (tmp_path / "config.json").write_text('{"training": {"batch_size": 16, "epochs": 3}}')
+    begun = {"training": {"batch_size": 16, "epochs": 3}, "optimizer": {}, "model": {}}
+    (tmp_path / "config.json").write_text(json.dumps(begun))
     assert fitted() == (16, 3), "as it began"
     assert fitted("--config.training.epochs=5") == (16, 5)
 
