@@ -92,9 +92,8 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
     import jax
 
     say = runs.display.say
-    task = capsjax.data.tasks.create(
-        **config.data, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb
-    )
+    where = {"data_dir": args.data_dir, "device_budget_mb": args.device_budget_mb}
+    task = runs.hosts.together(lambda: capsjax.data.tasks.create(**config.data, **where))
     images, held_out, devices = len(task.train.labels), len(task.validation), jax.device_count()
     training, before = config.training, config.training.to_dict()
     if "training.batch_size" not in args.overrides:

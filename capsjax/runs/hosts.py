@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -58,29 +58,44 @@ def is_first_host() -> bool:
     return jax.process_index() == 0
 
 
+def together(function: Callable[[], T]) -> T:
+    """Calls `function` on every host and returns each host's own result.
+
+    A ValueError or an OSError on one host is a ValueError on the others, so that none waits for it.
+    """
+    if jax.process_count() == 1:
+        return function()
+    result: Any = None
+    failure: Exception | None = None
+    try:
+        result = function()
+    except (ValueError, OSError) as error:
+        failure = error
+    said = _texts_of_all(str(failure) if failure else "")
+    if failure:
+        raise failure
+    for host, text in enumerate(said):
+        if text:
+            raise ValueError(f"host {host}: {text}")
+    return result
+
+
 def from_first_host(function: Callable[[], T]) -> T:
     """Calls `function` on host 0 alone; returns its result, which JSON must hold, on all hosts.
 
     A ValueError or an OSError there is a ValueError on the others.
     """
+    result = together(lambda: function() if is_first_host() else None)
     if jax.process_count() == 1:
-        return function()
-    failure: Exception | None = None
-    answer: dict[str, Any] = {}
-    if is_first_host():
-        try:
-            answer = {"result": function()}
-        except (ValueError, OSError) as error:
-            failure, answer = error, {"error": str(error)}
-    message = np.frombuffer(json.dumps(answer).encode(), np.uint8)
-    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(message))))
-    message = message if is_first_host() else np.zeros(size, np.uint8)
-    answer = json.loads(np.asarray(multihost_utils.broadcast_one_to_all(message)).tobytes())
-    if failure is not None:
-        raise failure
-    if "error" in answer:
-        raise ValueError(f"host 0: {answer['error']}")
-    return answer["result"]
+        return cast(T, result)
+    return json.loads(_texts_of_all(json.dumps(result))[0])
+
+
+def _texts_of_all(text: str) -> list[str]:
+    own = np.frombuffer(text.encode(), np.uint8)
+    longest = int(np.max(multihost_utils.process_allgather(np.int32(len(own)))))
+    every = multihost_utils.process_allgather(np.pad(own, (0, longest - len(own))))
+    return [bytes(row).rstrip(b"\0").decode() for row in np.asarray(every)]
 
 
 def agree(signum: int, count: int) -> tuple[int, int]:

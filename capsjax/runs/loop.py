@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -76,7 +77,8 @@ def train(
         raise ValueError(f"seeds must be 1 here, got {config.seeds}: see runs.seeds.train_seeds")
     if config.init_layers and not config.init_from:
         raise ValueError(f"init_layers is {config.init_layers}, but init_from is empty")
-    task = tasks.create(**config.data, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    create = partial(tasks.create, data_dir=data_dir, device_budget_mb=device_budget_mb)
+    task = hosts.together(lambda: create(**config.data))
     training = build(config, task, devices)
     say(
         f"{config.model.name}: {training.num_parameters:,} parameters. {task.name}: "

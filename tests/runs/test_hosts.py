@@ -47,6 +47,20 @@ try:
     replicate(np.float32(number), jax.devices())
 except AssertionError as error:
     print(error)
+
+from capsjax.runs import hosts
+
+
+def read():
+    if number == 1:
+        raise FileNotFoundError("no data in /nowhere")
+
+
+try:
+    hosts.together(read)
+except (ValueError, OSError) as error:
+    print(type(error).__name__, error)
+assert hosts.from_first_host(lambda: {"é": number}) == {"é": 0}
 """
 
 
@@ -105,8 +119,10 @@ def wait_for(text, log, processes, seconds=240):
     raise TimeoutError(f"{text!r} is not in {log.read_text()}")
 
 
-def test_what_is_replicated_is_compared_by_a_checksum():
-    """All arrays of all hosts on every device would be twice the images on two hosts."""
+def test_what_hosts_exchange():
+    """What is replicated is compared by a checksum: all arrays of all hosts on every device would
+    be twice the images on two hosts. What one host cannot read is an error on both.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -116,10 +132,12 @@ def test_what_is_replicated_is_compared_by_a_checksum():
         subprocess.Popen([*words, str(n)], cwd=ROOT, env=environment, stdout=-1, text=True)
         for n in range(2)
     ]
-    for process in both:
+    errors = ["ValueError host 1: no data in /nowhere", "FileNotFoundError no data in /nowhere"]
+    for process, error in zip(both, errors, strict=True):
         said, _ = process.communicate(timeout=240)
         assert process.returncode == 0
         assert "hosts hold different values of an array" in said
+        assert error in said
 
 
 def end(processes, seconds=240):
