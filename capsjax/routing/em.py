@@ -149,7 +149,9 @@ def _first_coupling(
     check_broadcast("coupling", coupling, full, "[..., I, J]")
     # The smallest positive number in place of 0, by which nothing can be divided. Not by way of
     # logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
-    positive = jnp.maximum(jnp.atleast_2d(coupling).astype(dtype), jnp.finfo(dtype).tiny)
+    coupling = jnp.atleast_2d(coupling).astype(dtype)
+    least = jnp.maximum(coupling, jnp.finfo(dtype).tiny)
+    positive = coupling + lax.stop_gradient(least - coupling)  # zeros keep their gradient
     largest = _largest(positive * activations)
     largest = jnp.where(largest == 0, 1, largest)  # no child is active
     return jnp.minimum(positive / largest, _MOST), largest

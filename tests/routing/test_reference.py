@@ -215,6 +215,19 @@ def test_gradients_against_finite_differences(float64, a, shared):
     check_gradients(em, poses, kernel, activations, betas)
 
 
+def test_the_gradient_of_a_coupling_that_is_zero(float64):
+    votes = jax.random.normal(jax.random.key(0), (3, 2, 4))
+    coupling = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+
+    def em(coupling):
+        betas = jnp.ones((2, 2))
+        routed = em_routing(votes, jnp.ones(3), *betas, num_iterations=1, coupling=coupling)
+        return routed.poses[0, 0]
+
+    near = jax.grad(em)(coupling + 1e-9)
+    np.testing.assert_allclose(jax.grad(em)(coupling), near, rtol=1e-6)
+
+
 def test_slot_attention_gradient_against_finite_differences(float64):
     keys = jax.random.split(jax.random.key(0), 5)
     shapes = (2, 5, 3), (2, 4, 6), (3, 6), (3, 2)
