@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from capsjax._options import Options, not_negative, positive
 from capsjax.data.transforms import check_image
-from capsjax.functional import to_unit
+from capsjax.functional import to_unit, type_of_sums
 
 Image = Num[Array, "h w c"]
 Resampled = Float[Array, "h_out w_out c"]
@@ -27,8 +27,8 @@ def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampl
     """
     check_image(image)
     image = to_unit(image)
-    rows = jnp.arange(size[0], dtype=image.dtype)[:, None]
-    columns = jnp.arange(size[1], dtype=image.dtype)[None, :]
+    rows = jnp.arange(size[0], dtype=type_of_sums(image))[:, None]
+    columns = jnp.arange(size[1], dtype=type_of_sums(image))[None, :]
     # Written out: a matrix product may be rounded to bfloat16 on accelerators.
     y = matrix[0, 0] * rows + matrix[0, 1] * columns + offset[0]
     x = matrix[1, 0] * rows + matrix[1, 1] * columns + offset[1]

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from capsjax.functional import check_floating
+
 
 def symmetric_offsets(limit: float = 0.25, step: float = 0.05) -> Float[np.ndarray, "k"]:
     """Returns −limit, …, −step, 0, step, …, limit; defaults as Sabour et al. 2017, figure 4."""
@@ -23,6 +25,7 @@ def perturb(
 
     For a decoder (Sabour et al. 2017, figure 4; Choi et al. 2019, figure 3). Nothing is normalised.
     """
+    check_floating("poses", poses)
     d = poses.shape[-1]
     moves = jnp.asarray(offsets, poses.dtype)[:, None] * jnp.eye(d, dtype=poses.dtype)[:, None, :]
     return poses[..., None, None, :] + moves

@@ -35,6 +35,9 @@ def convolve(
     stay in cache, which took up to 40 % off the time of a training step.
     """
 
+    if images.shape[-1] != kernel.shape[-2]:
+        raise ValueError(f"images must have {kernel.shape[-2]} channels, got shape {images.shape}")
+
     def on_cpu(images: Array, kernel: Array) -> Array:
         def patches(block: Array) -> Array:
             return convolve_patches(block, kernel, stride, padding, precision)

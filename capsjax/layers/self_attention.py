@@ -41,6 +41,8 @@ class DepthwiseCapsules(nnx.Module):
         activation: Callable[[jax.Array], jax.Array] = exponential_squash,
         rngs: nnx.Rngs,
     ):
+        if features % pose_size:
+            raise ValueError(f"features must be a multiple of {pose_size=}, got {features}")
         self.pose_size, self.activation = pose_size, activation
         sides = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
         # A filter of one channel, as initialisers see it, is [k, k, 1, features].

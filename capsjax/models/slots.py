@@ -117,7 +117,7 @@ class SlotAutoencoder(Model):
     def _to_pixels(self, x: Float[Array, "n rows columns pixels"]) -> Float[Array, "n h w c"]:
         """Inverts `_to_patches`, for any number of channels."""
         (n, rows, columns, _), p = x.shape, self.patch
-        x = jnp.swapaxes(x.reshape(n, rows, columns, p, p, -1), 2, 3)
+        x = jnp.swapaxes(x.reshape(n, rows, columns, p, p, x.shape[-1] // p**2), 2, 3)
         return lax.collapse(lax.collapse(x, 3, 5), 1, 3)
 
 

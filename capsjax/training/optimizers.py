@@ -178,8 +178,8 @@ def make_optimizer(
 ) -> optax.GradientTransformation:
     """Returns the optimizer of these two config sections."""
     options, rates_options = dict(optimizer), dict(schedule)
-    own = OPTIMIZERS[options.pop("name")](**options)
-    rates = SCHEDULES[rates_options.pop("name")](**rates_options)
+    own = lookup("optimizer.name", options.pop("name", ""), OPTIMIZERS).of(options)
+    rates = lookup("schedule.name", rates_options.pop("name", ""), SCHEDULES).of(rates_options)
     after_warmup = rates.make(own.learning_rate, steps_per_epoch)
     rise = optax.linear_schedule(0.0, 1.0, rates.warmup_steps)
 

@@ -51,6 +51,11 @@ def test_the_identity_puts_the_image_in_the_middle():
     np.testing.assert_array_equal(moved, jnp.pad(image, ((2, 2), (2, 2), (0, 0))))
 
 
+def test_narrow_types_have_all_rows():
+    image = jnp.linspace(0, 1, 300, dtype=jnp.bfloat16)[:, None, None]
+    np.testing.assert_array_equal(resample(image, jnp.eye(2), jnp.zeros(2), (300, 1)), image)
+
+
 def test_rotation_is_counter_clockwise():
     image = jax.random.uniform(jax.random.key(0), (7, 7, 1))
     turned = transform(image, affine_matrix(rotation=90.0), jnp.zeros(2), (7, 7))

@@ -1,5 +1,6 @@
 """Tasks on a source whose images tell where they come from."""
 
+from functools import partial
 from itertools import combinations
 
 import jax
@@ -104,6 +105,16 @@ def test_the_same_seed_gives_the_same_images(name, source):
     jax.tree.map(np.testing.assert_array_equal, sample(first), sample(second))
     jax.tree.map(np.testing.assert_array_equal, of_set(first, "test"), of_set(second, "test"))
     assert np.any(np.asarray(sample(first, seed=1).image != sample(second).image))
+
+
+def test_numbers_from_the_end_and_arrays_of_numpy(source):
+    task = create("mnist_translated", source)
+    tests = task.evaluation_set("test")
+    for make in (tests.examples, partial(tasks.render, tests)):
+        last, same = (make(np.array([number]))[0] for number in (-1, len(tests) - 1))
+        np.testing.assert_array_equal(last, same)
+    drawn = task.sample(jax.random.key(0), *task.train, 1000).image
+    np.testing.assert_array_equal(drawn, sample(task).image)
 
 
 @pytest.mark.parametrize("name", ["affnist_generated", "multimnist"])

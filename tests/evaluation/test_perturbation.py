@@ -30,6 +30,11 @@ def test_each_element_moves_alone():
     np.testing.assert_array_equal(moved, expected)
 
 
+def test_integers_would_not_move():
+    with pytest.raises(TypeError, match="poses must have a floating dtype"):
+        perturb(jnp.arange(4), symmetric_offsets())
+
+
 def test_batch_axes_and_vmap_agree():
     poses = jax.random.normal(jax.random.key(0), (2, 5, 4))
     offsets = symmetric_offsets(limit=0.5, step=0.25)

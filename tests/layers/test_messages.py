@@ -19,6 +19,7 @@ from capsjax import layers
         ("ConvCapsules", (4, 8, 3, 16), [(5, 5, 4, 16)], "in_channels = 4 and in_pose = 8"),
         ("DepthwiseCapsules", (8, 4, 3), [(1, 3, 3, 4)], "channels = 8"),
         ("DepthwiseCapsules", (8, 4, 3), [(2, 1, 1, 8)], "rows = 3"),
+        ("PrimaryCapsules", (4, 2, 4), [(2, 9, 9, 3)], "must have 4 channels, got shape"),
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 4, 3)], "num_classes = 3 and pose_size = 4"),
         # As many class numbers as there are classes: they would broadcast.
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 3, 4), (3,)], r"\(3,\); for class numbers .*one_hot"),
@@ -50,6 +51,7 @@ def biased_stack():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: layers.DepthwiseCapsules(10, 4, 3, rngs=nnx.Rngs(0)), "pose_size=4, got 10"),
         (lambda: dense(6, 8, 3, 8, form="matrix"), "nearest are 4 and 9"),
         (lambda: dense(6, 4, 3, 9, form="matrix"), "must be equal and a square, got 4 and 9"),
         (lambda: dense(6, 4, 3, 4, form="tensor"), "vector"),

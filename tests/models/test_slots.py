@@ -40,6 +40,7 @@ def test_the_reconstruction_is_the_mean_of_the_parts_by_the_masks(model, images)
 def test_patches_and_pixels_are_inverse(model, images):
     pixels = model._to_pixels(model._to_patches(images))[:, :10, :9]
     np.testing.assert_array_equal(pixels, images)
+    assert model._to_pixels(model._to_patches(images[:0])).shape == (0, 12, 12, 2)
 
 
 def test_scores_do_not_train_the_slots(model, images):

@@ -73,6 +73,7 @@ WRONG = [
     (dynamic(bias=jnp.zeros((3, 3))), "bias must broadcast"),
     (dynamic(logits=jnp.zeros((4, 5))), "logits must broadcast"),
     (lambda: dynamic_routing("votes"), "votes must be an array"),
+    (lambda: LinearVotes(POSES, KERNEL).combine(jnp.ones((5, 4))), "must share batch axes"),
     (
         inverted(VOTES, jnp.ones((2, 3, 4))),
         r"poses must broadcast to \[\.\.\., J, D\] = \(2, 4, 3\)",

@@ -84,7 +84,7 @@ def test_rmsprop_is_kerass():
 def test_bad_values(optimizer, schedule, message):
     with pytest.raises(ValueError, match=message):
         make_optimizer(
-            optimizer_options(**{"name": "adam"} | optimizer),
-            schedule_options(**{"name": "exponential"} | schedule),
+            {"name": "adam"} | optimizer,
+            {"name": "exponential"} | schedule,
             steps_per_epoch=1,
         )

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
@@ -142,6 +143,7 @@ class EvaluationSet:
 
     def examples(self, numbers: Int[np.ndarray, "n"]) -> Example:
         """Makes a batch of the examples of these numbers; only their images go to the device."""
+        numbers = np.arange(self.size)[numbers]  # not negative: a key follows from a number
         images, labels = (array[self.chosen[numbers]] for array in self.source)
         return _make(self.numbered, numbers, images, labels)
 
@@ -179,6 +181,7 @@ class Task:
         self, key: PRNGKeyArray, images: UInt8[Array, "n h w c"], labels: Labels, count: int
     ) -> Example:
         """Returns `count` random training examples of `self.train`, drawn with replacement."""
+        images, labels = jnp.asarray(images), jnp.asarray(labels)
         index_key, example_key = jax.random.split(key)
         indices = jax.random.randint(index_key, (count,), 0, len(labels) * self.versions)
 
@@ -338,8 +341,8 @@ class Rendered(NamedTuple):
 
 def render(examples: EvaluationSet, indices: Int[np.ndarray, "n"] | None = None) -> Rendered:
     """Returns the examples at `indices`, all of them by default, as arrays on the host."""
-    if indices is None:
-        indices = np.arange(len(examples))
+    every = np.arange(len(examples))
+    indices = every if indices is None else every[indices]
     chosen = examples.chosen[indices]
     sources = indices, examples.source.images[chosen], examples.source.labels[chosen]
     images, labels, drawn = jax.tree.map(np.asarray, _render(examples.numbered, sources))

@@ -66,14 +66,17 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(operands: Operands) -> Sizes:
-    """Returns the extents, from the shapes of operands."""
+    """Returns the extents, from the shapes of operands; raises ValueError for unlike batch axes."""
     extents: dict[str, int] = {}
-    batch: tuple[int, ...] = ()
+    batches: set[tuple[int, ...]] = set()
     for letter, x in operands.items():
         axes = AXES[letter]
         extents |= zip(axes, x.shape[len(x.shape) - len(axes) :], strict=True)
         if letter not in WEIGHTS:
-            batch = tuple(x.shape[: len(x.shape) - len(axes)])
+            batches.add(tuple(x.shape[: len(x.shape) - len(axes)]))
+    if len(batches) != 1:
+        raise ValueError(f"poses, couplings and votes must share batch axes, got {batches}")
+    (batch,) = batches
     return Sizes(batch, *(extents[axis] for axis in "ijaxy"))
 
 
