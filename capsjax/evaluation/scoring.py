@@ -49,24 +49,26 @@ def evaluation_data(
 
     Args:
       name: of the set or task; None for the one that the network was trained on.
-      split: of the set, or the name of an evaluation set of the task. None for "test", or for the
-        validation split of a set that has no test split.
+      split: of the set, or the name of an evaluation set of the task. None for "test"; of a set
+        without a test split for its validation split, else for what training held out.
       data_dir, device_budget_mb: as for `capsjax.runs.loop.train`.
     """
     name = name or config.data.name
-    if name not in tasks.generated():
-        split = split or default_split(name, data_dir)
+    if name not in tasks.generated() and (split := split or default_split(name, data_dir)):
         dataset = load(
             name, split, data_dir, device_budget_mb=device_budget_mb, fitting=fitting(config, name)
         )
         examples = tasks.as_it_is(dataset)
         return EvaluationData(name, split, dataset.class_names, examples, top(1), False)
-    own = config.data if name == config.data.name else {"name": name}
+    others = {"name": name, "validation_fraction": 0.0}
+    own = config.data if name == config.data.name else others
     if "source" in config.data and hasattr(tasks.family(name), "source"):
         own = {**own, "source": config.data.source}
     task = tasks.create(**own, data_dir=data_dir, device_budget_mb=device_budget_mb)
-    split = split or "test"
+    split = split or ("test" if task.tests else "validation")
     examples = task.evaluation_set(split)
+    if not len(examples):
+        raise ValueError(f"name: {name!r} has no test images, and none were held out: give split")
     return EvaluationData(name, split, task.class_names, examples, task.rule, task.multi_label)
 
 

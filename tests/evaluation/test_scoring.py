@@ -42,16 +42,26 @@ def test_the_program_can_be_lowered_without_parameters(
     assert compiled.output_shardings.device_set == set(devices)
 
 
-def test_without_a_test_split_the_validation_split_is_evaluated(checkpoint, tmp_path):
-    for split, count in (("train", 3), ("val", 2)):
+def test_without_a_test_split_validation_images_are_evaluated(checkpoint, tmp_path):
+    def write(split, count):
         for label in range(10):
             for number in range(count):
                 path = tmp_path / split / str(label) / f"{number}.png"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                Image.new("L", (12, 9), 20 * label).save(path)
-    data = evaluation_data(checkpoint.config, f"folder:{tmp_path}")
+                Image.new("L", (12, 12), 20 * label).save(path)
+
+    write("train", 3)
+    config, name = checkpoint.config, f"folder:{tmp_path}"
+    with pytest.raises(ValueError, match=r"has no test images, and none were held out: give split"):
+        evaluation_data(config, name)
+    trained_on_it = configs.default("sabour2017_capsnet", name)
+    trained_on_it.data.validation_fraction = 1 / 3
+    data = evaluation_data(trained_on_it, None)
+    assert (data.split, len(data.examples)) == ("validation", 10)
+    write("val", 2)
+    data = evaluation_data(config, name)
     assert (data.split, len(data.examples)) == ("val", 20)
-    check_fits(checkpoint.config, data)  # made to fit
+    check_fits(config, data)  # made to fit
 
 
 def test_another_task_is_made_from_the_same_images():
