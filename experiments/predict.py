@@ -140,12 +140,18 @@ def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
         top = Path(path.anchor)
         named = [path] if path.exists() else sorted(top.glob(str(path.relative_to(top))))
         for entry in named:
-            inside = filter(capsjax.data.images.is_image_name, entry.rglob("*"))
-            images += sorted(inside) if entry.is_dir() else [entry]
+            images += _images_in(entry) if entry.is_dir() else [entry]
         if not images:
             broken[pattern] = f"{pattern}: {'no images in it' if named else 'no such file'}"
         unique |= dict.fromkeys(images)
     return list(unique)
+
+
+def _images_in(folder: Path) -> list[Path]:
+    """Lists the images in a folder and its subfolders, the hidden ones left out."""
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    shown = (name for name in names if not any(part.startswith(".") for part in name.parts))
+    return [folder / name for name in filter(capsjax.data.images.is_image_name, shown)]
 
 
 def classify(

@@ -90,7 +90,7 @@ def checked(
 def fingerprint(files: Iterable[Path], *options: Any) -> str:
     """Returns a string that changes with the files' names, sizes and times, and with `options`."""
     stats = ((file.as_posix(), file.stat()) for file in files)
-    return digest(repr(options), *(repr((name, s.st_size, s.st_mtime_ns)) for name, s in stats))
+    return digest(repr(options), *(repr((name, s.st_size, s.st_ctime_ns)) for name, s in stats))
 
 
 def track(items: Iterable[T], description: str, total: int) -> Iterator[T]:

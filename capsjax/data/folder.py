@@ -1,5 +1,6 @@
 """`folder:PATH`: a user's images, one subfolder per class."""
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -51,8 +52,8 @@ class Folder(Source):
             self._files = {split.name: self._list(split) for split in _subfolders(path)}
         else:
             files = self._list(path)
-            # By name, so that a picture more does not turn training images into test images.
-            names = [digest(file.relative_to(path).as_posix()) for file, _ in files]
+            # By name, so that a picture more moves at most one other of its class.
+            names = [digest(os.fsencode(file.relative_to(path))) for file, _ in files]
             words = np.array([int(name[:16], 16) for name in names], np.uint64)
             chosen = with_test_split(np.array([label for _, label in files], int), words)
             self._files = {split: [files[i] for i in chosen[split]] for split in chosen}

@@ -84,6 +84,8 @@ def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool 
         before = "{}×{}".format(*image.size)
         if fitting.fit == "pad":
             inside = ImageOps.contain(image, size).size
+            if 0 in inside:
+                raise ValueError(f"{path}: {before} is too narrow to be made {size[0]}×{size[1]}")
             image = ImageOps.pad(image, size)
             steps.append("{} scaled to {}×{}".format(before, *inside))
             if inside != size:
@@ -112,11 +114,13 @@ def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
     try:
         with Image.open(path) as file:
             sixteen_bits = ";16" in repr(file.tile)
+            file.getexif()
+            file.info.pop("exif", None)  # which would be written anew, and may not be writable
             image = ImageOps.exif_transpose(file)
             image.load()
     except FileNotFoundError:
         raise
-    except (OSError, RuntimeError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # PIL raises many types for damaged files
         raise ValueError(f"{path}: not an image that PIL can read ({error})") from error
     if image.mode != "F" and not image.mode.startswith("I"):
         return image, []  # PIL has made 16-bit colours 8 bits

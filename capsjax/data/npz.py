@@ -35,7 +35,7 @@ class Npz(Source):
                 if len(sizes) > 1:
                     raise ValueError(f"images and test_images differ in size: {sorted(sizes)}")
                 if "class_names" in archive:
-                    class_names = tuple(str(name) for name in archive["class_names"])
+                    class_names = tuple(archive["class_names"].astype(str).tolist())
                 else:
                     class_names = _numbered([*labels.values()])
         except Exception as error:  # zipfile, zlib and NumPy raise many types for damaged archives

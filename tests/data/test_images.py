@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from capsjax.data import read_image
-from capsjax.data.images import AS_IT_IS, read_fitted
+from capsjax.data.images import AS_IT_IS, Fitting, read_fitted
 from tests.data.small_datasets import random_images, write_image
 
 
@@ -43,6 +43,22 @@ def test_unfit_files_are_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ValueError, match=r"x\.png: not an image that PIL can read"):
         read_image(path)
+
+
+def test_exif_that_cannot_be_written_anew(tmp_path):
+    """Orientation 6, and a width that is text, which PIL reads but does not write."""
+    exif = Image.Exif()
+    exif[0x0112], exif[0x0100] = 6, 5
+    tagged = exif.tobytes().replace(b"\x01\x00\x00\x04", b"\x01\x00\x00\x02")
+    image = random_images(1, size=(5, 7))[0]
+    Image.fromarray(image[..., 0]).save(tmp_path / "x.png", exif=tagged)
+    np.testing.assert_array_equal(read_image(tmp_path / "x.png"), np.rot90(image, -1))
+
+
+def test_a_strip_that_would_vanish_is_refused(tmp_path):
+    write_image(tmp_path / "x.png", random_images(1, size=(1, 300))[0])
+    with pytest.raises(ValueError, match=r"x\.png: 300×1 is too narrow to be made 12×12"):
+        read_fitted(tmp_path / "x.png", Fitting(12, 12))
 
 
 RAMP = np.linspace(0, 1, 20).reshape(4, 5)

@@ -25,7 +25,7 @@ def test_fixed_stratified_split(tmp_path, cache_dir):
 
 
 def test_test_set_of_its_own_and_class_names(tmp_path):
-    names = np.array(["a", "b", "c", "d"])
+    names = np.array(["a", "b", "c", "d"], bytes)
     name = save(
         tmp_path,
         images=IMAGES[:15],
@@ -37,7 +37,7 @@ def test_test_set_of_its_own_and_class_names(tmp_path):
     test = capsjax.data.load(name, "test")
     np.testing.assert_array_equal(test.images, IMAGES[15:])
     np.testing.assert_array_equal(test.labels, LABELS[15:])
-    assert test.class_names == tuple(names)
+    assert test.class_names == ("a", "b", "c", "d")
     assert len(capsjax.data.load(name, "train").images) == 15
 
 

@@ -59,6 +59,8 @@ def scans(npz, tmp_path):
     (folder / "below/broken.png").write_text("no image")
     (folder / "notes.txt").write_text("no image")
     (folder / "._0.png").write_text("what a Mac leaves")
+    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / ".ipynb_checkpoints/0-checkpoint.png").write_text("what Jupyter leaves")
     return folder
 
 
