@@ -10,7 +10,6 @@ Networks of table 2: --config=configs/choi2019.py:cifar10 --config.model.num_con
 """
 
 from capsjax.training import config as configs
-from capsjax.training import optimizers
 
 DATA = {"mnist": "mnist", "affnist": "affnist_generated", "cifar10": "cifar10"}
 
@@ -30,11 +29,11 @@ def get_config(which="mnist"):
     config.loss.reconstruction = "mean"
     if kind:
         each = tuple(range(1, config.training.epochs))
-        config.schedule = optimizers.schedule_options("steps", epochs=each, factor=0.9)
+        config.schedule = configs.defaults("schedule", "steps", epochs=each, factor=0.9)
         config.loss.reconstruction_weight = 0.392
     else:
-        config.optimizer = optimizers.optimizer_options("rmsprop")
-        config.schedule = optimizers.schedule_options("inverse_time")
+        config.optimizer = configs.defaults("optimizer", "rmsprop")
+        config.schedule = configs.defaults("schedule", "inverse_time")
         config.loss.reconstruction_weight = 0.3
     if name == "affnist":
         config.data.affine_validation = True

@@ -6,7 +6,6 @@ paper's; on a CPU, batches of 64 with --config.optimizer.learning_rate=1e-3 take
 """
 
 from capsjax.training import config as configs
-from capsjax.training import optimizers
 
 DATA = {"mnist": "mnist_distorted", "multimnist": "multimnist"}
 
@@ -19,9 +18,9 @@ def get_config(which="mnist"):
     if which == "multimnist":
         config.data.max_shift = 6
         config.loss.reconstruction_weight = 0.392 / 2  # of each digit
-    config.optimizer = optimizers.optimizer_options("adam", learning_rate=5e-4)
+    config.optimizer = configs.defaults("optimizer", "adam", learning_rate=5e-4)
     # Down to a tenth.
-    config.schedule = optimizers.schedule_options("steps", epochs=tuple(range(1, 76)), factor=0.97)
+    config.schedule = configs.defaults("schedule", "steps", epochs=tuple(range(1, 76)), factor=0.97)
     config.training.epochs = 150
     config.training.batch_size = 16
     return config

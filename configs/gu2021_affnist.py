@@ -10,13 +10,12 @@ either: the cross-entropy where their classifier is linear.
 """
 
 from capsjax.training import config as configs
-from capsjax.training import optimizers
 
 
 def get_config(model="gu2021_capsnet"):
     config = configs.default(model=model, data="affnist_generated")
     config.seeds = 5
-    config.schedule = optimizers.schedule_options("constant")
+    config.schedule = configs.defaults("schedule", "constant")
     config.training.stop_at_accuracy = 0.9922
     if model in ("gu2021_convnet_avg", "gu2021_convnet_fc", "gu2021_convnet_fc_lk"):
         config.loss.name = "cross_entropy"

@@ -7,13 +7,12 @@ paper does not say. The paper gives no schedule: the rate is constant here.
 """
 
 from capsjax.training import config as configs
-from capsjax.training import optimizers
 
 
 def get_config(model="sabour2017_capsnet"):
     config = configs.default(model=model, data="mnist")
     config.seeds = 5
-    config.schedule = optimizers.schedule_options("constant")
+    config.schedule = configs.defaults("schedule", "constant")
     config.data.validation_fraction = 0.0
     if model == "gu2021_convnet_r":
         config.loss.name = "cross_entropy"

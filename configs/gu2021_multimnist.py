@@ -9,13 +9,12 @@ The paper gives no schedule: the rate is constant here.
 """
 
 from capsjax.training import config as configs
-from capsjax.training import optimizers
 
 
 def get_config(model="gu2021_capsnet"):
     config = configs.default(model=model, data="multimnist")
     config.seeds = 5
-    config.schedule = optimizers.schedule_options("constant")
+    config.schedule = configs.defaults("schedule", "constant")
     config.data.validation_fraction = 0.0
     config.data.versions = 100
     config.training.epochs = 100

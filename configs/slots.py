@@ -7,7 +7,6 @@ trains only the layer that reads them from the slots. The paper has batches of 6
 """
 
 from capsjax.training import config as configs
-from capsjax.training import optimizers
 
 
 def get_config():
@@ -16,9 +15,9 @@ def get_config():
     config.data.validation_images = 0
     config.loss.name = "sigmoid_cross_entropy"
     config.loss.reconstruction, config.loss.reconstruction_weight = "mean", 1.0
-    config.optimizer = optimizers.optimizer_options("adam", learning_rate=1e-3)
-    config.schedule = optimizers.schedule_options(
-        "exponential", warmup_steps=500, decay_steps=10_000, decay_rate=0.5
+    config.optimizer = configs.defaults("optimizer", "adam", learning_rate=1e-3)
+    config.schedule = configs.defaults(
+        "schedule", "exponential", warmup_steps=500, decay_steps=10_000, decay_rate=0.5
     )
     config.training.epochs = 200  # of 190 steps
     config.training.batch_size = 32

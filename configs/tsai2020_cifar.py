@@ -8,7 +8,6 @@ it prints none, 1 for dynamic routing and 2 for the others. Ablations take 2.
 """
 
 from capsjax.training import config as configs
-from capsjax.training import optimizers
 
 
 def get_config(model="tsai2020_cifar10_resnet"):
@@ -26,7 +25,7 @@ def get_config(model="tsai2020_cifar10_resnet"):
         config.loss.name, kind, rate = "cross_entropy", "sgd", 0.1
     if model in ("tsai2020_cifar10_simple", "tsai2020_cifar100_simple"):
         config.model.num_iterations = 4
-    config.optimizer = optimizers.optimizer_options(kind, learning_rate=rate, weight_decay=5e-4)
-    config.schedule = optimizers.schedule_options("steps", epochs=(150, 250))
+    config.optimizer = configs.defaults("optimizer", kind, learning_rate=rate, weight_decay=5e-4)
+    config.schedule = configs.defaults("schedule", "steps", epochs=(150, 250))
     config.training.epochs = 350
     return config

@@ -8,7 +8,6 @@ sum.
 """
 
 from capsjax.training import config as configs
-from capsjax.training import optimizers
 
 
 def get_config(model="tsai2020_diverse_vector"):
@@ -17,7 +16,7 @@ def get_config(model="tsai2020_diverse_vector"):
     config.loss.name, config.loss.classes = "sigmoid_cross_entropy", "mean"
     if "_dynamic_" in model:
         config.model.num_iterations = 1
-    config.optimizer = optimizers.optimizer_options("sgd", learning_rate=0.1, weight_decay=5e-4)
-    config.schedule = optimizers.schedule_options("steps", epochs=(150, 250))
+    config.optimizer = configs.defaults("optimizer", "sgd", learning_rate=0.1, weight_decay=5e-4)
+    config.schedule = configs.defaults("schedule", "steps", epochs=(150, 250))
     config.training.epochs = 350
     return config

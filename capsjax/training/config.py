@@ -131,9 +131,9 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
     return ml_collections.ConfigDict(asdict(RunOptions()) | sections).lock()
 
 
-def defaults(section: str, name: str) -> dict[str, Any]:
-    """Returns the options of a section, where `name` is its name if it has one."""
-    return _checked(section, {"name": name} if section in NAMED else {})
+def defaults(section: str, name: str = "", **changed: Any) -> dict[str, Any]:
+    """Returns the options of a section, of this `name` if it has names, but for those `changed`."""
+    return _checked(section, ({"name": name} if section in NAMED else {}) | changed)
 
 
 def describe(config: ml_collections.ConfigDict) -> dict[str, Described]:

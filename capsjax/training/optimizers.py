@@ -1,7 +1,7 @@
 """The papers' optimizers and learning rates, from optax."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -158,16 +158,6 @@ SCHEDULES: dict[str, type[Constant]] = {
     "inverse_time": InverseTime,
     "steps": Steps,
 }
-
-
-def optimizer_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """Returns the config section of an optimizer: its name and exactly its options."""
-    return {"name": name} | asdict(lookup("optimizer.name", name, OPTIMIZERS).of(overrides))
-
-
-def schedule_options(name: str, **overrides: Any) -> dict[str, Any]:
-    """Returns the config section of a schedule."""
-    return {"name": name} | asdict(lookup("schedule.name", name, SCHEDULES).of(overrides))
 
 
 def make_optimizer(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from _reproduce import figures, measures
 from _reproduce.experiment import Column, Estimate, Experiment, Floor, Row, Scale, claims, columns
 
-from capsjax.training.optimizers import schedule_options
+from capsjax.training.config import defaults
 
 FINDING = (
     "in part, in narrow networks: CapsNet reads digits under affine changes better than a CNN "
@@ -87,7 +87,7 @@ EIGHT_EPOCHS = Scale(
     SMALL
     | ENDLESS
     | {"training.batch_size": 16, "training.epochs": 8}
-    | {"schedule": schedule_options("exponential", decay_steps=3375, decay_rate=0.7)},
+    | {"schedule": defaults("schedule", "exponential", decay_steps=3375, decay_rate=0.7)},
     seeds=3,
 )
 
@@ -133,7 +133,7 @@ UNTIL_98 = Scale(
     SMALL
     | stop_at(0.98)
     | {"training.batch_size": 16, "training.epochs": 8}
-    | {"schedule": schedule_options("exponential", decay_steps=3375, decay_rate=0.6)},
+    | {"schedule": defaults("schedule", "exponential", decay_steps=3375, decay_rate=0.6)},
     seeds=3,
 )
 
