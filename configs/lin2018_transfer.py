@@ -8,27 +8,35 @@ layers that were trained on B:
       --config.init_from=runs/a
 
 and with :B and :B2B for the other; the CNN with --config=configs/lin2018_transfer.py:A2B,cnn.
-The paper does not say for how long it trains: 20 epochs, each time.
+The paper counts three layers, from the bottom up, those with a routing or the dense ones in their
+place; what is below them is kept with the first. It does not say for how long it trains: 20 epochs,
+each time.
 """
 
-from capsjax.evaluation.transfer import SCHEMES, lower_layers
 from capsjax.training import config as configs
+
+# The domain and the number of the kept layers, and the domain of all else.
+TESTS = ("A1B", "A2B", "B1B", "B2B")
+FIRST_TWO = {
+    "capsnet": [("conv", "primary", "capsules/0"), ("capsules/1",)],
+    "cnn": [("convs", "dense/0"), ("dense/1",)],
+}
 
 
 def get_config(which="A"):
     test, _, kind = which.partition(",")
-    if test not in ("A", "B", *SCHEMES) or kind not in ("", "capsnet", "cnn"):
+    kind = kind or "capsnet"
+    if test not in ("A", "B", *TESTS) or kind not in FIRST_TWO:
         raise ValueError(
-            f"after the colon comes A, B or one of {', '.join(SCHEMES)}, and ,cnn for the CNN; got "
+            f"after the colon comes A, B or one of {', '.join(TESTS)}, and ,cnn for the CNN; got "
             f"{which!r}"
         )
-    model = f"lin2018_{kind or 'capsnet'}_deeper"
-    config = configs.default(model=model, data=f"multimnist_{test[-1].lower()}")
+    data = f"multimnist_{test[-1].lower()}"
+    config = configs.default(model=f"lin2018_{kind}_deeper", data=data)
     config.training.epochs = 20
     if kind == "cnn":
         config.loss.name = "sigmoid_cross_entropy"
-    if test in SCHEMES:
-        layers = lower_layers(model, int(test[1]))
-        config.init_layers = layers
-        config.frozen_layers = layers
+    if test in TESTS:
+        kept = FIRST_TWO[kind][: int(test[1])]
+        config.init_layers = config.frozen_layers = tuple(name for layer in kept for name in layer)
     return config

@@ -12,7 +12,6 @@ from papers import EXPERIMENTS
 from capsjax import models
 from capsjax.data import tasks
 from capsjax.data.accuracy import top
-from capsjax.evaluation.transfer import SCHEMES
 from capsjax.training import config as configs
 from capsjax.training import objective, optimizers
 from capsjax.training.build import resolve
@@ -35,7 +34,7 @@ VARIANTS = {
     "sabour2017_mnist": ["cnn"],
     "sabour2017_multimnist": ["cnn"],
     "lin2018_multimnist": ["lin2018_cnn"],
-    "lin2018_transfer": ["A", "B", *SCHEMES, "A2B,cnn", "B,cnn"],
+    "lin2018_transfer": ["A", "B", "A1B", "A2B", "B1B", "B2B", "A2B,cnn", "B,cnn"],
     "tsai2020_cifar": [n for n in models.names() if n.startswith("tsai2020") and "cifar" in n],
     "tsai2020_diverse": [n for n in models.names() if n.startswith("tsai2020") and "diverse" in n],
 }

@@ -1,11 +1,14 @@
+"""Which parameters a path names, and freezing them."""
+
+import _configs
 import jax
 import jax.numpy as jnp
 import optax
 import pytest
 from flax import nnx
 
-from capsjax.evaluation.transfer import LAYERS, lower_layers
 from capsjax.models import paths
+from tests.models.building import build
 
 
 def frozen_in(network, layers):
@@ -15,28 +18,28 @@ def frozen_in(network, layers):
     return {path for path, is_frozen in frozen.items() if is_frozen}
 
 
-FIRST = {
-    "conv/kernel",
-    "conv/bias",
-    "primary/conv/kernel",
-    "primary/conv/bias",
-    "capsules/0/kernel",
-}
+def lin2018(kind):
+    small = {"kernel_size": 3, "width": 1 / 16}
+    return build(f"lin2018_{kind}_deeper", (12, 12, 1), 3, **small)
 
 
-@pytest.mark.parametrize(("num_kept", "kept"), [(1, FIRST), (2, FIRST | {"capsules/1/kernel"})])
-def test_layers_that_the_paper_keeps(capsnet, num_kept, kept):
-    layers = lower_layers("lin2018_capsnet_deeper", num_kept)
-    assert frozen_in(capsnet, layers) == kept
+BELOW = {"conv/kernel", "conv/bias", "primary/conv/kernel", "primary/conv/bias"}
+CNN = {f"{layer}/{x}" for layer in ("convs/0", "convs/1", "dense/0") for x in ("kernel", "bias")}
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_the_three_layers_are_the_whole_network(name, capsnet, cnn):
-    network = capsnet if "capsnet" in name else cnn
-    assert not frozen_in(network, lower_layers(name, 0))
-    layers = lower_layers(name, 3)
-    assert frozen_in(network, layers) == set(paths.by_path(nnx.state(network, nnx.Param)))
-    assert len(layers) == len(set(layers))
+@pytest.mark.parametrize(
+    ("kind", "test", "kept"),
+    [
+        ("capsnet", "A1B", BELOW | {"capsules/0/kernel"}),
+        ("capsnet", "B2B", BELOW | {"capsules/0/kernel", "capsules/1/kernel"}),
+        ("cnn", "A1B", CNN),
+        ("cnn", "B2B", CNN | {"dense/1/kernel", "dense/1/bias"}),
+    ],
+)
+def test_layers_that_lin2018_keeps(kind, test, kept):
+    config = _configs.read(f"lin2018_transfer:{test},{kind}")
+    assert config.init_layers == config.frozen_layers
+    assert frozen_in(lin2018(kind), config.init_layers) == kept
 
 
 def test_a_layer_is_not_mistaken_for_another():
@@ -44,11 +47,13 @@ def test_a_layer_is_not_mistaken_for_another():
         conv=nnx.Linear(2, 2, rngs=nnx.Rngs(0)), conv2=nnx.Linear(2, 2, rngs=nnx.Rngs(1))
     )
     assert frozen_in(network, ["conv"]) == {"conv/kernel", "conv/bias"}
+    with pytest.raises(ValueError, match="no parameters in 'con': did you mean 'conv'"):
+        frozen_in(network, ["con"])
 
 
-def test_what_is_frozen_stays_to_the_bit(cnn):
-    params = nnx.state(cnn, nnx.Param)
-    frozen = paths.within(params, lower_layers("lin2018_cnn_deeper", 2))
+def test_what_is_frozen_stays_to_the_bit():
+    params = nnx.state(lin2018("cnn"), nnx.Param)
+    frozen = paths.within(params, ["convs", "dense"])
     # Weight decay moves a parameter without any gradient.
     optimizer = paths.freeze(optax.adamw(0.1, weight_decay=0.5), frozen)
 
@@ -71,10 +76,3 @@ def test_what_is_frozen_stays_to_the_bit(cnn):
         if not f
     )
     assert sum(x.size for x in jax.tree.leaves(state)) < 2 * moving + 10
-
-
-def test_bad_input(capsnet):
-    with pytest.raises(ValueError, match="no parameters in 'capsule': did you mean 'capsules'"):
-        frozen_in(capsnet, ["capsule"])
-    with pytest.raises(ValueError, match="did you mean 'lin2018_capsnet_deeper'"):
-        lower_layers("lin2018_capsnet", 1)
