@@ -68,7 +68,7 @@ def evaluation_data(
     split = split or ("test" if task.tests else "validation")
     examples = task.evaluation_set(split)
     if not len(examples):
-        raise ValueError(f"name: {name!r} has no test images, and none were held out: give split")
+        raise ValueError(f"split: {name!r} has no {split} images, none were held out: give another")
     return EvaluationData(name, split, task.class_names, examples, task.rule, task.multi_label)
 
 

@@ -71,7 +71,7 @@ def together(function: Callable[[], T]) -> T:
         result = function()
     except (ValueError, OSError) as error:
         failure = error
-    said = _texts_of_all(str(failure) if failure else "")
+    said = _texts_of_all((str(failure) or repr(failure)) if failure else "")
     if failure:
         raise failure
     for host, text in enumerate(said):

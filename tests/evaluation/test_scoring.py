@@ -52,7 +52,9 @@ def test_without_a_test_split_validation_images_are_evaluated(checkpoint, tmp_pa
 
     write("train", 3)
     config, name = checkpoint.config, f"folder:{tmp_path}"
-    with pytest.raises(ValueError, match=r"has no test images, and none were held out: give split"):
+    with pytest.raises(
+        ValueError, match="has no validation images, none were held out: give another"
+    ):
         evaluation_data(config, name)
     trained_on_it = configs.default("sabour2017_capsnet", name)
     trained_on_it.data.validation_fraction = 1 / 3
