@@ -48,7 +48,7 @@ def test_without_a_test_split_validation_images_are_evaluated(checkpoint, tmp_pa
             for number in range(count):
                 path = tmp_path / split / str(label) / f"{number}.png"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                Image.new("L", (12, 12), 20 * label).save(path)
+                Image.new("L", (12, 9), 20 * label).save(path)
 
     write("train", 3)
     config, name = checkpoint.config, f"folder:{tmp_path}"
