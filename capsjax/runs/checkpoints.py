@@ -91,18 +91,19 @@ def _choose(workdir: epath.Path, which: Which) -> int:
     if which == "latest":
         return latest
     accuracy = about_of(workdir / FOLDER / str(latest)).history.validation_accuracy()
-    best, first = best_step(steps, accuracy), best_step([*accuracy], accuracy)
-    if best != first:
-        said = f"{workdir} has lost its best checkpoint, step {first}: {best} is the best left"
+    best, *_ = best_first([*accuracy], accuracy) or [latest]
+    left = [*best_first(steps, accuracy), latest]
+    if left[0] != best:
+        said = f"{workdir} has lost its best checkpoint, step {best}: {left[0]} is the best left"
         warnings.warn(said, stacklevel=3)
-    return latest if best is None else newest_intact(workdir / FOLDER, [best])
+    return newest_intact(workdir / FOLDER, left)
 
 
 def about_of(directory: epath.Path) -> About:
     return about.parse(json.loads((directory / "about" / "metadata").read_text()), directory)
 
 
-def best_step(steps: Sequence[int], accuracy: Mapping[int, float]) -> int | None:
-    """Returns the step of the highest accuracy, the latest of equal ones, or None."""
+def best_first(steps: Sequence[int], accuracy: Mapping[int, float]) -> list[int]:
+    """Returns the steps that have an accuracy, the highest first, the latest of equal ones."""
     measured = [step for step in steps if step in accuracy]
-    return max(measured, key=lambda step: (accuracy[step], step), default=None)
+    return sorted(measured, key=lambda step: (accuracy[step], step), reverse=True)

@@ -12,7 +12,7 @@ from etils import epath
 
 from capsjax import _files
 from capsjax.runs.about import About
-from capsjax.runs.checkpoints import FOLDER, about_of, best_step, finished
+from capsjax.runs.checkpoints import FOLDER, about_of, best_first, finished
 from capsjax.runs.hosts import from_first_host
 from capsjax.runs.integrity import newest_intact, seal
 from capsjax.training.state import TrainState
@@ -77,7 +77,7 @@ class Checkpoints(contextlib.AbstractContextManager):
         resumed run no others: it would delete the best checkpoint of those before.
         """
         steps = [checkpoint.step for checkpoint in checkpoints]
-        kept = {*steps[-self._keep :], best_step(steps, self._accuracy)}
+        kept = {*steps[-self._keep :], *best_first(steps, self._accuracy)[:1]}
         return [step in kept for step in steps]
 
     def _seal_saved(self) -> None:

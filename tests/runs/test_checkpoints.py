@@ -69,6 +69,9 @@ def test_a_resumed_run_keeps_the_best_of_all(save, tmp_path):
     assert not left.exists()
     assert steps(tmp_path) == [2, 5]
     assert checkpoints.read(tmp_path).step == 2
+    (tmp_path / "checkpoints/2/about/metadata").write_text("{}")
+    with pytest.warns(RuntimeWarning, match=r"checkpoints/2 cannot be used: .* back to step 5"):
+        assert checkpoints.read(tmp_path).step == 5
     shutil.rmtree(tmp_path / "checkpoints/2")
     with pytest.warns(UserWarning, match="lost its best checkpoint, step 2: 5 is the best left"):
         assert checkpoints.read(tmp_path).step == 5
