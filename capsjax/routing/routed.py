@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import jax.scipy.special
+from jax import export
 from jaxtyping import Array, Float
 
 from capsjax.functional import at_least_float32
@@ -25,6 +26,9 @@ class Routed(NamedTuple):
     poses: Float[Array, "*batch J D"] | Float[Array, "*batch D"]
     coupling: Float[Array, "*batch I J"] | Float[Array, "*batch I"]
     activations: Float[Array, "*batch J"] | None = None
+
+
+export.register_namedtuple_serialization(Routed, serialized_name="capsjax.routing.Routed")
 
 
 def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*batch I"]:
