@@ -30,9 +30,11 @@ def check_options(owner: str, keys: Iterable[str], known: Iterable[str], section
     full = [dotted(section, key) for key in known]
     for key in (dotted(section, key) for key in keys):
         if key not in full:
-            prefix = key.rpartition(".")[0]
-            near = [name for name in full if prefix and name.startswith(f"{prefix}.")] or full
-            raise ValueError(f"{owner} has no option {key!r}: {nearest(key, near)}")
+            prefix, _, last = key.rpartition(".")
+            elsewhere = [name for name in full if name.endswith(f".{last}")]
+            beside = [name for name in full if prefix and name.startswith(f"{prefix}.")]
+            near = nearest(key, elsewhere or beside or full)
+            raise ValueError(f"{owner} has no option {key!r}: {near}")
 
 
 def dotted(section: str, name: str) -> str:

@@ -12,7 +12,10 @@ from capsjax import evaluation, runs
 def images_of(
     checkpoint: "runs.checkpoints.Checkpoint", args: argparse.Namespace
 ) -> "evaluation.scoring.EvaluationData":
-    """Returns the images that `args` ask for."""
+    """Returns the images that `args` ask for; what is computed then has the run's precision."""
+    import jax
+
+    jax.config.update("jax_default_matmul_precision", checkpoint.config.training.matmul_precision)
     return evaluation.scoring.evaluation_data(
         checkpoint.config, args.dataset, args.split, args.data_dir, args.device_budget_mb
     )
@@ -29,8 +32,6 @@ def score(
         terminal.print(f"{data.name} has no test set: this is its {data.split}.", markup=False)
     evaluation.scoring.check_fits(checkpoint.config, data)
     devices, quiet = jax.local_devices(), not terminal.is_terminal
-    # For what else a script computes of this network, too.
-    jax.config.update("jax_default_matmul_precision", checkpoint.config.training.matmul_precision)
     with Progress(console=terminal, transient=True, disable=quiet) as bar:
         task = bar.add_task("evaluating", total=len(data.examples))
         scores = evaluation.scoring.score(

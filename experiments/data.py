@@ -1,13 +1,15 @@
 """Shows a task: a sheet of its images with their classes, or a file of them for use elsewhere.
 
+  python experiments/data.py cifar10                            # how many images of which classes
   python experiments/data.py folder:flowers --out=flowers.png   # what is in a folder of yours
   python experiments/data.py multimnist --out=multimnist.png
   python experiments/data.py affnist_generated --option=max_shear=1 --option=keep_ink=false \\
       --export=affnist.npz --count=10000
 
-NAME is a generated task or any data set. For a folder of image files it says which classes and
-sizes there are, and which files would not be read. The exported file holds `images`, `labels`,
-`class_names`, and the parameters of every image: which source, moved how far, turned how much.
+NAME is a generated task or any data set. Without --out and --export it says what there is: for a
+folder of image files which classes and sizes, and which files would not be read. The exported file
+holds `images`, `labels`, `class_names`, and the parameters of every image: which source, moved how
+far, turned how much.
 """
 
 import argparse
@@ -61,14 +63,16 @@ def main(args: argparse.Namespace) -> None:
     if of_files:
         differ = survey(args.name)
         if not args.out and not args.export:
-            return
+            return  # the images may be of several sizes
         if differ and not chosen and not args.export:
             chosen = {"size": CELL, "channels": 3}  # to draw them all the same
     task = capsjax.data.tasks.create(
         args.name, data_dir=args.data_dir, device_budget_mb=args.device_budget_mb, **chosen
     )
+    if not of_files:
+        print(outline(task))
     if not args.out and not args.export:
-        raise ValueError("nothing to do: give --out=FILE.png to draw or --export=FILE.npz to write")
+        return
     chosen_set = args.set or ("test" if "test" in task.tests else "validation")
     if chosen_set != (args.set or "test"):
         print(f"{args.name} has no test set: this is its validation set.")
@@ -83,6 +87,16 @@ def main(args: argparse.Namespace) -> None:
     if args.export:
         count = export(args.export, task, examples, args.count)
         print(f"Written to {args.export}: {count:,} of {len(examples):,} images.")
+
+
+def outline(task: "capsjax.data.tasks.Task") -> str:
+    """Says what images a task has."""
+    sets = [f"{name} {len(task.evaluation_set(name)):,}" for name in ("validation", *task.tests)]
+    shape, classes = "×".join(map(str, task.input_shape)), ", ".join(task.class_names)
+    return (
+        f"{task.name}: images of {shape}; {len(task.train.labels):,} to train on. "
+        f"Sets: {', '.join(sets)}. Classes: {classes}."
+    )
 
 
 def survey(name: str) -> bool:

@@ -10,6 +10,7 @@ the checkpoint. The numbers are also written as JSON into that directory.
 """
 
 import argparse
+import errno
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -37,8 +38,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output",
         metavar="FILE.json",
-        help="default: evaluation_DATASET_SPLIT.json in the run's directory; for an ensemble "
-        "ensemble_of_N_DATASET_SPLIT.json in that of the first",
+        help="default: evaluation_DATASET_SPLIT.json in the run's directory (with --which, "
+        "…_WHICH.json); for an ensemble ensemble_of_N_DATASET_SPLIT.json in that of the first",
     )
     return parser
 
@@ -74,7 +75,7 @@ def main(args: argparse.Namespace) -> None:
         file = _cli.write(text, args.output, args.checkpoint[0], f"{kind}_{safe}.json")
         terminal.print(f"Written to {file}.", markup=False)
     except OSError as error:
-        if args.output:
+        if args.output or error.errno not in (errno.EACCES, errno.EROFS):
             raise
         terminal.print(f"Not written ({error}): --output=FILE writes it elsewhere.", markup=False)
     low, high = summary.interval

@@ -54,14 +54,16 @@ def evaluation_data(
       data_dir, device_budget_mb: as for `capsjax.runs.loop.train`.
     """
     name = name or config.data.name
-    if name not in tasks.generated() and (split := split or default_split(name, data_dir)):
+    own = config.data if name == config.data.name else {"name": name}
+    usual = None if name in tasks.generated() else default_split(name, data_dir)
+    held_out = own is config.data and not usual and split in (None, "validation")
+    if name not in tasks.generated() and not held_out:
+        split = split or usual or "test"
         dataset = load(
             name, split, data_dir, device_budget_mb=device_budget_mb, fitting=fitting(config, name)
         )
         examples = tasks.as_it_is(dataset)
         return EvaluationData(name, split, dataset.class_names, examples, top(1), False)
-    others = {"name": name, "validation_fraction": 0.0}
-    own = config.data if name == config.data.name else others
     if "source" in config.data and hasattr(tasks.family(name), "source"):
         own = {**own, "source": config.data.source}
     task = tasks.create(**own, data_dir=data_dir, device_budget_mb=device_budget_mb)

@@ -92,7 +92,7 @@ def from_first_host(function: Callable[[], T]) -> T:
 
 
 def _texts_of_all(text: str) -> list[str]:
-    own = np.frombuffer(text.encode(), np.uint8)
+    own = np.frombuffer(text.encode(errors="backslashreplace"), np.uint8)
     longest = int(np.max(multihost_utils.process_allgather(np.int32(len(own)))))
     every = multihost_utils.process_allgather(np.pad(own, (0, longest - len(own))))
     return [bytes(row).rstrip(b"\0").decode() for row in np.asarray(every)]

@@ -91,7 +91,8 @@ def train(
     workdir, config = _files.absolute(directory), training.config
     pretrained: dict[str, Array] = {}
     if config.init_from and not hosts.from_first_host(lambda: checkpoints.finished(workdir)):
-        pretrained, words = finetuning.read(config.init_from, training.shapes, config.init_layers)
+        read = partial(finetuning.read, config.init_from, training.shapes, config.init_layers)
+        pretrained, words = hosts.together(read)
         say(words)
     with contextlib.ExitStack() as stack:
         fresh = training.init_state(pretrained)

@@ -238,8 +238,8 @@ def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
     """Returns the differences that prevent a run of `old` from continuing with a complete `new`.
 
-    More epochs or seeds extend a run: no schedule depends on them. An option that came after a
-    config was written had its default then.
+    More epochs or seeds extend a run: no schedule depends on them. How many checkpoints are kept
+    may change. An option that came after a config was written had its default then.
     """
     was = flatten(old)
     if "task" not in new:  # it follows from the data

@@ -30,19 +30,13 @@ def beside(comparison: Comparison, *panels: Panel) -> Figure:
 def lines(
     axes: Axes, comparison: Comparison, metric: str, xlabel: str, ylabel: str, *, log: bool = False
 ) -> None:
-    """Draws `metric` against each row's x, a line for each `Row.line`; the paper's dashed.
-
-    A row of which runs diverged has no point.
-    """
+    """Draws `metric` against each row's x, a line for each `Row.line`; the paper's dashed."""
     in_paper, cells = False, comparison.cells[metric]
     for number, (line, rows) in enumerate(comparison.lines.items()):
         colour = colormaps["tab10"](number % 10)
-        kept = [(rows[name], cells[name].ours) for name in rows if name not in comparison.diverged]
-        ours = [(x, own.mean, own.std or 0.0) for x, own in kept if own]
-        if ours:
-            points_of_ours = zip(*ours, strict=True)
+        if ours := _estimates(comparison, metric, rows):
             style = {"color": colour, "marker": "o", "markersize": 4, "capsize": 2}
-            axes.errorbar(*points_of_ours, **style, label=line)
+            axes.errorbar(*zip(*ours, strict=True), **style, label=line)
         paper = [(x, cells[name].printed.mean) for name, x in rows.items() if cells[name].printed]
         if paper:
             axes.plot(*zip(*paper, strict=True), "x--", color=colour, alpha=0.6)
@@ -62,14 +56,21 @@ def bars(
     """Draws `metric` as bars: a group for each x (its place in `groups`), a bar for each line."""
     width = 0.8 / len(comparison.lines)
     for number, (line, rows) in enumerate(comparison.lines.items()):
-        cells = [(x, comparison.cells[metric][name].ours) for name, x in rows.items()]
-        heights = [(x + (number + 0.5) * width - 0.4, ours) for x, ours in cells if ours]
-        if heights:
-            places, ours = zip(*heights, strict=True)
-            means, stds = [o.mean for o in ours], [o.std or 0.0 for o in ours]
+        if ours := _estimates(comparison, metric, rows):
+            places, means, stds = map(np.array, zip(*ours, strict=True))
+            places = places + (number + 0.5) * width - 0.4
             axes.bar(places, means, width, yerr=stds, capsize=2, label=line)
     axes.set_xticks(range(len(groups)), groups)
     _finish(axes, "", ylabel)
+
+
+def _estimates(
+    comparison: Comparison, metric: str, rows: Mapping[str, float]
+) -> list[tuple[float, float, float]]:
+    """Returns x, mean and deviation of `metric` for each row none of whose runs diverged."""
+    kept = [name for name in rows if name not in comparison.diverged]
+    ours = [(rows[name], comparison.cells[metric][name].ours) for name in kept]
+    return [(x, own.mean, own.std or 0.0) for x, own in ours if own]
 
 
 @options_first
@@ -128,7 +129,7 @@ def trace(
 
 @options_first
 def histogram(axes: Axes, comparison: Comparison, counts: str, edges: str) -> None:
-    """Draws a histogram of the series `counts` for each row, in per cent; controls are dashed."""
+    """Draws a histogram of the series `counts` for each row, in per cent; controls dotted."""
     for row, records in comparison.records.items():
         if found := _series(records, counts, edges):
             share = 100 * found[0].sum(axis=0) / found[0].sum()

@@ -52,14 +52,16 @@ def test_without_a_test_split_validation_images_are_evaluated(checkpoint, tmp_pa
 
     write("train", 3)
     config, name = checkpoint.config, f"folder:{tmp_path}"
-    with pytest.raises(
-        ValueError, match="has no validation images, none were held out: give another"
-    ):
+    with pytest.raises(ValueError, match="has no split 'test', only train"):
         evaluation_data(config, name)
     trained_on_it = configs.default("sabour2017_capsnet", name)
-    trained_on_it.data.validation_fraction = 1 / 3
-    data = evaluation_data(trained_on_it, None)
-    assert (data.split, len(data.examples)) == ("validation", 10)
+    for split in (None, "validation"):
+        trained_on_it.data.validation_fraction = 1 / 3
+        data = evaluation_data(trained_on_it, None, split)
+        assert (data.split, len(data.examples)) == ("validation", 10)
+        trained_on_it.data.validation_fraction = 0.0
+        with pytest.raises(ValueError, match="none were held out: give another"):
+            evaluation_data(trained_on_it, None, split)
     write("val", 2)
     data = evaluation_data(config, name)
     assert (data.split, len(data.examples)) == ("val", 20)

@@ -18,7 +18,9 @@ def run(*arguments):
 def test_export_holds_what_others_need(npz, tmp_path, capsys, name):
     file = tmp_path / "new" / "images.npz"
     run(name, f"--option=source=npz:{npz}", *SMALL, f"--export={file}", "--count=40")
-    assert "40 of " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{name}: images of 14×14×1" in printed
+    assert "40 of " in printed
     written = np.load(file, allow_pickle=False)
     assert written["images"].shape == (40, 14, 14, 1)
     assert written["images"].dtype == np.uint8

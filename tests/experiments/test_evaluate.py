@@ -1,3 +1,4 @@
+import errno
 import json
 import re
 from unittest.mock import Mock
@@ -38,10 +39,10 @@ def test_as_a_user_runs_it(script, finished_run, npz):
 
 
 def test_a_run_that_cannot_be_written_to(finished_run, capsys, monkeypatch):
-    monkeypatch.setattr(evaluate._cli, "write", Mock(side_effect=OSError("read-only")))
+    monkeypatch.setattr(evaluate._cli, "write", Mock(side_effect=OSError(errno.EROFS, "read-only")))
     run(f"--checkpoint={finished_run}")
     *_, said, _, last = capsys.readouterr().out.splitlines()
-    assert said == "Not written (read-only): --output=FILE writes it elsewhere."
+    assert said == "Not written ([Errno 30] read-only): --output=FILE writes it elsewhere."
     assert last.startswith("test accuracy: ")
 
 

@@ -28,7 +28,6 @@ MISTAKES = [
     ("evaluate --checkpoint={run} --output=/dev/null/x.json", "'/dev/null'"),
     ("evaluate --checkpoint=none", "does not exist"),
     ("evaluate --checkpoint=.", "has no checkpoints"),
-    ("data digits", "nothing to do"),
     ("data multimnist --out=x.png --option=canvs=3", "did you mean 'canvas'"),
     ("data multimnist --out=x.png --option=canvas=big", "canvas must be an integer, got 'big'"),
     ("data digits --export=x.png", "--export must end in .npz"),

@@ -165,6 +165,7 @@ def test_a_default_of_the_old_name_is_not_kept(config):
         ("training.epoch", "3", "no option 'training.epoch': did you mean 'training.epochs'"),
         ("model.widht", "3", "no option 'model.widht': did you mean 'model.width'"),
         ("trainin.epochs", "3", "no option 'trainin.epochs': did you mean 'training.epochs'"),
+        ("model.learning_rate", "3", "did you mean 'optimizer.learning_rate'"),
         ("training.epochs.more", "3", "no option 'training.epochs.more': did you mean"),
         ("training", "3", "no option 'training': did you mean 'training."),
         ("training.epochs", "3.5", "training.epochs must be an integer, got 3.5"),
