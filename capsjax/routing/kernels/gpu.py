@@ -181,12 +181,8 @@ class _Plan(NamedTuple):
                         at_child.store(letter, term.flat)
                 return totals
 
-            totals = lax.fori_loop(
-                part * share,
-                jnp.minimum((part + 1) * share, sizes.children),
-                step,
-                [self.zeros] * (_numbers(summed, sizes) if summed else 0),
-            )
+            numbers = _numbers(summed, sizes) if summed else 0
+            totals = self.over_part(part, share, sizes.children, step, numbers)
             if summed:
                 tile.store(summed, totals, part)
 
@@ -212,16 +208,16 @@ class _Plan(NamedTuple):
                 added = rows_of_terms(tile._replace(block=block)).flat
                 return [a + b for a, b in zip(totals, added, strict=True)]
 
-            totals = lax.fori_loop(
-                part * share,
-                jnp.minimum((part + 1) * share, self.tiles),
-                step,
-                [self.zeros] * (rows * sizes.width),
-            )
+            totals = self.over_part(part, share, self.tiles, step, rows * sizes.width)
             tile.store(wrt, totals, part)
 
         programs = (sizes.children, parts, sizes.columns // rows)
         return self._call(name, body, programs, operands, wrt, {wrt: parts})[wrt]
+
+    def over_part(self, part: Any, share: int, end: int, step: Any, numbers: int) -> list[Array]:
+        """Sums so many numbers by `step` over a part of a loop to `end`, each a `share` of it."""
+        first, last = part * share, jnp.minimum((part + 1) * share, end)
+        return lax.fori_loop(first, last, step, [self.zeros] * numbers)
 
     @property
     def zeros(self) -> Array:
@@ -272,13 +268,10 @@ class _Plan(NamedTuple):
             compiler_params=plgpu.CompilerParams(num_warps=self.warps, num_stages=1),
             interpret=settings.current.interpret,
         )(*(x.reshape(-1) for x in flattened.values()))
-        by_letter = {
-            letter: x.reshape(shape)
-            for letter, x, shape in zip(results, outputs, shapes, strict=True)
-        }
-        by_letter |= {
-            letter: jnp.sum(by_letter[letter], axis=0) for letter in results if letter in parts
-        }
+        by_letter = {}
+        for letter, x, shape in zip(results, outputs, shapes, strict=True):
+            made = x.reshape(shape)
+            by_letter[letter] = jnp.sum(made, axis=0) if letter in parts else made
         return blocks.restore_batch(by_letter, self.sizes)
 
 
