@@ -58,18 +58,12 @@ class Fused:
         self.compose, self.forward, self.backward = compose, forward, backward
         self.cotangents = cotangents
 
-        def define(part: str, choose: Callable[..., Any]) -> Any:
-            return adapter.define(
-                name + part,
-                abstract=self._types,
-                choose=choose,
-                own_axes=self._own_axes,
-                multiple_results=True,
-            )
-
-        self._operation = define("", self._choose)
-        self._tangent = define("_tangent", self._choose_tangent)
-        self._cotangent = define("_cotangent", self._choose_cotangent)
+        define = partial(
+            adapter.define, abstract=self._types, own_axes=self._own_axes, multiple_results=True
+        )
+        self._operation = define(name, choose=self._choose)
+        self._tangent = define(f"{name}_tangent", choose=self._choose_tangent)
+        self._cotangent = define(f"{name}_cotangent", choose=self._choose_cotangent)
         adapter.set_rules(
             self._operation,
             jvp=self._jvp,
