@@ -139,11 +139,8 @@ def _rate_of_square(wrt: str, operands: Operands, letter: str, rate: Array) -> A
 
 def _transpose(cotangent: Any, *primals: Any, scalar: str, wrt: str) -> list[Any]:
     letters = operands_of(scalar, wrt)
-    (unknown,) = (
-        letter
-        for letter, primal in zip(letters, primals, strict=True)
-        if adapter.is_unknown(primal)
-    )
+    pairs = zip(letters, primals, strict=True)
+    (unknown,) = (letter for letter, primal in pairs if adapter.is_unknown(primal))
     if adapter.is_zero(cotangent):
         return [None] * len(letters)
     known = dict(zip(letters, primals, strict=True)) | {wrt: cotangent}
@@ -166,14 +163,12 @@ def batch_rule(primitive: Any, letters: Callable[..., tuple[Sequence[str], str]]
         operands, results = letters(**params)
         apply = partial(primitive.bind, **params)
         by_letter = list(zip(operands, args, axes, strict=True))
-        if any(a in WEIGHTS for a in results) or any(
-            letter in WEIGHTS and axis is not None for letter, _, axis in by_letter
-        ):
+        mapped = [letter for letter, _, axis in by_letter if axis is not None]
+        if any(letter in WEIGHTS for letter in [*results, *mapped]):
             out = _one_at_a_time(apply, args, axes)
         else:
             size = next(x.shape[axis] for _, x, axis in by_letter if axis is not None)
-            moved = [_with_batch_axis(*each, size) for each in by_letter]
-            out = apply(*moved)
+            out = apply(*(_with_batch_axis(*each, size) for each in by_letter))
         return out, [0] * len(out) if primitive.multiple_results else 0
 
     return rule
@@ -187,15 +182,14 @@ def _with_batch_axis(letter: str, x: Array, axis: int | None, size: int) -> Arra
 
 def _one_at_a_time(f: Callable[..., Any], args: Sequence[Array], axes: Sequence[Any]) -> Any:
     """Maps `f` over the axes that are not None, in a loop: on each device over its own part."""
-    moved = [
-        x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(args, axes, strict=True)
-    ]
+    pairs = list(zip(args, axes, strict=True))
+    moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in pairs]
 
     def loop(*args: Array) -> Any:
         mapped = {n: x for n, x in enumerate(args) if axes[n] is not None}
         return lax.map(lambda xs: f(*(xs.get(n, x) for n, x in enumerate(args))), mapped)
 
-    own = [x.ndim - (axis is not None) for x, axis in zip(args, axes, strict=True)]
+    own = [x.ndim - (axis is not None) for x, axis in pairs]
     (names,) = adapter.batch_spec([jax.typeof(x) for x in moved], own)
     if names is None:
         return loop(*moved)
