@@ -147,16 +147,12 @@ def softmax_over_windows(
       window: as in `pose_patches`, also stride and padding.
     """
     rows, columns = (Windows.of(extent, window, stride, padding) for extent in grid)
-    positions, taps = rows.number * columns.number, window * window
-    if (
-        logits.ndim < 4
-        or logits.shape[-4:-2] != (rows.number, columns.number)
-        or logits.shape[-2] % taps
-    ):
+    place, taps = (rows.number, columns.number), window * window
+    if logits.ndim < 4 or logits.shape[-4:-2] != place or logits.shape[-2] % taps:
         raise ValueError(
-            f"logits must be [..., H_out, W_out, I, J] with H_out, W_out = "
-            f"{(rows.number, columns.number)} and I a multiple of {taps}, got {logits.shape}; "
-            f"give it the window, stride and padding of the patches."
+            f"logits must be [..., H_out, W_out, I, J] with H_out, W_out = {place} and I a "
+            f"multiple of {taps}, got {logits.shape}; give it the window, stride and padding of "
+            "the patches."
         )
     channels = logits.shape[-2] // taps
     cells = _cells(rows, columns, window, stride)
@@ -166,7 +162,7 @@ def softmax_over_windows(
     # In two steps, each of which merges or splits axes: on a mesh of explicit axes JAX then knows
     # how the result is divided.
     unfolded = (*logits.shape[:-2], taps, channels)
-    folded = window_sums.reshape(unfolded).reshape(*batch, positions * taps, channels)
+    folded = window_sums.reshape(unfolded).reshape(*batch, math.prod(place) * taps, channels)
     # A log-sum-exp over the windows of each cell, scattered to the cells and gathered back.
     folded = jnp.moveaxis(folded, -2, 0)
     zeros = placed_like(jnp.zeros((num_cells, *folded.shape[1:]), folded.dtype), folded[:1])
