@@ -80,12 +80,8 @@ def run_all(
     count = seeds or experiment.scales[store.scale].seeds
     numbers = {"trained": count, "untrained": max(count, 3), "pixels": 1}  # which have no seeds
     # Every row once, then once more: what is there after an interruption can be compared.
-    left = [
-        (row, number)
-        for number in range(max(numbers.values()))
-        for row in rows
-        if number < numbers[row.network]
-    ]
+    every = range(max(numbers.values()))
+    left = [(row, i) for i in every for row in rows if i < numbers[row.network]]
     lacking = {}
     for wait in (False, True):  # at last for what other processes are at
         busy = []
