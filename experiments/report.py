@@ -74,8 +74,11 @@ def of_results(workdir: Path, pages: Path) -> None:
     ours = (pages.parent / "papers").is_dir()  # docs/results, not somebody's own runs
     findings = {name: paper.FINDING if ours else "" for name, paper in PAPERS.items()}
     gathered = results.gather_all(results.folders(workdir), EXPERIMENTS)
-    files = results.write_all(gathered, findings, pages)
-    print(f"{len(files)} files in {pages}: begin with index.md.")
+    files = [
+        file for comparisons in gathered.values() for file in results.write(comparisons, pages)
+    ]
+    _cli.save(pages / "index.md", results.index(gathered, findings))
+    print(f"{len(files) + 1} files in {pages}: begin with index.md.")
 
 
 def of_runs(args: argparse.Namespace) -> None:

@@ -94,15 +94,6 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     return [page, picture]
 
 
-def write_all(
-    names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str], folder: Path
-) -> list[Path]:
-    """Writes the pages of all names and `index`; returns the files."""
-    files = [file for comparisons in names.values() for file in write(comparisons, folder)]
-    _cli.save(folder / "index.md", index(names, findings))
-    return [*files, folder / "index.md"]
-
-
 def pictured(comparisons: Sequence[Comparison]) -> Comparison | None:
     """Returns the comparison whose figure is on the page of a name: the largest that was run."""
     drawn = (c for c in comparisons if c.was_run and c.experiment.figure is not None)
