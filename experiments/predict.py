@@ -99,21 +99,14 @@ def main(args: argparse.Namespace) -> None:
             write(args.output, checkpoint, predictions, broken, args.top)
             terminal.print(f"Written to {args.output}.", markup=False)
     if args.export:
-        said = export(checkpoint, args.export)
+        shape, platforms = checkpoint.config.task.input_shape, evaluation.export.PLATFORMS
+        _cli.save(args.export, evaluation.export.export_scores(checkpoint.model, shape))
+        said = f"for {', '.join(platforms)}; jax {jax.__version__}"
         terminal.print(f"Written to {args.export}, {said}.", markup=False)
     if broken:
         lines = [f"{len(broken)} could not be read:", *broken.values()]
         print("\n  ".join(lines), file=sys.stderr)
         sys.exit(1)
-
-
-def export(checkpoint: "runs.checkpoints.Checkpoint", file: str) -> str:
-    """Writes the network into `file`; returns for what."""
-    import jax
-
-    model, shape = checkpoint.model, checkpoint.config.task.input_shape
-    _cli.save(file, evaluation.export.export_scores(model, shape))
-    return f"for {', '.join(evaluation.export.PLATFORMS)}; jax {jax.__version__}"
 
 
 def _training_ink(checkpoint: "runs.checkpoints.Checkpoint", args: argparse.Namespace) -> Ink:
