@@ -271,21 +271,13 @@ def reconstructions(run: FinishedRun, correct: int = 5, wrong: int = 2) -> Measu
     _, shown = answers(places, targets)
     # A control: the mean image of the class for each image.
     means = np.stack([images[labels == label].mean(0) for label in range(len(classes))]) / 255
-    return Measured(
-        {
-            "squared error of a pixel": float(np.square(drawn - images / 255).mean()),
-            "of the class's mean image": float(np.square(means[labels] - images / 255).mean()),
-        },
-        {
-            "label": labels[places].tolist(),
-            "prediction": predicted[places].tolist(),
-            "target": targets.tolist(),
-        },
-        arrays={
-            "images": images[places],
-            "reconstructions": np.round(255 * shown).astype(np.uint8),
-        },
-    )
+    metrics = {
+        "squared error of a pixel": float(np.square(drawn - images / 255).mean()),
+        "of the class's mean image": float(np.square(means[labels] - images / 255).mean()),
+    }
+    series = {"label": labels[places], "prediction": predicted[places], "target": targets}
+    arrays = {"images": images[places], "reconstructions": np.round(255 * shown).astype(np.uint8)}
+    return Measured(metrics, {name: x.tolist() for name, x in series.items()}, arrays=arrays)
 
 
 def _scores_and_reconstruction(model: Any, images: Any, mask: Any) -> Any:
@@ -350,7 +342,5 @@ def cost(run: FinishedRun) -> Measured:
     """Measures parameters, memory and time of the scores of 128 images (Tsai et al. 2020)."""
     images = np.zeros((128, *run.checkpoint.config.task.input_shape), np.uint8)
     costs = inference_cost(run.checkpoint.model, images, repeats=3)
-    return Measured(
-        {"parameters": costs.parameters, "memory MB": costs.temporary_bytes / 2**20},
-        times={"inference_seconds": costs.median_seconds},
-    )
+    metrics = {"parameters": costs.parameters, "memory MB": costs.temporary_bytes / 2**20}
+    return Measured(metrics, times={"inference_seconds": costs.median_seconds})
