@@ -88,9 +88,3 @@ def test_a_step_of_a_network_is_measured(tmp_path, capsys):
     assert record["seconds"] > 0
     assert record["megabytes"] > record["temporary_megabytes"] > 0
     assert f"| `tiny_capsnet` | {record['parameters']:,} |" in capsys.readouterr().out
-
-
-def test_what_is_wrong_is_said_before_anything_is_measured(fails):
-    assert "unknown model 'foo'" in fails(benchmark, "models", "--names=foo")
-    assert "--batch_size must be at least 1, got 0" in fails(benchmark, "models", "--batch_size=0")
-    assert "--repeats must be at least 1" in fails(benchmark, "routing", "--repeats=0")

@@ -9,6 +9,9 @@ from tests.experiments.conftest import ROOT
 
 TRAIN = f"train --config={ROOT}/configs/digits.py --workdir=run --config."
 MISTAKES = [
+    ("benchmark models --names=foo", "unknown model 'foo'"),
+    ("benchmark models --batch_size=0", "--batch_size must be at least 1, got 0"),
+    ("benchmark routing --repeats=0", "--repeats must be at least 1"),
     ("predict --checkpoint={run}", "error: nothing to do"),
     ("predict --checkpoint={run} x.png --output=x.txt", "must end in .json, .csv, .html"),
     ("predict --checkpoint={run} --export=x --output=x.json", "--output goes with images"),
