@@ -69,9 +69,3 @@ def test_same_bytes_everywhere(name, digest):
     test = capsjax.data.load(name, "test")
     found = hashlib.sha256(test.images.tobytes() + test.labels.astype("<i4").tobytes())
     assert found.hexdigest().startswith(digest)
-
-
-def test_unknown_split_lists_those_that_exist():
-    message = "split: 'digits' has no split 'val', only train, test"
-    with pytest.raises(ValueError, match=message):
-        capsjax.data.load("digits", "val")
