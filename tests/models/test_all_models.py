@@ -56,7 +56,7 @@ def kinds():
     for name in sorted(models.names(), key=lambda name: "resnet" in name):  # quick ones first
         kind = models.lookup(name).model, switches(name)
         marks = [pytest.mark.slow] if kind in seen or name in SAME_PARTS else []
-        yield pytest.param(name, marks=marks)
+        yield pytest.param(name, {}, marks=marks)
         seen.add(kind)
 
 
@@ -136,14 +136,10 @@ def test_equal_networks_have_equal_graphdefs(name):
     assert hash(one) == hash(other)
 
 
-@pytest.mark.parametrize("name", [*kinds()])
-def test_forward_and_one_step(name):
-    check_step(small(name), jnp.float32)
-
-
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
+        *kinds(),
         ("tsai2020_diverse_vector", {}),
         ("tsai2020_em_cifar10_simple", {"normalize_over": "receptive_field"}),
         ("choi2019_mnist", {"num_conv_caps": 0}),
@@ -151,7 +147,7 @@ def test_forward_and_one_step(name):
         ("choi2019_mnist", {"num_conv_caps": 0, "reconstruction": "none"}),
     ],
 )
-def test_forward_and_one_step_with_other_options(name, overrides):
+def test_forward_and_one_step(name, overrides):
     check_step(small(name, **overrides), jnp.float32)
 
 
