@@ -25,6 +25,13 @@ def copy(tiny_run, tmp_path):
     return epath.Path(directory), checkpoints.read(directory).config
 
 
+def refused(message, directory, config):
+    """What is said as the directory is claimed."""
+    with pytest.raises(ValueError, match=message) as error, claimed(epath.Path(directory), config):
+        pass
+    return str(error.value)
+
+
 def test_a_lock_keeps_others_out_and_its_file_as_it_is(tmp_path):
     file = tmp_path / "letter.txt"
     file.write_text("years of work")
@@ -34,12 +41,8 @@ def test_a_lock_keeps_others_out_and_its_file_as_it_is(tmp_path):
 
 
 def test_two_processes_do_not_train_in_one_directory(copy):
-    with (
-        claimed(*copy),
-        pytest.raises(ValueError, match="another process is training in"),
-        claimed(*copy),
-    ):
-        pass
+    with claimed(*copy):
+        refused("another process is training in", *copy)
 
 
 def test_a_file_system_without_locks_gives_a_warning(copy, monkeypatch):
@@ -54,22 +57,14 @@ def test_a_file_system_without_locks_gives_a_warning(copy, monkeypatch):
 
 def test_a_foreign_directory_is_left_alone(tmp_path, npz):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with (
-        pytest.raises(ValueError, match="is not empty and not a run"),
-        claimed(epath.Path(tmp_path), quick_config(npz)),
-    ):
-        pass
+    refused("is not empty and not a run", tmp_path, quick_config(npz))
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize("content", ['{"model_type": "bert"}', "[1]", "{"])
 def test_a_foreign_config_is_left_alone(tmp_path, npz, content):
     (tmp_path / CONFIG).write_text(content)
-    with (
-        pytest.raises(ValueError, match="is damaged, or not of capsjax"),
-        claimed(epath.Path(tmp_path), quick_config(npz)),
-    ):
-        pass
+    refused("is damaged, or not of capsjax", tmp_path, quick_config(npz))
     assert (tmp_path / CONFIG).read_text() == content
 
 
@@ -82,11 +77,7 @@ def test_a_start_that_was_killed_is_no_run(tmp_path, npz):
 
 
 def test_a_name_that_orbax_takes_for_a_pattern(tmp_path, npz):
-    with (
-        pytest.raises(ValueError, match="Orbax takes"),
-        claimed(epath.Path(tmp_path / "a[b]"), quick_config(npz)),
-    ):
-        pass
+    refused("Orbax takes", tmp_path / "a[b]", quick_config(npz))
 
 
 def test_another_config_is_refused(copy):
@@ -94,15 +85,13 @@ def test_another_config_is_refused(copy):
     before = {p: p.read_bytes() for p in Path(directory).rglob("*") if p.is_file()}
     config.training.epochs = 1
     config.optimizer.learning_rate = 0.1
-    with pytest.raises(ValueError, match="another config") as error, claimed(directory, config):
-        pass
-    assert "optimizer.learning_rate: 0.001 → 0.1" in str(error.value)
-    assert "training.epochs: 2 → 1" in str(error.value)
+    said = refused("another config", directory, config)
+    assert "optimizer.learning_rate: 0.001 → 0.1" in said
+    assert "training.epochs: 2 → 1" in said
     after = {p: p.read_bytes() for p in Path(directory).rglob("*") if p.is_file()}
     assert after == before
     (directory / CONFIG).write_text("{")
-    with pytest.raises(ValueError, match=r"config\.json is damaged"), claimed(directory, config):
-        pass
+    refused(r"config\.json is damaged", directory, config)
 
 
 @pytest.mark.slow
