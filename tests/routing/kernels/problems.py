@@ -30,36 +30,25 @@ def derivative(scalar: str, wrt: str, operands: dict[str, np.ndarray]) -> np.nda
     return np.einsum(spec, *(x for _, x in factors), optimize=True)
 
 
-def attention(p, k, q):
-    """Sums and couplings of one iteration, child by child."""
-    sums = np.zeros_like(q)
+def attention(p, k, q, g):
+    """Sums, couplings, and the gradients of Σ g·s by P, W and q, all child by child."""
+    sums, to_p, to_k, to_q = map(np.zeros_like, (q, p, k, q))
     coupling = np.zeros((*p.shape[:-2], q.shape[-3]))
-    for n in np.ndindex(p.shape[:-3]):
-        for i in range(p.shape[-3]):
-            votes = np.einsum("ax,xjy->jay", p[n][i], k[i])
-            logits = np.array([np.sum(v * x) for v, x in zip(votes, q[n], strict=True)])
-            r = np.exp(logits - logits.max())
-            coupling[n][i] = r / r.sum()
-            sums[n] += coupling[n][i][:, None, None] * votes
-    return sums, coupling
-
-
-def attention_gradients(p, k, q, g):
-    """The gradients of Σ g·s by P, W and q, child by child."""
-    to_p, to_k, to_q = np.zeros_like(p), np.zeros_like(k), np.zeros_like(q)
     for n in np.ndindex(p.shape[:-3]):
         for i in range(p.shape[-3]):
             votes = np.einsum("ax,xjy->jay", p[n][i], k[i])
             logits = np.einsum("jay,jay->j", votes, q[n])
             r = np.exp(logits - logits.max())
             r /= r.sum()
+            coupling[n][i] = r
+            sums[n] += r[:, None, None] * votes
             gain = np.einsum("jay,jay->j", votes, g[n])
             t = r * (gain - np.sum(r * gain))
             to_votes = r[:, None, None] * g[n] + t[:, None, None] * q[n]
             to_q[n] += t[:, None, None] * votes
             to_p[n][i] += np.einsum("jay,xjy->ax", to_votes, k[i])
             to_k[i] += np.einsum("jay,ax->xjy", to_votes, p[n][i])
-    return to_p, to_k, to_q
+    return sums, coupling, to_p, to_k, to_q
 
 
 def moments(c, p, k):
