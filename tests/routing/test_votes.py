@@ -27,16 +27,12 @@ def test_linear_votes_agree_with_dense(shared, a):
     poses = jax.random.normal(jax.random.key(3), (2, 4, 2 * a))
     for operator in (votes, DenseVotes(jnp.asarray(v))):
         np.testing.assert_allclose(operator.dense(), v, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(operator.total(), v.sum(1), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(
-            operator.combine(coupling),
-            np.einsum("bij,bijd->bjd", coupling, v),
-            rtol=1e-5,
-            atol=1e-5,
-        )
-        np.testing.assert_allclose(
-            operator.agreement(poses), np.einsum("bijd,bjd->bij", v, poses), rtol=1e-5, atol=1e-5
-        )
+        for found, expected in (
+            (operator.total(), v.sum(1)),
+            (operator.combine(coupling), np.einsum("bij,bijd->bjd", coupling, v)),
+            (operator.agreement(poses), np.einsum("bijd,bjd->bij", v, poses)),
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_votes_are_pytrees():
