@@ -2,14 +2,12 @@
 
 import ast
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 
-from tests.test_package import imports, parsed
+from tests.test_package import ROOT, imports, parsed
 
-ROOT = Path(__file__).parents[1]
 NOT_PUBLIC = (
     "jax._src",
     "jax.experimental",

@@ -8,15 +8,14 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jax
 import pytest
 
 from capsjax.runs import hosts, loop
+from tests.pages import ROOT
 from tests.tiny import tiny_config
 
-ROOT = Path(__file__).parents[2]
 FOUR = jax.devices()[:4]
 EPOCHS = 8
 

@@ -9,15 +9,14 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jax
 import pytest
 
 from capsjax.runs import loop
+from tests.pages import ROOT
 from tests.tiny import assert_same, quick_config
 
-ROOT = Path(__file__).parents[2]
 EPOCHS, KILLS = 60, 6
 
 
