@@ -30,14 +30,8 @@ def test_history(finished):
     assert int(state.step) == 14
     # Every third step, and the end of each epoch of seven.
     train = [r for r in history.records if r["split"] == "train"]
-    assert [(r["step"], r["steps"]) for r in train] == [
-        (3, 3),
-        (6, 3),
-        (7, 1),
-        (9, 2),
-        (12, 3),
-        (14, 2),
-    ]
+    intervals = [(r["step"], r["steps"]) for r in train]
+    assert intervals == [(3, 3), (6, 3), (7, 1), (9, 2), (12, 3), (14, 2)]
     assert list(history.validation_accuracy()) == [7, 14]
     lines = (directory / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == history.records
