@@ -142,16 +142,9 @@ def test_activations_weigh_votes():
 def test_activations_of_many_children_are_not_saturated():
     """With λ = 0.01 the activations of parents of 800 children were 1 to the last bit."""
     rngs = nnx.Rngs(0)
-    layer = DenseCapsules(
-        800,
-        16,
-        10,
-        16,
-        form="matrix",
-        routing=ActivatedInvertedAttention(10, 16, rngs=rngs),
-        kernel_init=inverted_attention_init,
-        rngs=rngs,
-    )
+    routing = ActivatedInvertedAttention(10, 16, rngs=rngs)
+    options = {"form": "matrix", "kernel_init": inverted_attention_init, "rngs": rngs}
+    layer = DenseCapsules(800, 16, 10, 16, routing=routing, **options)
     poses = jax.random.normal(jax.random.key(0), (2, 800, 16))
     activations = jnp.full((2, 800), 0.5)
 
