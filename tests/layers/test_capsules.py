@@ -24,17 +24,8 @@ def test_primary_activation_is_any_function_or_module():
     features = jax.random.normal(jax.random.key(0), (2, 4, 4, 3))
 
     def poses(activation):
-        layer = PrimaryCapsules(
-            3,
-            2,
-            9,
-            kernel_size=1,
-            strides=1,
-            use_bias=False,
-            activation=activation,
-            rngs=nnx.Rngs(0),
-        )
-        return layer(features)
+        options = {"kernel_size": 1, "strides": 1, "use_bias": False, "activation": activation}
+        return PrimaryCapsules(3, 2, 9, rngs=nnx.Rngs(0), **options)(features)
 
     plain = poses(lambda x: x)
     normalised = poses(nnx.LayerNorm(9, rngs=nnx.Rngs(0)))
