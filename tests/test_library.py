@@ -88,7 +88,6 @@ ROW = [0.5, 0.5]
         lambda: routing.dynamic_routing(VOTES, logits=[ROW]),
         lambda: routing.em_routing(VOTES, ROW, ROW, ROW),
         lambda: routing.attention_routing([ROW], jnp.ones((2, 1, 1))),
-        lambda: routing.LinearVotes([ROW], [ROW]),
     ],
 )
 def test_lists_are_no_arrays(call):
