@@ -136,10 +136,7 @@ def test_no_ink_is_lost(blob):
     # And the canvas is used to its edges.
     images = jax.vmap(lambda p: transform(blob, p.matrix, p.translation, CANVAS))(drawn)
     ink = np.asarray(images[..., 0].max(axis=0) > 0)
-    assert ink[0].any()
-    assert ink[-1].any()
-    assert ink[:, 0].any()
-    assert ink[:, -1].any()
+    assert all(edge.any() for edge in (ink[0], ink[-1], ink[:, 0], ink[:, -1]))
 
 
 def test_what_does_not_fit_is_put_in_the_middle():
