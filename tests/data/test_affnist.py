@@ -39,7 +39,7 @@ def test_single_files_and_splits(tmp_path):
     write(tmp_path / "validation_batches/1.mat", 2)
     name = f"affnist:{tmp_path}"
     assert [len(load(name, split).labels) for split in ("train", "validation", "test")] == [6, 2, 4]
-    with pytest.raises(ValueError, match=r"^split: .* no split 'dev', only train, validation"):
+    with pytest.raises(ValueError, match=r"^split: .* has no split 'dev', only train, validation"):
         load(name, "dev")
 
 

@@ -44,6 +44,10 @@ def test_a_run_that_cannot_be_written_to(finished_run, capsys, monkeypatch):
     *_, said, _, last = capsys.readouterr().out.splitlines()
     assert said == "Not written ([Errno 30] read-only): --output=FILE writes it elsewhere."
     assert last.startswith("test accuracy: ")
+    full = OSError(errno.ENOSPC, "full")  # an older file may be left, which is no result of this
+    monkeypatch.setattr(evaluate._cli, "write", Mock(side_effect=full))
+    with pytest.raises(OSError, match="full"):
+        run(f"--checkpoint={finished_run}")
 
 
 def test_another_split_step_and_file(finished_run, tmp_path, capsys):
