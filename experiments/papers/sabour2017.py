@@ -66,7 +66,7 @@ MNIST = Experiment(
         "objects side by side, and promises well for segmentation and detection": "listed likewise",
     },
     scales={
-        "full": Scale(f"{ABOUT_FULL} 50 epochs.", FULL, seeds=3),
+        "full": Scale(f"{ABOUT_FULL} 30 epochs.", FULL | {"training.epochs": 30}, seeds=3),
         "medium": Scale("1/4 of the width, 20 epochs of all images.", FULL | MEDIUM, seeds=3),
         "small": Scale(
             "1/8 of the width, batches of 64; a tenth of the training images held out, 1 epoch of "
