@@ -146,7 +146,7 @@ def train_command(
 
     wanted, candidates = given(config), list[list[str]]()
     # Which train.py would choose for few pictures unless they are given.
-    lengths = ("training.epochs", "training.batch_size") if "folder:" in config.data.name else ()
+    lengths = ("training.epochs", "training.batch_size") if ":" in config.data.name else ()
     names = [f"{section}.name" for section in training.config.NAMED]
     for file in _configs.files():
         base = _configs.read(file)

@@ -5,9 +5,9 @@
       --config.training.epochs=3 --config.model.width=0.125
 
 Any value of the config can be set this way. With another name (--config.optimizer.name=sgd) the
-options are those of that name. A folder of few pictures gets smaller batches and more epochs than
-the recipe, unless they are given. Ctrl-C saves, then exits. A larger --config.training.epochs
-extends a run.
+options are those of that name. A few pictures of yours (--config.data.name=folder:PATH or npz:PATH)
+get smaller batches and more epochs than the recipe, unless they are given. Ctrl-C saves, then
+exits. A larger --config.training.epochs extends a run.
 
 --config.seeds=5 trains seed, seed + 1, … in one call, each in its own WORKDIR/seed_N.
 
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> None:
     try:
         if several_hosts:
             runs.hosts.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
-        if config.data.name.startswith("folder:"):
+        if ":" in args.overrides.get("data.name", ""):  # which the recipe was not made for
             fit_length(config, args)
         options = {
             "data_dir": args.data_dir,
@@ -96,22 +96,22 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
     task = runs.hosts.together(lambda: capsjax.data.tasks.create(**config.data, **where))
     images, held_out, devices = len(task.train.labels), len(task.validation), jax.device_count()
     training, before = config.training, config.training.to_dict()
+    # A run that has begun keeps its own, on other devices and with more pictures.
+    begun = runs.directory.begun(_files.absolute(args.workdir))
     if "training.batch_size" not in args.overrides:
         # A power of two, the same on 1, 2, 4 and 8 devices.
         few = 2 ** (max(SMALLEST_BATCH, images // BATCHES_OF_FEW).bit_length() - 1)
-        training.batch_size = min(training.batch_size, max(few // devices, 1) * devices)
+        few = min(training.batch_size, max(few // devices, 1) * devices)
+        training.batch_size = begun.training.batch_size if begun else few
     if "training.epochs" not in args.overrides:
         steps = max(images // max(training.batch_size, 1), 1)
-        training.epochs = max(training.epochs, -(-FEWEST_STEPS // steps))
+        long = max(training.epochs, -(-FEWEST_STEPS // steps))
+        training.epochs = begun.training.epochs if begun else long
     if training.to_dict() != before:
-        # A run that has begun keeps its own, on other devices and with more pictures.
-        begun = runs.directory.begun(_files.absolute(args.workdir)) or config
-        for key in ("batch_size", "epochs"):
-            if f"training.{key}" not in args.overrides:
-                training[key] = begun.training[key]
         say(
-            f"For so few pictures: {training.epochs} epochs in batches of {training.batch_size}; "
-            "--config.training.epochs and --config.training.batch_size set other numbers."
+            f"{'As it began' if begun else 'For so few pictures'}: {training.epochs} epochs in "
+            f"batches of {training.batch_size}; --config.training.epochs and "
+            "--config.training.batch_size set other numbers."
         )
     if 0 < held_out < FEW:
         say(

@@ -113,6 +113,9 @@ def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys, monkeypatch)
     (tmp_path / "config.json").write_text(json.dumps(begun))
     assert fitted() == (16, 3), "as it began"
     assert fitted("--config.training.epochs=5") == (16, 5)
+    monkeypatch.setattr(train, "FEWEST_STEPS", 0)
+    monkeypatch.setattr(train, "SMALLEST_BATCH", 4096)
+    assert fitted() == (16, 3), "with as many pictures as the recipe is for"
 
 
 def test_the_last_line_says_what_came_out_and_what_is_next(npz, tmp_path, capsys):
