@@ -9,7 +9,8 @@ import numpy as np
 
 Overrides = Mapping[str, Any]  # values of a config by dotted key
 SCALES = ("smoke", "small", "medium", "full")
-# Metrics that every trained network with a routing has (`measures.routing`).
+# Metrics that every trained network has, the last two if it routes (`measures.network`).
+PARAMETERS = "parameters"
 ENTROPY, SHARE = "routing entropy", "true class's share"
 
 

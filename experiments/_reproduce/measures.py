@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from _reproduce.experiment import ENTROPY, SHARE, Measured, columns, options_first
+from _reproduce.experiment import ENTROPY, PARAMETERS, SHARE, Measured, columns, options_first
 from capsjax.data import tasks
 from capsjax.evaluation import manifold, scoring, summaries
 from capsjax.evaluation.alignment import TRANSFORMATIONS, align, direction_cosines
@@ -23,6 +23,7 @@ from capsjax.evaluation.transformations import moved_poses
 from capsjax.functional import mask_poses, to_unit
 from capsjax.models import Output
 from capsjax.runs import checkpoints
+from capsjax.training.state import num_parameters
 
 
 class FinishedRun(NamedTuple):
@@ -128,25 +129,26 @@ def test_curve(run: FinishedRun) -> Measured:
     return Measured({}, {"test steps": steps, "test": curve} if steps else {})
 
 
-def routing(run: FinishedRun) -> Measured:
-    """Measures how decided the routing of 500 images is; empty for networks without routing.
+def network(run: FinishedRun) -> Measured:
+    """Counts parameters, and measures how decided the routing of 500 images is, if there is one.
 
-    It is the entropy of the couplings in per cent of that of equal ones, in the layer with the
+    That is the entropy of the couplings in per cent of that of equal ones, in the layer with the
     lowest, and the share of a child's vote that the true class gets.
     """
     model = run.checkpoint.model
+    size = Measured({PARAMETERS: num_parameters(model)})
     images, targets = run.first_examples(500)
     routed = outline(model, images.shape[1:]).routed
     if not routed:
-        return Measured({})
+        return size
     try:
         entropies = routing_entropies(model, images)
     except ValueError:  # attention routing divides a parent, not a child (Choi et al. 2019)
-        return Measured({})
+        return size
     most = {name: np.log(routed[name].coupling.shape[-1]) for name in entropies}
     shares = [float(values.mean() / most[name]) for name, values in entropies.items()]
     true = true_class_shares(model, images, targets)
-    return Measured({ENTROPY: 100 * min(shares), SHARE: 100 * float(true.mean())})
+    return Measured(size.metrics | {ENTROPY: 100 * min(shares), SHARE: 100 * float(true.mean())})
 
 
 @options_first
@@ -339,8 +341,8 @@ def grid_distances(run: FinishedRun) -> Measured:
 
 
 def cost(run: FinishedRun) -> Measured:
-    """Measures parameters, memory and time of the scores of 128 images (Tsai et al. 2020)."""
+    """Measures memory and time of the scores of 128 images (Tsai et al. 2020)."""
     images = np.zeros((128, *run.checkpoint.config.task.input_shape), np.uint8)
     costs = inference_cost(run.checkpoint.model, images, repeats=3)
-    metrics = {"parameters": costs.parameters, "memory MB": costs.temporary_bytes / 2**20}
-    return Measured(metrics, times={"inference_seconds": costs.median_seconds})
+    times = {"inference_seconds": costs.median_seconds}
+    return Measured({"memory MB": costs.temporary_bytes / 2**20}, times=times)

@@ -16,6 +16,7 @@ from _reproduce.compare import (
     CHANCE,
     FEWEST,
     HOLDS,
+    NOT_RUN,
     VERDICTS,
     Comparison,
     Verdict,
@@ -23,7 +24,7 @@ from _reproduce.compare import (
     best_verdicts,
     estimate,
 )
-from _reproduce.experiment import ENTROPY, SCALES, SHARE, Estimate, Experiment
+from _reproduce.experiment import ENTROPY, PARAMETERS, SCALES, SHARE, Estimate, Experiment
 from _reproduce.runs import Store, key_of, outcome, read_json, recorded
 from capsjax._names import ABSENT
 
@@ -115,7 +116,7 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield MEANINGLESS
         yield from _tables(comparison)
         if comparison.scale != "smoke":
-            yield from claims(comparison)
+            yield from claims(comparison, of=run)
     if not run:
         yield from claims(comparisons[-1])
     notes = [f"chosen: {text}" for text in experiment.chosen]
@@ -147,20 +148,43 @@ def _tables(comparison: Comparison) -> Iterator[str]:
             rows.append([f"{name} (quoted by the paper)", "–", *quoted])
         heads = [column.head or "ours (the paper's)" for column in columns]
         yield from _table(title, ("", "n", *heads), rows)
+    yield from _networks(comparison)
+
+
+def _networks(comparison: Comparison) -> Iterator[str]:
+    """Makes a table of how large the trained networks are, how long trained and how they route."""
     rows = []
     for name, records in comparison.records.items():
-        every = [record["metrics"] for record in records]
-        values = [[own[m] for own in every if m in own] for m in (ENTROPY, SHARE)]
-        if values[0]:
-            rows.append([name, *(_beside(estimate(own), None, 1) for own in values)])
-    heads = ["", "entropy, % of uniform", "share of the true class, %"]
-    yield from _table("How decided the routing is", heads, rows)
+        done = [record for record in records if not record["failed"]]
+        if not done or comparison.rows[name].network != "trained":
+            continue
+        sizes = {f"{r['metrics'][PARAMETERS]:,}" for r in done if PARAMETERS in r["metrics"]}
+        # Some stop early. Without held-out images there is no curve.
+        curves = [record["series"].get("validation") for record in done]
+        limits = [record["config"]["training"]["epochs"] for record in done]
+        epochs = [len(curve) if curve else n for curve, n in zip(curves, limits, strict=True)]
+        long = str(epochs[0]) if len(set(epochs)) == 1 else _beside(estimate(epochs), None, 1)
+        routed = [[r["metrics"][m] for r in done if m in r["metrics"]] for m in (ENTROPY, SHARE)]
+        how = [_beside(estimate(own), None, 1) for own in routed]
+        rows.append([name, " or ".join(sorted(sizes)) or "–", long, *how])
+    heads = ["", "parameters", "epochs", "entropy of the couplings, % of equal ones"]
+    heads.append("share of the true class, %")
+    kept = 5 if any(row[3] != "–" for row in rows) else 3
+    yield from _table("The networks", heads[:kept], [row[:kept] for row in rows])
 
 
-def claims(comparison: Comparison) -> Iterator[str]:
-    """Yields the verdict on each claim in words, and why others have none."""
+def claims(comparison: Comparison, of: Sequence[Comparison] = ()) -> Iterator[str]:
+    """Yields the verdict on each claim in words, and why others have none.
+
+    Those that only another scale `of` the page has run are left to it.
+    """
     experiment = comparison.experiment
-    rows = [[v.claim.text, v.verdict, in_words(v, experiment)] for v in comparison.verdicts]
+    run = {v.claim for other in of for v in other.verdicts if v.verdict != NOT_RUN}
+    rows = [
+        [v.claim.text, v.verdict, in_words(v, experiment)]
+        for v in comparison.verdicts
+        if v.verdict != NOT_RUN or v.claim not in run
+    ]
     yield from _table("What the paper says, and what we find", ("claim", "verdict", ""), rows)
     lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
     yield from _folded("Claims that no rule decides", lines)
@@ -176,7 +200,8 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     mean, low, high = (number - claim.slack for number in result[:3])
     digits = _digits((high - low) / 2, experiment.column(claim.metric).digits)
     seeds = " and ".join(map(str, verdict.runs))
-    where = f"{abs(mean):.{digits}f} {'above' if mean > 0 else 'below'}"
+    apart = f"{abs(mean):.{digits}f}"
+    where = f"{apart} {'above' if mean > 0 else 'below'}" if float(apart) else "equal to"
     interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
     if verdict.reason:
@@ -190,7 +215,7 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     if claim.slack and verdict.verdict == CHANCE:
         text += ". Neither within the margin nor beyond it"
     if verdict.seen is False and verdict.verdict != HOLDS:
-        text += ". A difference like the paper's would not have been seen"
+        text += ". With so few seeds a difference like the paper's is easily missed"
     return text
 
 

@@ -195,7 +195,7 @@ def _trained(
         history = checkpoints.read(directories[0], "latest").history
         checkpoint = read[0]._replace(model=model)
         run = FinishedRun(checkpoint, history, directories[0], images, store.data_dir)
-        measured = measures.all_of(experiment.measure, measures.routing)(run)
+        measured = measures.all_of(experiment.measure, measures.network)(run)
     return measured, failed, [read_json(directory / "time.json") for directory in begun]
 
 

@@ -538,13 +538,14 @@ FIGURE_4 = Experiment(
     },
     claims=claims(
         "range of a pixel",
-        ("reconstruction helps only when it is conditional", CR, (R, f"{CR}, untrained")),
+        ("conditional reconstruction makes units move more", CR, (R, f"{CR}, untrained")),
         *(
             (f"{name}: training makes units change the picture", name, f"{name}, untrained")
             for name in SEMANTIC
         ),
     ),
     untested={
+        "reconstruction helps only when it is conditional": "the claim above is about how much",
         "ConvNet-R's reconstructions are not sensitive to single units, the others' change in "
         "rotation and stroke": "judged by the claim above and by eye",
         "ConvNets' reconstructions stay almost unchanged within ±0.2": "no threshold is given, and "

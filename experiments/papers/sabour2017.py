@@ -58,6 +58,7 @@ MNIST = Experiment(
         ("CapsNet beats the CNN", "CNN", CAPSNET),
     ),
     untested={
+        "a capsule's length is the probability that its entity exists": "no measurement is given",
         "state of the art on MNIST": "a comparison with networks that are not in the paper",
         "it needs less training data": "listed as an advantage, without a measurement",
         "capsules are equivariant: poses change as the image does": "no measurement is given here; "

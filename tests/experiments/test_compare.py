@@ -121,6 +121,9 @@ def test_a_claim_must_beat_all_of_its_controls():
     beaten = verdict(claim, a=HIGH, untrained=LOW, pixels=(99.0,))
     assert (beaten.verdict, beaten.against) == ("does not hold", "pixels")
     assert verdict(claim, a=HIGH, untrained=WIDE, pixels=(50.0,)).verdict == "within chance"
+    near, far = (85.0, 85.1, 85.2), (70.0, 71.0, 75.0)
+    hardest = verdict(replace(claim, less=("b", "c")), a=HIGH, b=near, c=far)
+    assert hardest.against == "c", "that with the largest p, which Holm's correction takes"
 
 
 def test_what_did_not_learn_decides_nothing():
@@ -152,7 +155,11 @@ def test_a_claim_about_routing_needs_a_network_that_routes():
         found = compare(an_experiment(claim), "small", made)
         assert found.verdicts[0].verdict == expected
         assert "“a” is 10.00 above “b”" in results.in_words(found.verdicts[0], found.experiment)
-    assert "80.0" in results.markdown("x/y", results.blocks([found]))
+    made["b"][0]["metrics"]["parameters"] = 12_345
+    made["b"][0]["series"] = {"validation": [50.0, 60.0]}
+    page = results.markdown("x/y", results.blocks([found]))
+    assert "| a | – | 50 | 80.0 ± 0.0 | – |" in page
+    assert "| b | 12,345 | 34 ± 28 | – | – |" in page, "one of three stopped after 2 epochs"
 
 
 def test_holm():
@@ -226,6 +233,11 @@ def test_verdicts_in_words():
     large = compare(an_experiment(), "full", records(a=HIGH[:1], b=LOW))
     small = compare(an_experiment(), "small", records(a=HIGH, b=LOW))
     assert results.summary([large, small]) == "holds: 1"
+    partly = compare(an_experiment(), "full", records(a=HIGH))
+    page = results.markdown("x/y", results.blocks([partly, small]))
+    assert page.count("| a is above b |") == 1, "as only the other scale tested it"
+    equal = verdict(a=HIGH, b=HIGH)
+    assert "“a” is equal to “b”" in results.in_words(equal, an_experiment())
     index = results.index({"x/y": [large, small]}, {"x": "It holds."})
     assert "1 of 1 tables and figures were run." in index
     assert "- **[x](../papers/x.md)**: It holds." in index
