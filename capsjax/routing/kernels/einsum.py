@@ -1,13 +1,12 @@
 """Any poses on any platform: matrix products over blocks of positions."""
 
 import math
-from collections.abc import Callable
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from capsjax.routing.kernels import blocks
-from capsjax.routing.kernels.terms import WEIGHTS, Operands, Sizes, shape_of, sizes_of
+from capsjax.routing.kernels.terms import AXES, LINEAR, WEIGHTS, Operands, Sizes, shape_of, sizes_of
 
 # The bytes of a block's largest array, [b, I, J, A, X or Y].
 _BLOCK_BYTES = 64 * 2**20
@@ -21,7 +20,7 @@ def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     weights = {letter: flat.pop(letter) for letter in WEIGHTS if letter in flat}
 
     def one_block(block: Operands) -> Array:
-        return _FORMULAS[scalar](wrt, **block, **weights)
+        return _product(scalar, wrt, block | weights)
 
     most = _BLOCK_BYTES // max(1, _bytes(scalar, sizes))
     # A program exported for batches of any size cannot have blocks.
@@ -57,47 +56,19 @@ def uniform(operands: Operands, *, wrt: str, platform: str) -> Array:
 
 def _bytes(scalar: str, sizes: Sizes) -> int:
     """Returns a position's bytes: of pulled or weighted poses for E, of votes for Q and G."""
-    inner = sizes.columns if scalar == "E" else sizes.width
+    inner = min(sizes.columns, sizes.width) if scalar == "E" else sizes.width
     return 4 * sizes.children * sizes.parents * sizes.rows * inner
 
 
-def _linear(wrt: str, *, c=None, p=None, k=None, q=None) -> Array:
-    """Derivatives of E = Σ_ij c_ij <P_i W_ij, q_j>."""
-    if wrt in "cp":
-        pulled = jnp.einsum("njay,ixjy->nijax", q, k)
-        if wrt == "c":
-            return jnp.einsum("niax,nijax->nij", p, pulled)
-        return jnp.einsum("nij,nijax->niax", c, pulled)
-    weighted = jnp.einsum("nij,niax->nijax", c, p)
-    if wrt == "q":
-        return jnp.einsum("nijax,ixjy->njay", weighted, k)
-    return jnp.einsum("nijax,njay->ixjy", weighted, q)
-
-
-def _quadratic(wrt: str, *, p, k, m, c=None, w=None) -> Array:
-    """Derivatives of Q = Σ_ij c_ij <w_j, e_ij ∘ e_ij>."""
-    squares = jnp.square(_residual(p, k, m))
-    if wrt == "c":
-        return jnp.einsum("nijay,njay->nij", squares, w)
-    return jnp.einsum("nij,nijay->njay", c, squares)
-
-
-def _bilinear(wrt: str, *, p, k, m, c=None, w=None, P=None, K=None) -> Array:
-    """Derivatives of G = Σ_ij c_ij <w_j, e_ij ∘ P'_i W'_ij>."""
-    residual = _residual(p, k, m)
-    if wrt in "cw":
-        residual *= jnp.einsum("niax,ixjy->nijay", P, K)
-        if wrt == "c":
-            return jnp.einsum("nijay,njay->nij", residual, w)
-        return jnp.einsum("nij,nijay->njay", c, residual)
-    residual *= c[..., None, None] * w[:, None]
-    if wrt == "P":
-        return jnp.einsum("nijay,ixjy->niax", residual, K)
-    return jnp.einsum("nijay,niax->ixjy", residual, P)
-
-
-def _residual(p: Array, k: Array, m: Array) -> Array:
-    return jnp.einsum("niax,ixjy->nijay", p, k) - m[:, None]
-
-
-_FORMULAS: dict[str, Callable[..., Array]] = {"E": _linear, "Q": _quadratic, "G": _bilinear}
+def _product(scalar: str, wrt: str, operands: Operands) -> Array:
+    """Multiplies the other factors of `scalar`, and sums over all axes but those of `wrt`."""
+    axes = {letter: of if letter in WEIGHTS else f"n{of}" for letter, of in AXES.items()}
+    factors = {letter: operands[letter] for letter in LINEAR[scalar] if letter != wrt}
+    if scalar in "QG":
+        error = jnp.einsum("niax,ixjy->nijay", operands["p"], operands["k"])
+        error -= operands["m"][:, None]
+        axes["e"], factors["e"] = "nijay", jnp.square(error) if scalar == "Q" else error
+    # The order decides between products of pairs that cost alike; this one is fast on a CPU.
+    letters = sorted(factors, key="wkcqpPKe".index)
+    subscripts = f"{','.join(axes[letter] for letter in letters)}->{axes[wrt]}"
+    return jnp.einsum(subscripts, *(factors[letter] for letter in letters))
