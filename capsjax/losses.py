@@ -40,7 +40,7 @@ def spread_loss(
     """
     presences, label = _of_one_example(presences, label)
     short = jnp.maximum(0, margin - (presences[:, None] - presences[None, :]))
-    return jnp.einsum("t,k,tk->", label, 1 - label, jnp.square(short))
+    return jnp.sum(label[:, None] * (1 - label) * jnp.square(short))
 
 
 def cross_entropy(

@@ -31,9 +31,8 @@ class LazyImages:
         return len(self._places)
 
     def __getitem__(self, indices: Int[np.ndarray, "*batch"]) -> UInt8[np.ndarray, "*batch h w c"]:
-        indices = np.asarray(indices)
-        images = self._read(self._places[indices.ravel()])
-        return images.reshape(*indices.shape, *self.shape[1:])
+        places = self._places[indices]
+        return self._read(places.ravel()).reshape(*places.shape, *self.shape[1:])
 
     def select(self, indices: Int[np.ndarray, "m"] | slice) -> "LazyImages":
         """Returns the images at `indices`; nothing is read yet."""

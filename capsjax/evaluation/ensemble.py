@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import ml_collections
 from flax import nnx
 
-from capsjax.evaluation.scoring import fitting, gives_logits
+from capsjax.evaluation.scoring import gives_logits
 from capsjax.models.model import Images, Keys, Mask, Output
 
 
@@ -41,7 +41,7 @@ def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDi
     """
     if len(models) == 1:
         return models[0]
-    first, *others = ({**c.task, "data.fit": fitting(c).fit} for c in configs)
+    first, *others = ({**c.task, "data.fit": c.data.get("fit", "pad")} for c in configs)
     for n, other in enumerate(others, start=2):
         for key in ("input_shape", "class_names", "data.fit"):
             if other[key] != first[key]:

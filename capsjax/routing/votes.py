@@ -26,9 +26,10 @@ Placeholder = int | jax.ShapeDtypeStruct | jax.sharding.PartitionSpec | jax.shar
 
 @runtime_checkable
 class Votes(Protocol):
-    """What a class needs to be routed. EM also uses `scatter` and `distance` where they exist.
+    """What a class needs to be routed; see LinearVotes for methods that procedures use if present.
 
-    A class without these two is asked for `dense()` by EM, and by no other procedure.
+    These are `attend`, and for EM `scatter`, `distance` and `moments`. A class without `scatter`
+    and `distance` is asked for `dense()` by EM, and by no other procedure.
     """
 
     def combine(self, coupling: Coupling) -> Poses:

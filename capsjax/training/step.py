@@ -65,12 +65,18 @@ def update(
     loss = partial(forward, **of_forward)
     compute = jax.grad(loss, has_aux=True)
     grads, (_, metrics, own_rest) = compute(state.params, state.rest, batch, keys)
-    grads, metrics, rest = lax.pmean((grads, metrics, own_rest), DEVICES)
-    rest = jax.tree.map(lambda mean, own: mean.astype(own.dtype), rest, own_rest)  # counts are ints
+    grads, metrics = lax.pmean((grads, metrics), DEVICES)
+    rest = jax.tree.map(_agree, own_rest)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     metrics["gradient_norm"] = optax.tree.norm(grads)
     return TrainState(state.step + 1, params, rest, opt_state), metrics
+
+
+def _agree(own: Array) -> Array:
+    """Averages a variable over the devices; integers, such as counts, are the same on all."""
+    reduce = lax.pmean if jnp.issubdtype(own.dtype, jnp.inexact) else lax.pmax
+    return reduce(own, DEVICES)
 
 
 class Batches(NamedTuple):

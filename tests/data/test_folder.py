@@ -85,6 +85,7 @@ def test_only_a_training_split(tmp_path):
     name = f"folder:{tmp_path}/set"
     assert len(tasks.create(name, validation_fraction=0.2).evaluation_set("validation")) == 3
     assert default_split(name) is None
+    assert not tasks.create("mnist_translated", source=name).tests
 
 
 def test_one_class_is_not_a_task(tmp_path):

@@ -172,3 +172,4 @@ def test_stored_images_are_read_by_index():
     assert len(stored) == 3
     assert stored.nbytes == 12
     np.testing.assert_array_equal(stored[np.array([[0, 1], [2, 0]])], images[[[4, 2], [0, 4]]])
+    np.testing.assert_array_equal(stored[1:], images[[2, 0]])

@@ -8,8 +8,8 @@ import pytest
 from capsjax.data.accuracy import top
 from capsjax.data.tasks.task import Example, Source, Task, fixed_set
 from capsjax.training.parallel import on_devices, replicate
-from capsjax.training.state import TrainState
-from capsjax.training.step import Batches, DeviceSource, run_steps
+from capsjax.training.state import DEVICES, TrainState
+from capsjax.training.step import Batches, DeviceSource, _agree, run_steps
 
 
 class Echo:
@@ -54,6 +54,11 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8, versions=1):
         state, record = run(state, source, key, np.int32(count))
         records.append([np.asarray(record[name])[:count] for name in ("labels", "bits")])
     return [np.concatenate(part) for part in zip(*records, strict=True)]
+
+
+def test_large_counts_are_not_rounded():
+    for values in (np.full(2, 2**32 - 5, np.uint32), np.array([1.0, 1.0], np.float32)):
+        np.testing.assert_array_equal(jax.vmap(_agree, axis_name=DEVICES)(values), values)
 
 
 def test_an_epoch_visits_every_example_at_most_once():

@@ -168,7 +168,7 @@ class Classification(task.Family):
             raise ValueError(f"max_shift must be in [0, {side}) here, got {self.max_shift}")
         still = Moved(len(splits.class_names))
         moved = Moved(still.num_classes, 0, self.max_shift, self.flip, self.max_rotation)
-        tests = {"test": partial(task.fixed_set, recipe=still)} if splits.has_test else {}
+        tests = {"test": partial(task.fixed_set, recipe=still)}
         return splits.task(name, moved, still, tests, rule=top(1))
 
 

@@ -74,7 +74,7 @@ class Recipe(ABC):
         return self.canvas or height, self.canvas or width, channels
 
     def choose(self, key: PRNGKeyArray, labels: Labels, index: Index) -> Chosen:
-        """Returns the places of an example's k source images; the first is `index` modulo n."""
+        """Returns the places of an example's k source images; by default the one at `index`."""
         return index[None]
 
     @abstractmethod
@@ -243,7 +243,7 @@ class Splits(NamedTuple):
             train=self.train,
             recipe=train,
             validation=fixed_set(self.validation, validation, seed=seed),
-            tests={test: partial(self._made, make) for test, make in tests.items()},
+            tests={name: partial(self._made, tests[name]) for name in tests if self.has_test},
             **options,
         )
 
