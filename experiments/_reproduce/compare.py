@@ -164,10 +164,9 @@ class Comparison:
         # All must hold; the hardest one is shown.
         verdicts = {decide(result) for result in tests.values()}
         verdict = next((v for v in (FAILS, CHANCE) if v in verdicts), HOLDS)
-        if verdict == HOLDS:
-            against = max(tests, key=lambda name: tests[name].p)
-        else:
-            against = min(tests, key=lambda name: tests[name].low)
+        alike = [name for name, result in tests.items() if decide(result) == verdict]
+        order = {n: -tests[n].p if verdict == HOLDS else tests[n].low for n in alike}
+        against = min(order, key=lambda name: order[name])
         tested = [s for s in (claim.more, against) if isinstance(s, str) and s not in pixels]
         runs = tuple(len(ours[side]) for side in tested)
         if reason := self._unrouted(claim):

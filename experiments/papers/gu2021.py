@@ -538,7 +538,7 @@ FIGURE_4 = Experiment(
     },
     claims=claims(
         "range of a pixel",
-        ("conditional reconstruction makes units move more", CR, (R, f"{CR}, untrained")),
+        ("with conditional reconstruction units change pixels more", CR, (R, f"{CR}, untrained")),
         *(
             (f"{name}: training makes units change the picture", name, f"{name}, untrained")
             for name in SEMANTIC
