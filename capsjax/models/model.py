@@ -81,7 +81,8 @@ class Model(nnx.Module):
         config = config or self.options
         if isinstance(config, Config):
             config = config.narrowed()
-        self.input_shape = tuple(input_shape)
+        height, width, channels = input_shape
+        self.input_shape = height, width, channels
         self.num_classes = num_classes
         if isinstance(config, Normalization) and (config.mean or config.std):
             self.mean, self.std = config.mean, config.std

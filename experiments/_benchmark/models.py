@@ -8,10 +8,8 @@ from typing import Any
 import _cli
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import nnx
-from jax.sharding import Mesh, PartitionSpec
 from rich.progress import track
 
 from _benchmark.measure import measure_compiled, normal, provenance, save
@@ -60,12 +58,8 @@ def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:
     graphdef, state = init_state(model, optimizer)
     goal = objective.make_objective(rule=top(1))
     step = partial(update, graphdef=graphdef, objective=goal, optimizer=optimizer)
-    # One device, as the steps' collectives want a named axis.
-    mesh = Mesh(np.asarray(jax.devices()[:1]), (DEVICES,))
-    everywhere = PartitionSpec()
-    mapped = jax.shard_map(
-        step, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False
-    )
+    # The steps' collectives want a named axis.
+    mapped = jax.vmap(step, None, None, axis_name=DEVICES, axis_size=1)
     labels = jax.nn.one_hot(jnp.arange(batch_size) % num_classes, num_classes)
     images = jax.nn.sigmoid(normal(0, batch_size, *shape))
     # One object each, which is the image.

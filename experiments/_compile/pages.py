@@ -12,12 +12,10 @@ from _compile.catalogue import ROOT, SCALED_BATCHES, SCALES
 from _compile.targets import CHIPS_BY_NAME, Chip
 
 DOCS = ROOT / "docs"
-# Records of the list, as they are now and as they were before there were routing kernels.
-NOW, BEFORE = DOCS / "accelerators/now.json", DOCS / "accelerators/before.json"
+RECORDS = DOCS / "accelerators/records.json"  # of the list
 # What a reader needs to know besides, by hand: to be read again when the list is compiled anew.
 NOTES = DOCS / "accelerators/notes.txt"
 Record = Mapping[str, Any]
-KEYS = ("group", "name", "program", "target", "options")  # of the same program
 
 PAGE = Path(__file__).with_name("accelerators.md").read_text(encoding="utf-8").rstrip()
 
@@ -41,39 +39,35 @@ def write(records: Sequence[Record]) -> None:
     # Without what only a person at the terminal looks at.
     left_out = {"largest_buffers", "kernels", "sources", "compile_seconds"}
     kept = [{k: v for k, v in record.items() if k not in left_out} for record in records]
-    _cli.save(NOW, json.dumps(kept, indent=1) + "\n")
-    page = accelerators(records, json.loads(BEFORE.read_text()), NOTES.read_text())
-    _cli.save(DOCS / "accelerators.md", page)
+    _cli.save(RECORDS, json.dumps(kept, indent=1) + "\n")
+    _cli.save(DOCS / "accelerators.md", accelerators(records, NOTES.read_text()))
     file = DOCS / "scaling.md"
     _cli.save(file, in_place(file.read_text(), scaling(records)))
 
 
-def accelerators(records: Sequence[Record], before: Sequence[Record], notes: str = "") -> str:
+def accelerators(records: Sequence[Record], notes: str = "") -> str:
     """Returns the page, as Markdown; `notes` are lines of the list at its head."""
     done = [record for record in records if "commit" in record]
     routing, networks = (
         [record for record in records if record["group"] == group]
         for group in ("routing", "networks")
     )
-    first = next(record["commit"] for record in before if "commit" in record)
     largest = [r for r in networks if r in done and r["target"] == "v5e:2x2"]
     return PAGE.format(
         notes=notes,
         commits=", ".join(sorted({record["commit"] for record in done})),
         jax=done[0]["jax"],
         compilers=", ".join(sorted({record["compiler"] for record in done})),
-        before=first,
-        routing=_table(routing, before),
-        networks=_table(networks, before),
+        routing=_table(routing),
+        networks=_table(networks),
         largest="".join(map(_largest, largest)),
     )
 
 
-def _table(records: Sequence[Record], before: Sequence[Record]) -> str:
+def _table(records: Sequence[Record]) -> str:
     rows = []
     for record in records:
-        old = next((b for b in before if all(b[key] == record[key] for key in KEYS)), None)
-        cells = [_changed(column, record, old) for column in COLUMNS]
+        cells = [_cell(column, record) for column in COLUMNS]
         rows.append([f"`{record['name']}`, {record['program']}", record["target"], *cells])
     heads = ("program", "target", *COLUMNS)
     return _joined(_cli.markdown_table(heads, rows, (0, 1, heads.index("collectives"))))
@@ -116,12 +110,6 @@ UNFINISHED = {
     "does_not_fit": ("memory, MB", "does not fit"),
     "failed": ("compiling, CPU s", "fails"),
 }
-
-
-def _changed(column: str, record: Record, old: Record | None) -> str:
-    new = _cell(column, record)
-    before = new if old is None else _cell(column, old)
-    return new if before == new else f"{before} → {new}"
 
 
 def _cell(column: str, record: Record) -> str:

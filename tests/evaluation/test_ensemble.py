@@ -7,7 +7,6 @@ from capsjax.evaluation import ensemble
 from capsjax.models import ScoreKind
 from tests.models.building import apply, build
 
-
 SHAPE = (9, 9, 2)  # neither grey nor in colour
 
 

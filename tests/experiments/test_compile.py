@@ -267,11 +267,11 @@ def test_what_a_compiler_fails_at_is_kept_and_other_failures_end_the_list(tmp_pa
 
 
 def test_the_pages_are_those_of_the_records():
-    now, before = (json.loads(file.read_text()) for file in (pages.NOW, pages.BEFORE))
-    page = pages.accelerators(now, before, pages.NOTES.read_text())
+    records = json.loads(pages.RECORDS.read_text())
+    page = pages.accelerators(records, pages.NOTES.read_text())
     assert page == (pages.DOCS / "accelerators.md").read_text()
     page = (pages.DOCS / "scaling.md").read_text()
-    assert pages.in_place(page, pages.scaling(now)) == page
+    assert pages.in_place(page, pages.scaling(records)) == page
 
 
 def test_what_is_exchanged():

@@ -1,6 +1,6 @@
 """What holds for every network, whatever it is: small in the default suite, as published in all."""
 
-from functools import cache
+from functools import cache, partial
 
 import chex
 import jax
@@ -15,12 +15,13 @@ from sklearn.datasets import load_digits
 from capsjax import models
 from capsjax.data.accuracy import top
 from capsjax.data.tasks import Example, Objects
-from capsjax.training import objective
-from capsjax.training.state import split
+from capsjax.training import objective, step
+from capsjax.training.state import DEVICES, init_state, split
 from tests.models.building import QUICK_TO_COMPILE, build, outline
 
 NUM_CLASSES = 10
 BATCH = 8
+GOAL = objective.make_objective(rule=top(1))
 # These options make a network small, where it has them.
 SMALL = {
     "width": 1 / 16,
@@ -88,39 +89,25 @@ def examples(input_shape, num=BATCH, num_classes=NUM_CLASSES):
     return Example(images, labels, Objects(images[:, None], labels[:, None]))
 
 
-def apply(graphdef, params, rest, images, mask, keys=None):
-    model = nnx.merge(graphdef, params, rest, copy=True)
-    return model(images, mask=mask, keys=keys), nnx.state(model, nnx.Not(nnx.Param))
+def apply(graphdef, params, rest, images, mask):
+    return nnx.merge(graphdef, params, rest, copy=True)(images, mask=mask)
 
 
 def training_step(model, dtype):
-    """A training step that computes in `dtype`, from (params, rest) to loss, gradients and output.
-
-    Also returns its arguments.
-    """
+    """The loss of a training step in `dtype`, its parts and gradients; and its arguments."""
     model.train()
     graphdef, params, rest = split(model)
-    batch = examples(model.input_shape, num_classes=NUM_CLASSES)
+    options = {"graphdef": graphdef, "objective": GOAL, "compute_dtype": dtype}
+    loss = jax.value_and_grad(partial(step.forward, **options), has_aux=True)
     keys = jax.random.split(jax.random.key(0), BATCH)
-    goal = objective.make_objective(rule=top(1))
-
-    def step(params, rest):
-        def loss_fn(params):
-            narrow = jax.tree.map(lambda x: x.astype(dtype), params)
-            images = batch.image.astype(dtype)
-            output, _ = apply(graphdef, narrow, rest, images, batch.objects.labels, keys)
-            return goal(output, batch)[0], output
-
-        (loss, output), grads = jax.value_and_grad(loss_fn, has_aux=True)(params)
-        return loss, grads, output
-
-    return step, (params, rest)
+    return loss, (params, rest, examples(model.input_shape), keys)
 
 
 def check_step(model, dtype):
     """Everything is finite, and every parameter has a part in the loss."""
-    step, arguments = training_step(model, dtype)
-    loss, grads, output = jax.jit(step, compiler_options=QUICK_TO_COMPILE)(*arguments)
+    compute, arguments = training_step(model, dtype)
+    jitted = jax.jit(compute, compiler_options=QUICK_TO_COMPILE)
+    (loss, (output, *_)), grads = jitted(*arguments)
     chex.assert_tree_all_finite((loss, grads, output))
     chex.assert_shape(output.scores, (BATCH, NUM_CLASSES))
     for path, grad in jax.tree_util.tree_leaves_with_path(grads):
@@ -154,8 +141,8 @@ def test_forward_and_one_step(name, overrides):
 @EVERY_CLASS
 def test_gradients_of_a_bfloat16_step_are_float32(name):
     """Nothing is compiled; the slow tests run it."""
-    step, arguments = training_step(small(name), jnp.bfloat16)
-    loss, grads, output = jax.eval_shape(step, *arguments)
+    compute, arguments = training_step(small(name), jnp.bfloat16)
+    (loss, (output, *_)), grads = jax.eval_shape(compute, *arguments)
     assert (loss.dtype, output.scores.dtype) == (jnp.float32, jnp.bfloat16)
     chex.assert_shape(output.scores, (BATCH, NUM_CLASSES))
     assert {grad.dtype for grad in jax.tree.leaves(grads)} == {jnp.dtype(jnp.float32)}
@@ -171,7 +158,7 @@ def test_batches_sharded_over_explicit_axes(name):
     images = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
 
     def total(images, *variables):
-        return apply(graphdef, *variables, images, None)[0].scores.sum()
+        return apply(graphdef, *variables, images, None).scores.sum()
 
     with jax.set_mesh(mesh):
         grads = jax.eval_shape(jax.grad(total), images, *variables)
@@ -190,28 +177,16 @@ def test_forward_and_one_step_as_published(name, dtype):
 def test_the_loss_falls(name):
     model = small(name)
     model.train()
-    graphdef, params, rest = split(model)
-    batch = examples(model.input_shape, 64)
-    goal, optimizer = objective.make_objective(rule=top(1)), optax.adam(1e-3)
-
-    @jax.jit
-    def step(params, rest, opt_state, key):
-        def loss_fn(params):
-            keys = jax.random.split(key, len(batch.image))
-            mask = batch.objects.labels
-            output, new_rest = apply(graphdef, params, rest, batch.image, mask, keys)
-            loss, metrics = goal(output, batch)
-            return loss, (metrics["margin"], new_rest)
-
-        grads, (margin, rest) = jax.grad(loss_fn, has_aux=True)(params)
-        updates, opt_state = optimizer.update(grads, opt_state)
-        return optax.apply_updates(params, updates), rest, opt_state, margin
-
-    opt_state = optimizer.init(params)
+    batch, optimizer = examples(model.input_shape, 64), optax.adam(1e-3)
+    graphdef, state = init_state(model, optimizer)
+    options = {"graphdef": graphdef, "objective": GOAL, "compute_dtype": jnp.float32}
+    update = partial(step.update, optimizer=optimizer, **options)
+    # All examples on one device.
+    alone = jax.jit(jax.vmap(update, None, None, axis_name=DEVICES, axis_size=1))
     losses = []
     for i in range(30):
-        params, rest, opt_state, loss = step(params, rest, opt_state, jax.random.key(i))
-        losses.append(float(loss))
+        state, metrics = alone(state, batch, jax.random.split(jax.random.key(i), 64))
+        losses.append(float(metrics["margin"]))
     assert np.mean(losses[-3:]) < 0.9 * losses[0], losses
 
 
@@ -224,7 +199,7 @@ def test_jit_vmap_and_two_devices_give_the_same(name):
     batch = examples(model.input_shape)
 
     def forward(params, rest, images, mask):
-        return apply(graphdef, params, rest, images, mask)[0]
+        return apply(graphdef, params, rest, images, mask)
 
     def forward_single(params, rest, image, mask):
         return jax.tree.map(lambda x: x[0], forward(params, rest, image[None], mask[None]))

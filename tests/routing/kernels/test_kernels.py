@@ -3,20 +3,18 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.routing import LinearVotes, inverted_attention_routing
+from capsjax.routing import LinearVotes, inverted_attention_routing, kernels
 from capsjax.routing.kernels import (
-    attend,
-    distance,
     einsum,
     forms,
     interpreted,
-    moments,
     mosaic,
     tpu,
     tpu_vectors,
@@ -80,24 +78,28 @@ def test_the_sum_of_all_votes(platform, sizes):
         assert_close(found, problems.derivative("U", wrt, operands))
 
 
-def routed(pkqg):
+def routed(p, k, q, g, of=kernels):
     """Sums, couplings and gradients: with the cotangent of the couplings known to be none."""
 
     def loss(p, k, q):
-        sums, coupling = attend(p, k, q)
-        return jnp.sum(sums * pkqg[3]), (sums, coupling)
+        sums, coupling = of.attend(p, k, q)
+        return jnp.sum(sums * g), (sums, coupling)
 
-    gradients, outputs = jax.grad(loss, (0, 1, 2), has_aux=True)(*pkqg[:3])
-    return *outputs, *gradients
+    return jax.grad(loss, (0, 1, 2), has_aux=True)(p, k, q)
+
+
+def exact(f, *xs):
+    """What `f` gives with all votes in float64."""
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, f(*map(jnp.asarray, xs), of=problems))
 
 
 def check_attention(platform, sizes, tolerance=2e-5):
     operands = problems.problem(sizes)
-    p, k, q, g = (operands[letter] for letter in "pkqw")
+    values = [operands[letter] for letter in "pkqw"]
     with interpreted(platform):
-        found = compiled(routed)([jnp.asarray(x, jnp.float32) for x in (p, k, q, g)])
-    for ours, theirs in zip(found, problems.attention(p, k, q, g), strict=True):
-        assert_close(ours, theirs, tolerance)
+        found = compiled(routed)(*(jnp.asarray(x, jnp.float32) for x in values))
+    jax.tree.map(partial(assert_close, tolerance=tolerance), found, exact(routed, *values))
 
 
 @each_platform
@@ -127,16 +129,15 @@ def test_several_blocks_of_positions(monkeypatch, sizes):
     check_attention("tpu", sizes._replace(batch=(300,)), tolerance=5e-5)
 
 
-def clusters(cpkmqw):
+def clusters(c, p, k, m, q, w, of=kernels):
     """Moments and distances of EM, and the gradients of both."""
-    c, p, k, m, q, w = cpkmqw
 
     def of_moments(c, p, k):
-        sums, squares, total = results = moments(c, p, k)
+        sums, squares, total = results = of.moments(c, p, k)
         return jnp.sum(sums * q) + jnp.sum(squares * w) + jnp.sum(total * q[..., 0, 0]), results
 
     def of_distance(p, k, m, w):
-        distances = distance(p, k, m, w)
+        distances = of.distance(p, k, m, w)
         return jnp.sum(c * distances), distances
 
     return (
@@ -159,21 +160,10 @@ def clusters(cpkmqw):
 def test_clusters(platform, sizes):
     operands = problems.problem(sizes)
     operands["c"] = np.abs(operands["c"])
-    c, p, k, m, q, w = values = [operands[letter] for letter in "cpkmqw"]
+    values = [operands[letter] for letter in "cpkmqw"]
     with interpreted(platform):
-        of_moments, of_distance = compiled(clusters)([jnp.asarray(x, jnp.float32) for x in values])
-    results, means = problems.moments(c, p, k)
-    for ours, theirs in zip(of_moments[1], results, strict=True):
-        assert_close(ours, theirs)
-    expected = problems.cluster_gradients(c, p, k, means, q, w)
-    expected["c"] += q[..., None, :, 0, 0]
-    for ours, letter in zip(of_moments[0], "cpk", strict=True):
-        assert_close(ours, expected[letter])
-    expected = problems.cluster_gradients(c, p, k, m, 0 * q, w)
-    for ours, letter in zip(of_distance[0], "pkmw", strict=True):
-        assert_close(ours, expected[letter])
-    only_distances = problems.cluster_gradients(c, p, k, m, 0 * q, w)["c"]
-    assert_close(of_distance[1], only_distances)
+        found = compiled(clusters)(*(jnp.asarray(x, jnp.float32) for x in values))
+    jax.tree.map(assert_close, found, exact(clusters, *values))
 
 
 @pytest.mark.slow
@@ -215,7 +205,7 @@ def test_bfloat16_is_summed_in_float32(platform):
     with interpreted(platform):
         found = compiled(route)(*narrow)
     q = 0.5 * np.asarray(operands["q"], np.float32)
-    sums, coupling, *_ = problems.attention(*wide, q, q)
+    (_, (sums, coupling)) = exact(routed, *wide, q, q)
     assert found.poses.dtype == jnp.bfloat16
     assert found.coupling.dtype == jnp.float32
     assert_close(found.coupling, coupling)
@@ -260,7 +250,7 @@ def test_products_in_blocks(monkeypatch):
 def test_an_empty_batch(platform):
     operands = as_float32(problems.problem(MATRICES._replace(batch=(0,))))
     with interpreted(platform):
-        sums, coupling, *gradients = compiled(routed)([operands[letter] for letter in "pkqw"])
+        gradients, (sums, coupling) = compiled(routed)(*(operands[letter] for letter in "pkqw"))
     assert sums.shape == operands["q"].shape
     assert coupling.shape == operands["c"].shape
     assert not jnp.any(gradients[1])

@@ -14,21 +14,13 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from capsjax.routing import LinearVotes, dynamic_routing, inverted_attention_routing
-from capsjax.routing.kernels import (
-    agreement,
-    cpu,
-    distance,
-    einsum,
-    interpreted,
-    moments,
-    total,
-    without_kernels,
-)
+from capsjax.routing import LinearVotes, dynamic_routing, inverted_attention_routing, kernels
+from capsjax.routing.kernels import agreement, cpu, einsum, interpreted, total, without_kernels
 from capsjax.routing.kernels import attend as ours
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.kernels.terms import Sizes
 from tests.routing.kernels import problems
+from tests.routing.kernels.problems import attend as plain
 
 SIZES = Sizes((4,), children=3, parents=4, rows=2, columns=2, width=2)
 
@@ -41,12 +33,6 @@ def operands(float64):
 def in_float32(letters, sizes=SIZES):
     values = problems.problem(sizes)
     return [jnp.asarray(values[letter], jnp.float32) for letter in letters]
-
-
-def plain(p, k, q):
-    votes = jnp.einsum("...iax,ixjy->...ijay", p, k)
-    coupling = jax.nn.softmax(jnp.einsum("...ijay,...jay->...ij", votes, q), axis=-1)
-    return jnp.einsum("...ij,...ijay->...jay", coupling, votes), coupling
 
 
 def assert_same(found, expected, tolerance=1e-10):
@@ -160,22 +146,15 @@ def test_gradients_of_each_example(operands):
     assert_same(jax.jit(for_all(ours))(k, p, q), jnp.sum(each, axis=0))
 
 
-def plain_clusters(c, p, k, w):
-    """The log-likelihood of an M-step and an E-step, more or less, by all votes."""
-    votes = jnp.einsum("...iax,ixjy->...ijay", p, k)
-    total = jnp.sum(c, axis=-2)
-    means = jnp.einsum("...ij,...ijay->...jay", c, votes) / total[..., None, None]
-    errors = (votes - means[..., None, :, :, :]) ** 2
-    squares = jnp.einsum("...ij,...ijay->...jay", c, errors)
-    distances = jnp.einsum("...ijay,...jay->...ij", errors, w)
-    return jnp.sum(jnp.sin(squares)) + jnp.sum(jnp.cos(distances)) + jnp.sum(means**2)
-
-
-def our_clusters(c, p, k, w):
-    sums, squares, total = moments(c, p, k)
+def clusters(of, c, p, k, w):
+    """The log-likelihood of an M-step and an E-step, more or less; `of` has the functions."""
+    sums, squares, total = of.moments(c, p, k)
     means = sums / total[..., None, None]
-    distances = distance(p, k, means, w)
+    distances = of.distance(p, k, means, w)
     return jnp.sum(jnp.sin(squares)) + jnp.sum(jnp.cos(distances)) + jnp.sum(means**2)
+
+
+our_clusters, plain_clusters = partial(clusters, kernels), partial(clusters, problems)
 
 
 def test_moments_and_distance_have_derivatives_of_second_order(operands):
