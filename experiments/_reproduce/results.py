@@ -14,6 +14,7 @@ import numpy as np
 
 from _reproduce.compare import (
     CHANCE,
+    DECIDED,
     FEWEST,
     HOLDS,
     NOT_RUN,
@@ -228,6 +229,7 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
     """Writes the page of all names, a sentence on each paper; the largest scale comes first."""
     verdicts = {name: best_verdicts(comparisons) for name, comparisons in names.items()}
     run = sum(any(comparison.was_run for comparison in every) for every in names.values())
+    tested = [verdict.verdict in DECIDED for of_name in verdicts.values() for verdict in of_name]
     links = {p: f"[{p}](../papers/{p}.md)" if text else p for p, text in findings.items()}
     by_paper = []
     for paper in findings:
@@ -239,9 +241,10 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
         "What we found",
         [
             "\n".join(f"- **{links[p]}**: {text}" for p, text in findings.items() if text),
-            f"{run} of {len(names)} tables and figures were run. A claim is decided by Welch's "
-            f"t-test between networks that learned, with at least {FEWEST} seeds each and against "
-            "controls (the rules are in docs/reproduce.md).",
+            f"{run} of {len(names)} tables and figures were run, {sum(tested)} of {len(tested)} "
+            "claims tested. A claim is decided by Welch's t-test between networks that learned, with "
+            f"at least {FEWEST} seeds each and against controls (the rules are in "
+            "docs/reproduce.md).",
             *_table("Claims by paper, after Holm's correction", ("", *VERDICTS), by_paper),
             *_table("Claims by table and figure, each at the 5 % level", heads, every),
         ],

@@ -239,7 +239,7 @@ def test_verdicts_in_words():
     equal = verdict(a=HIGH, b=HIGH)
     assert "“a” is equal to “b”" in results.in_words(equal, an_experiment())
     index = results.index({"x/y": [large, small]}, {"x": "It holds."})
-    assert "1 of 1 tables and figures were run." in index
+    assert "1 of 1 tables and figures were run, 1 of 1 claims tested." in index
     assert "- **[x](../papers/x.md)**: It holds." in index
     assert "| [x](../papers/x.md) | 1 | 0 | 0 | 0 | 0 |" in index
 
