@@ -242,8 +242,8 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
         [
             "\n".join(f"- **{links[p]}**: {text}" for p, text in findings.items() if text),
             f"{run} of {len(names)} tables and figures were run, {sum(tested)} of {len(tested)} "
-            "claims tested. A claim is decided by Welch's t-test between networks that learned, with "
-            f"at least {FEWEST} seeds each and against controls (the rules are in "
+            "claims tested. A claim is decided by Welch's t-test between networks that learned, "
+            f"with at least {FEWEST} seeds each and against controls (the rules are in "
             "docs/reproduce.md).",
             *_table("Claims by paper, after Holm's correction", ("", *VERDICTS), by_paper),
             *_table("Claims by table and figure, each at the 5 % level", heads, every),
