@@ -27,9 +27,9 @@ class SlotAttention(nnx.Module):
       slot_size: of the slots, queries, keys and values.
       mlp_size: units of the MLP's hidden layer, with ReLU.
       num_iterations: at least 1.
-      implicit: iterate so often without gradients, then once more with them, which is the first
-        term of the gradient at a fixed point (Chang et al. 2022): memory and time of the backward
-        pass are those of one iteration. The first slots then get no gradient.
+      implicit: iterate `num_iterations` times without gradients, then once more with them, which
+        is the first term of the gradient at a fixed point (Chang et al. 2022): memory and time of
+        the backward pass are those of one iteration. The first slots then get no gradient.
     """
 
     def __init__(

@@ -164,6 +164,7 @@ class Comparison:
         # All must hold; the hardest one is shown.
         verdicts = {decide(result) for result in tests.values()}
         verdict = next((v for v in (FAILS, CHANCE) if v in verdicts), HOLDS)
+        # If all hold, the largest p is that of the claim.
         alike = [name for name, result in tests.items() if decide(result) == verdict]
         order = {n: -tests[n].p if verdict == HOLDS else tests[n].low for n in alike}
         against = min(order, key=lambda name: order[name])
