@@ -2,11 +2,15 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 import scipy.stats
 from _reproduce import figures, measures, results
 from _reproduce.compare import (
+    LEVEL,
+    SEEN,
     Comparison,
     Difference,
     Verdict,
@@ -186,6 +190,16 @@ def test_power_is_relative_to_the_error():
     turned = replace(CLAIM, more="b", less="a", slack=50.0)
     assert verdict(turned, **apart).seen is False, "the paper's own is on the other side"
     assert verdict(replace(CLAIM, less="c"), a=HIGH, c=LOW).seen is None, "not printed"
+
+
+@pytest.mark.parametrize("runs", [3, 5])
+def test_a_difference_that_counts_as_seen_is_found_in_84_per_cent_of_cases(runs):
+    ours, others = np.random.default_rng(0).normal(size=(2, 4000, runs))
+    welch = partial(scipy.stats.ttest_ind, axis=1, equal_var=False)
+    interval = welch(ours, others).confidence_interval(1 - LEVEL)
+    half = np.mean(interval.high - interval.low) / 2
+    found = welch(ours + SEEN * half, others).pvalue < LEVEL
+    assert np.mean(found) == pytest.approx(0.84, abs=0.02)
 
 
 def test_a_deviation_over_a_line():

@@ -56,9 +56,10 @@ def draws(num_devices, counts, *, num_examples=26, batch_size=8, versions=1):
     return [np.concatenate(part) for part in zip(*records, strict=True)]
 
 
-def test_large_counts_are_not_rounded():
-    for values in (np.full(2, 2**32 - 5, np.uint32), np.array([1.0, 1.0], np.float32)):
-        np.testing.assert_array_equal(jax.vmap(_agree, axis_name=DEVICES)(values), values)
+def test_statistics_are_averaged_and_large_counts_not_rounded():
+    for own, expected in ((np.float32([1, 3]), 2), (np.full(2, 2**32 - 5, np.uint32), 2**32 - 5)):
+        agreed = jax.vmap(_agree, axis_name=DEVICES)(own)
+        np.testing.assert_array_equal(agreed, np.full(2, expected, own.dtype))
 
 
 def test_an_epoch_visits_every_example_at_most_once():
