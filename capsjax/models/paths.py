@@ -4,7 +4,6 @@ from collections.abc import Collection
 from typing import Any
 
 import jax
-import optax
 from flax import nnx
 from jaxtyping import PyTree
 
@@ -34,14 +33,6 @@ def check_known(params: nnx.State, layers: Collection[str], option: str) -> None
 def is_in(path: str, layers: Collection[str]) -> bool:
     """Tells whether the variable at `path` belongs to one of `layers`."""
     return any(f"{path}/".startswith(f"{layer}/") for layer in layers)
-
-
-def freeze(
-    optimizer: optax.GradientTransformation, frozen: PyTree
-) -> optax.GradientTransformationExtraArgs:
-    """Wraps `optimizer`: frozen parameters get no update and no weight decay."""
-    labels = jax.tree.map(lambda is_frozen: "frozen" if is_frozen else "trained", frozen)
-    return optax.partition({"trained": optimizer, "frozen": optax.set_to_zero()}, labels)
 
 
 def replaced(variables: nnx.State, by: dict[str, Any]) -> nnx.State:

@@ -96,7 +96,7 @@ def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Tr
         frozen = paths.within(params, config.frozen_layers, "frozen_layers")
         if all(jax.tree.leaves(frozen)):
             raise ValueError(f"frozen_layers {config.frozen_layers} leaves nothing to train")
-        optimizer = paths.freeze(optimizer, frozen)
+        optimizer = optax.transforms.selective_transform(optimizer, freeze_mask=frozen)
     return Training(
         config=config,
         task=task,
