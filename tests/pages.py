@@ -9,8 +9,6 @@ import _cli
 
 from capsjax.training import config as configs
 
-ROOT = Path(__file__).parents[1]
-
 
 def blocks(page: str, language: str) -> list[str]:
     """The code blocks of a page in a language, "{code-cell} python" for the cells of a notebook."""

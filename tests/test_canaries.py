@@ -6,7 +6,8 @@ import warnings
 import jax
 import jax.numpy as jnp
 
-from tests.test_package import ROOT, imports, parsed
+from tests.processes import ROOT
+from tests.test_package import imports, parsed
 
 NOT_PUBLIC = (
     "jax._src",

@@ -11,7 +11,7 @@ import pytest
 
 from capsjax import functional, routing
 from tests.experiments.browser import CHROMIUM, Browser
-from tests.pages import ROOT
+from tests.processes import ROOT
 
 
 def module(name: str):

@@ -15,7 +15,7 @@ from PIL import Image
 from capsjax.runs import loop
 from capsjax.training import config as configs
 from tests import pages
-from tests.pages import ROOT
+from tests.processes import ROOT
 
 README = (ROOT / "README.md").read_text()
 # Too long, or needs what is not here: only their arguments are tried.

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests import pages
-from tests.pages import ROOT
+from tests.processes import ROOT
 
 PAGES = {file.stem: file.read_text() for file in sorted((ROOT / "docs/tutorials").glob("*.md"))}
 NOTEBOOK = "{code-cell} python"

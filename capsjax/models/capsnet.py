@@ -46,8 +46,6 @@ class CapsNet(CapsuleChain):
     Sabour et al. 2017, figures 1 and 2. 8,215,568 parameters for 28×28×1 and ten classes.
     """
 
-    options = CapsNetConfig()
-
     def build(self, config: CapsNetConfig, rngs: nnx.Rngs) -> None:
         activation = _SQUASHES[config.squash_form] if config.squash else identity
         routing = bound(uniform_routing, activation=activation)

@@ -45,8 +45,6 @@ class ARCapsNet(ReconstructingModel):
     the last are padded (SAME), so that any image is large enough.
     """
 
-    options = ARCapsNetConfig()
-
     def build(self, config: ARCapsNetConfig, rngs: nnx.Rngs) -> None:
         features, channels, pose_size = config.features, config.channels, config.primary_pose
         height, width, image_channels = self.input_shape

@@ -50,8 +50,6 @@ class ConvNet(Model):
     Gu et al. 2021, figure 1: ConvNet-Avg (5,332,234 parameters for 40×40×1) and -FC (35,445,522).
     """
 
-    options = ConvNetConfig()
-
     def build(self, config: ConvNetConfig, rngs: nnx.Rngs) -> None:
         windows = [Window(config.kernel_size, stride) for stride in config.strides]
         height, width = grids(self.input_shape, windows)[-1]
@@ -104,8 +102,6 @@ class ReconstructingConvNet(ReconstructingModel):
     the text says that all dense layers are: the sigmoid of a sum of rectified units could not be
     below one half. 8,215,728 parameters for 28×28×1: CapsNet's and the dense layer's bias.
     """
-
-    options = ReconstructingConvNetConfig()
 
     def build(self, config: ReconstructingConvNetConfig, rngs: nnx.Rngs) -> None:
         windows = [Window(config.kernel_size), Window(config.kernel_size, 2)]
@@ -177,8 +173,6 @@ class PooledCNN(Model):
     24.56M parameters. They do not mention padding, but only with it do these sizes have 24,563,978.
     """
 
-    options = PooledCNNConfig()
-
     def build(self, config: PooledCNNConfig, rngs: nnx.Rngs) -> None:
         *_, (height, width) = grids(self.input_shape, [Window(2, 2) for _ in config.features])
         features = [self.input_shape[-1], *config.features]
@@ -227,8 +221,6 @@ class BaselineCNN(Model):
 
     Tsai et al. 2020, tables 2, 3 and 12. 18,919,434 parameters for CIFAR-10.
     """
-
-    options = BaselineCNNConfig()
 
     def build(self, config: BaselineCNNConfig, rngs: nnx.Rngs) -> None:
         windows = [Window(3, *each) for each in zip(config.strides, config.paddings, strict=True)]
@@ -287,8 +279,6 @@ class ResNet(Model):
     The variant for CIFAR: a 3×3 stem and no pooling before the blocks, so that any image is large
     enough. 11,173,962 parameters for CIFAR-10.
     """
-
-    options = ResNetConfig()
 
     def build(self, config: ResNetConfig, rngs: nnx.Rngs) -> None:
         strides = [1, *(2 for _ in config.features[1:])]

@@ -46,8 +46,6 @@ class EfficientCapsNet(CapsuleChain):
     is that of the others, not the released code's convolutional one.
     """
 
-    options = EfficientCapsNetConfig()
-
     def build(self, config: EfficientCapsNetConfig, rngs: nnx.Rngs) -> None:
         *below, last = config.features
         pose_size = config.primary_pose

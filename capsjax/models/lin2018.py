@@ -41,8 +41,6 @@ class DeepCapsNet(CapsuleChain):
     Lin et al. 2018, figure 1 (its Cap1 is "capsules1" here), which mentions no decoder.
     """
 
-    options = DeepCapsNetConfig()
-
     def build(self, config: DeepCapsNetConfig, rngs: nnx.Rngs) -> None:
         routing = bound(
             dynamic_routing, num_iterations=config.num_iterations, update_rate=config.update_rate

@@ -2,7 +2,7 @@
 
 import enum
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -59,12 +59,10 @@ class Output(NamedTuple):
 class Model(nnx.Module):
     """A network from images to class scores.
 
-    A subclass makes its layers in `build`, uses them in `forward`, and has default options. A
-    network of your own need not be a subclass: it is enough that it is called in this way and
-    returns an `Output`.
+    A subclass makes its layers in `build` and uses them in `forward`. A network of your own need
+    not be a subclass: it is enough that it is called in this way and returns an `Output`.
     """
 
-    options: ClassVar[Config]  #: the default config
     input_shape: tuple[int, int, int]  #: height, width and channels of an image
     num_classes: int
     mean: tuple[float, ...] = ()  #: by channel; see `Normalization`
@@ -74,11 +72,10 @@ class Model(nnx.Module):
         self,
         input_shape: tuple[int, int, int],
         num_classes: int,
-        config: Any = None,
+        config: Any,
         *,
         rngs: nnx.Rngs,
     ):
-        config = config or self.options
         if isinstance(config, Config):
             config = config.narrowed()
         height, width, channels = input_shape

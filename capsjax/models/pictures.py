@@ -36,7 +36,6 @@ class PictureCapsNetConfig(Normalization, CapsuleSizes):
 class PictureCapsNet(CapsuleChain):
     """3×3 convolutions of stride 2 below CapsNet's capsules, and a convolutional decoder."""
 
-    options = PictureCapsNetConfig()
     map_name = "convs"
 
     def build(self, config: PictureCapsNetConfig, rngs: nnx.Rngs) -> None:

@@ -53,8 +53,6 @@ class SlotAutoencoder(Model):
     from the slots by one linear layer, which does not train them.
     """
 
-    options = SlotAutoencoderConfig()
-
     def build(self, config: SlotAutoencoderConfig, rngs: nnx.Rngs) -> None:
         height, width, channels = self.input_shape
         features, slot_size = config.features, config.slot_size

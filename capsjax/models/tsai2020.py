@@ -107,8 +107,6 @@ class InvertedAttentionCapsNet(Model):
     1,828,817 with the ResNet, for CIFAR-10. Scores are logits.
     """
 
-    options = InvertedAttentionConfig()
-
     def build(self, config: InvertedAttentionConfig, rngs: nnx.Rngs) -> None:
         self.backbone = build_backbone(config, self.input_shape[-1], rngs=rngs)
         features, channels = self.backbone.out_features, config.channels
@@ -208,7 +206,6 @@ class DynamicCapsNet(CapsuleChain):
     for CIFAR-100. (The text's 128 channels after the backbone then apply only to the others.)
     """
 
-    options = DynamicCapsNetConfig()
     map_name = "backbone"
 
     def build(self, config: DynamicCapsNetConfig, rngs: nnx.Rngs) -> None:
@@ -262,8 +259,6 @@ class EMCapsNet(Model):
     Tsai et al. 2020, tables 6 and 7. 452,788 parameters for CIFAR-10 with the simple backbone.
     Scores are the activations of the class capsules.
     """
-
-    options = EMCapsNetConfig()
 
     def build(self, config: EMCapsNetConfig, rngs: nnx.Rngs) -> None:
         simple = config.backbone == "simple"

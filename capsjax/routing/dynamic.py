@@ -107,15 +107,7 @@ def uniform_routing(
       bias: added to the sum, broadcast to [..., J, D].
       activation: applied to the last axis in place of squash.
     """
-    votes = as_votes(votes)
-    shape = shape_of(votes)
-    *batch, children, parents, size = shape.shape
-    mean = votes.total() / parents
-    if bias is not None:
-        check_broadcast("bias", bias, (*batch, parents, size), "[..., J, D]")
-        mean = mean + jnp.asarray(bias, mean.dtype)
-    coupling = for_every_example(jnp.full((children, parents), 1 / parents, mean.dtype), mean)
-    return Routed(activation(mean).astype(shape.dtype), coupling)
+    return dynamic_routing(votes, num_iterations=1, bias=bias, activation=activation)
 
 
 def _route(

@@ -69,8 +69,7 @@ class TpuKernel(NamedTuple):
     """A kernel's instructions, counted."""
 
     bundles: int  # in the program
-    cycles: int  # bundles times trips
-    unknown_loops: int  # loops whose trips are not in the program; they are counted as one
+    cycles: int  # bundles times trips; a loop whose trips are not in the program counts as one
 
 
 def read_bundles(folder: Path) -> dict[str, str]:
@@ -86,18 +85,17 @@ def read_bundles(folder: Path) -> dict[str, str]:
 def count_bundles(text: str) -> TpuKernel:
     """Counts bundles and cycles of one operation."""
     bundles = {int(m["address"], 16): m["body"] for m in map(_BUNDLE.match, text.splitlines()) if m}
-    starts, times, unknown = {}, dict.fromkeys(bundles, 1), 0
+    starts, times = {}, dict.fromkeys(bundles, 1)
     for address, body in bundles.items():
         starts |= dict.fromkeys(re.findall(r"[Ss]tart region (\d+)", body), address)
     for address, body in bundles.items():
         branch = _BRANCH.search(body)
         if branch and starts.get(branch["region"], address + 1) <= address:  # a branch back
-            trips = _trips(bundles, branch["predicate"])
-            unknown += trips is None
+            trips = _trips(bundles, branch["predicate"]) or 1
             for inside in range(starts[branch["region"]], address + _DELAY + 1):
                 if inside in times:
-                    times[inside] *= trips or 1
-    return TpuKernel(len(bundles), sum(times.values()), unknown)
+                    times[inside] *= trips
+    return TpuKernel(len(bundles), sum(times.values()))
 
 
 def _trips(bundles: Mapping[int, str], predicate: str | None) -> int | None:

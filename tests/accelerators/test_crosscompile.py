@@ -39,7 +39,6 @@ def test_cycles_of_a_tpu_kernel_are_its_bundles_times_its_trips(compiled_for):
         compiled = compiled_for("v5e:2x2", kernel, shape)
         ((name, found),) = compiled.tpu_kernels.items()
         assert name.startswith("summed_tanh")
-        assert found.unknown_loops == 0
         cycles[rows] = found.cycles
         assert compiled.cycles >= found.cycles
     # At least one bundle for each of 32 rounds in 8 and 16 places of the grid, and twice as many.

@@ -1,6 +1,5 @@
 import hashlib
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -8,17 +7,7 @@ import pytest
 
 import capsjax.data
 from tests.data.small_datasets import random_images, tiny_examples, write_image, write_tfds
-
-
-def run(script: str) -> str:
-    """What a new process prints."""
-    return subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True
-    ).stdout
-
-
-def test_names_can_be_listed():
-    assert {"digits", "mnist"} <= set(capsjax.data.names())
+from tests.processes import printed
 
 
 def test_user_data_and_digits_need_no_tfds(tmp_path):
@@ -37,7 +26,7 @@ try:
 except ModuleNotFoundError as error:
     print("[data]" in str(error))
 """
-    assert run(script).split() == ["1438", "2", "2", "True"]
+    assert printed(script).split() == ["1438", "2", "2", "True"]
 
 
 def test_cache_hit_needs_no_tfds(tmp_path, monkeypatch):

@@ -9,7 +9,8 @@ from pathlib import Path
 import jax
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import ROOT
+
 # Python does the same for the folder of a script that it runs.
 sys.path.insert(0, str(ROOT / "experiments"))
 

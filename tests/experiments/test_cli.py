@@ -3,13 +3,12 @@
 import ast
 import errno
 import os
-import subprocess
 import sys
 
 import _cli
 import pytest
 
-from tests.experiments.conftest import ROOT
+from tests.processes import ROOT, printed
 
 SCRIPTS = sorted(file.name for file in (ROOT / "experiments").glob("[!_]*.py"))
 
@@ -39,19 +38,12 @@ for arguments in (["--help"], ["--version"], ["--nonsense"]):
         print(arguments[0], "ends with", stop.code)
 print("jax" in sys.modules)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.argv = ['experiments/{script}']\n{program}"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'experiments'}{os.pathsep}{ROOT}"},
-        text=True,
-        capture_output=True,
-        check=True,
-    )
-    for said in ("--help ends with 0", "--version ends with 0", "--nonsense ends with 2"):
-        assert said in done.stdout
-    assert done.stdout.splitlines()[-1] == "False"
-    for said in ("--quiet", "--version", "--import", "capsjax 0.", "Python 3."):
-        assert said in done.stdout
+    program = f"import sys; sys.argv = ['experiments/{script}']\n{program}"
+    said = printed(program, PYTHONPATH=f"{ROOT / 'experiments'}{os.pathsep}{ROOT}")
+    assert said.splitlines()[-1] == "False"
+    ends = ("--help ends with 0", "--version ends with 0", "--nonsense ends with 2")
+    for part in (*ends, "--quiet", "--version", "--import", "capsjax 0.", "Python 3."):
+        assert part in said
 
 
 def test_values_of_the_config_are_taken_out():

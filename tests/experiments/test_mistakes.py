@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from tests.experiments.conftest import ROOT
+from tests.processes import ROOT
 
 TRAIN = f"train --config={ROOT}/configs/digits.py --workdir=run --config."
 MISTAKES = [

@@ -12,7 +12,7 @@ import report
 from PIL import Image
 
 from capsjax.runs import checkpoints
-from tests.experiments.conftest import ROOT
+from tests.processes import ROOT
 
 CARDS = sorted(ROOT.glob("releases/*.md"))
 

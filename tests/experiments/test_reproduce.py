@@ -18,9 +18,9 @@ from capsjax import models
 from capsjax.runs import checkpoints
 from capsjax.training import config as configs
 from capsjax.training.build import build_model
-from tests.experiments.conftest import ROOT
 from tests.experiments.test_compare import an_experiment
 from tests.experiments.test_configs import sizes
+from tests.processes import ROOT
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

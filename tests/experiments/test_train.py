@@ -21,7 +21,7 @@ from PIL import Image
 from capsjax import models
 from capsjax.data import load
 from capsjax.training import config as configs
-from tests.experiments.conftest import ROOT
+from tests.processes import ROOT
 
 TINY = ["--config.model.width=0.03125", "--config.training.epochs=2"]
 

@@ -12,7 +12,8 @@ from capsjax import models, restore
 from capsjax.runs import loop
 from capsjax.training import config as training_config
 from tests.models.building import apply
-from tests.pages import ROOT, blocks
+from tests.pages import blocks
+from tests.processes import ROOT
 
 PAGE = (ROOT / "docs" / "models.md").read_text()
 

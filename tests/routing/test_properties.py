@@ -95,15 +95,6 @@ def test_couplings_are_shares(procedure):
         assert_same(coupling.sum(-1), np.ones((B, I)))
 
 
-def test_uniform_is_dynamic_with_one_iteration():
-    votes = random_votes()
-    bias = jnp.linspace(-1, 1, J * D).reshape(J, D)
-    one = dynamic_routing(votes, num_iterations=1, bias=bias)
-    uniform = uniform_routing(votes, bias=bias)
-    np.testing.assert_allclose(one.poses, uniform.poses, rtol=1e-6)
-    np.testing.assert_allclose(one.coupling, uniform.coupling)
-
-
 def test_stop_gradient_keeps_values_and_drops_the_couplings_gradient():
     votes = random_votes()
 

@@ -13,9 +13,8 @@ from etils import epath
 from capsjax import _files
 from capsjax.runs import checkpoints
 from capsjax.runs.directory import CONFIG, LOCK, claimed
+from tests.processes import ROOT
 from tests.tiny import quick_config
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

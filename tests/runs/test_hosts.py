@@ -13,7 +13,7 @@ import jax
 import pytest
 
 from capsjax.runs import hosts, loop
-from tests.pages import ROOT
+from tests.processes import ROOT
 from tests.tiny import tiny_config
 
 FOUR = jax.devices()[:4]

@@ -14,7 +14,7 @@ import jax
 import pytest
 
 from capsjax.runs import loop
-from tests.pages import ROOT
+from tests.processes import ROOT
 from tests.tiny import assert_same, quick_config
 
 EPOCHS, KILLS = 60, 6

@@ -111,18 +111,3 @@ def test_a_reconstruction_of_another_shape_is_an_error():
     output = Output(LENGTHS, reconstruction=jnp.zeros((2, 1, 5, 4, 1)))
     with pytest.raises(ValueError, match=r"shape \(5, 4, 1\), its image \(4, 4, 1\)"):
         create()(output, BATCH)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"name": "margn"}, "loss.name must be one of margin, spread"),
-        ({"classes": "max"}, "loss.classes must be one of sum, mean, got 'max'"),
-        ({"reconstruction": "max"}, "must be one of sum, mean, got 'max'"),
-        ({"reconstruction_weight": -1.0}, "reconstruction_weight must not be negative"),
-        ({"reconstruction_weight": float("nan")}, "reconstruction_weight must be finite"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        create(**options)

@@ -66,26 +66,3 @@ def test_rmsprop_is_kerass():
         position += float(update)
         mean = 0.9 * mean + 0.1 * gradient**2
         assert float(update) == pytest.approx(-1e-3 * gradient / (mean**0.5 + 1e-7), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "schedule", "message"),
-    [
-        ({"name": "adm"}, {}, "unknown optimizer.name 'adm': did you mean 'adam'"),
-        ({"name": "adam", "momentum": 0.5}, {}, "no option 'optimizer.momentum'"),
-        ({}, {"name": "step"}, "did you mean 'steps'"),
-        ({}, {"name": "exponential", "epochs": (3,)}, "no option 'schedule.epochs'"),
-        ({}, {"decay_steps": 0}, "schedule.decay_steps must be positive"),
-        ({}, {"decay_rate": 1.5}, r"decay_rate must be in \(0, 1\]"),
-        ({}, {"warmup_steps": -1}, "schedule.warmup_steps must not be negative"),
-        ({"learning_rate": 0.0}, {}, "learning_rate must be positive"),
-        ({"clip_norm": -1.0}, {}, "optimizer.clip_norm must not be negative"),
-    ],
-)
-def test_bad_values(optimizer, schedule, message):
-    with pytest.raises(ValueError, match=message):
-        make_optimizer(
-            {"name": "adam"} | optimizer,
-            {"name": "exponential"} | schedule,
-            steps_per_epoch=1,
-        )

@@ -1,8 +1,5 @@
 """Kernels of both platforms, interpreted, against NumPy in float64."""
 
-import os
-import subprocess
-import sys
 from functools import partial
 
 import jax
@@ -22,6 +19,7 @@ from capsjax.routing.kernels import (
 )
 from capsjax.routing.kernels.derivatives import differentiate
 from capsjax.routing.kernels.terms import TERMS, Sizes, operands_of
+from tests.processes import printed
 from tests.routing.kernels import problems
 
 PLATFORMS = ["tpu", "cuda"]
@@ -271,14 +269,6 @@ print(gradients.trace(operands).lower(lowering_platforms=("tpu",)).as_text())
 @pytest.mark.slow
 def test_a_kernel_is_the_same_program_in_every_process():
     """JAX's cache of compiled programs finds a program by its text."""
-    texts = {
-        subprocess.run(
-            [sys.executable, "-c", TEXT_OF_A_KERNEL],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in "12"  # with these a set of letters has different orders
-    }
+    # With these seeds a set of letters has different orders.
+    texts = {printed(TEXT_OF_A_KERNEL, PYTHONHASHSEED=seed) for seed in "12"}
     assert len(texts) == 1
