@@ -1,7 +1,5 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from capsjax.losses import (
@@ -41,27 +39,6 @@ def test_spread_loss_compares_every_present_with_every_absent_class():
     pairs = [(0, 1), (0, 3), (2, 1), (2, 3)]
     expected = sum(max(0, 0.9 - float(presences[t] - presences[k])) ** 2 for t, k in pairs)
     assert spread_loss(presences, TWO_OF_FOUR) == pytest.approx(expected, rel=1e-5)
-
-
-def test_cross_entropies_are_those_of_optax():
-    logits = jnp.array([2.0, -1.0, 30.0, 0.5])
-    label = jax.nn.one_hot(3, 4)
-    np.testing.assert_allclose(
-        cross_entropy(logits, label), optax.softmax_cross_entropy(logits, label), rtol=1e-6
-    )
-    np.testing.assert_allclose(
-        sigmoid_cross_entropy(logits, TWO_OF_FOUR),
-        optax.sigmoid_binary_cross_entropy(logits, TWO_OF_FOUR).sum(),
-        rtol=1e-6,
-    )
-
-
-@pytest.mark.parametrize("loss", [cross_entropy, sigmoid_cross_entropy])
-@pytest.mark.parametrize("logit", [-1e4, 1e4])
-def test_cross_entropies_of_extreme_logits_are_finite(loss, logit):
-    value, gradient = jax.value_and_grad(loss)(jnp.array([logit, 0.0]), jnp.array([1.0, 0.0]))
-    assert jnp.isfinite(value)
-    assert jnp.isfinite(gradient).all()
 
 
 def test_lengths_become_logits_around_one_half():
@@ -105,8 +82,9 @@ def test_an_image_of_whole_numbers_is_an_error():
         reconstruction_loss(image, image.astype(jnp.uint8))
 
 
-def test_impossible_classes_that_are_absent_cost_nothing():
-    logits, label = jnp.array([-jnp.inf, 0.0]), jnp.array([0.0, 1.0])
-    for loss, gradient in ((cross_entropy, [0, 0]), (sigmoid_cross_entropy, [0, -0.5])):
-        assert jnp.isfinite(loss(logits, label))
-        np.testing.assert_allclose(jax.grad(loss)(logits, label), gradient)
+def test_cross_entropies_by_hand():
+    logits = jnp.log(jnp.array([0.1, 0.2, 0.3, 0.4]))
+    assert cross_entropy(logits, TWO_OF_FOUR) == pytest.approx(-np.log(0.1 * 0.3), rel=1e-5)
+    # The odds are p, so the probabilities p / (1 + p).
+    expected = -np.log(0.1 / 1.1 * 1 / 1.2 * 0.3 / 1.3 * 1 / 1.4)
+    assert sigmoid_cross_entropy(logits, TWO_OF_FOUR) == pytest.approx(expected, rel=1e-5)
