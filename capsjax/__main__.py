@@ -7,7 +7,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from capsjax._names import nearest
+from capsjax._names import did_you_mean
 
 USAGE = """usage: {program} COMMAND [OPTION ...]
 
@@ -39,7 +39,7 @@ def main() -> None:
         vars(importlib.import_module("_cli"))["PROGRAM"] = program  # for its help
         runpy.run_path(str(known[name]), run_name="__main__")
     else:
-        print(f"error: there is no command {name!r}: {nearest(name, known)}", file=sys.stderr)
+        print(f"error: there is no command {name!r}: {did_you_mean(name, known)}", file=sys.stderr)
         sys.exit(2)
 
 

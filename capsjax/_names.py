@@ -21,7 +21,7 @@ _KINDS: dict[type, tuple[type, str]] = {
 def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
     """Returns `table[name]`; raises ValueError for an unknown name of this `kind` of thing."""
     if name not in table:
-        raise ValueError(f"unknown {kind} {name!r}: {nearest(name, table)}")
+        raise ValueError(f"unknown {kind} {name!r}: {did_you_mean(name, table)}")
     return table[name]
 
 
@@ -33,7 +33,7 @@ def check_options(owner: str, keys: Iterable[str], known: Iterable[str], section
             prefix, _, last = key.rpartition(".")
             elsewhere = [name for name in full if name.endswith(f".{last}")]
             beside = [name for name in full if prefix and name.startswith(f"{prefix}.")]
-            near = nearest(key, elsewhere or beside or full)
+            near = did_you_mean(key, elsewhere or beside or full)
             raise ValueError(f"{owner} has no option {key!r}: {near}")
 
 
@@ -60,7 +60,7 @@ def check_kind(name: str, value: Any, default: Any) -> None:
             raise ValueError(f"{name} must be {what}, got {value}")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Returns the end of an error message: the known name nearest to `word`, and others."""
     known = sorted(set(known))
     close = get_close_matches(word, known, n=5, cutoff=0.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import ml_collections
 
-from capsjax._names import nearest
+from capsjax._names import did_you_mean
 
 HERE = Path(__file__).parent
 FOLDER = next(parent / "configs" for parent in (HERE, HERE.parent) if (parent / "configs").is_dir())
@@ -31,7 +31,7 @@ def read(text: str) -> ml_collections.ConfigDict:
         path = str(files().get(stem, path))
     if not Path(path).is_file():
         what = "not a file" if Path(path).exists() else "there is no such file"
-        raise ValueError(f"{path}: {what}: {nearest(stem, files())}")
+        raise ValueError(f"{path}: {what}: {did_you_mean(stem, files())}")
     with errors_by_line(path):
         get_config = runpy.run_path(path).get("get_config")
         if get_config is None:

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int, UInt8
 
 from capsjax._extras import extra, install
-from capsjax._names import nearest
+from capsjax._names import did_you_mean
 from capsjax.data.cache import cached
 from capsjax.data.dataset import Examples, Source, checked, fingerprint, track
 from capsjax.data.lazy_images import LazyImages, exceeds
@@ -117,7 +117,7 @@ def download(name: str, directories: Sequence[Path], known: Sequence[str]) -> Pa
         if not name or not Path(name).expanduser().exists():
             hint = (
                 "expected 'digits', the name of a TFDS dataset, folder:PATH, npz:PATH or "
-                f"affnist:PATH: {nearest(name, names)}"
+                f"affnist:PATH: {did_you_mean(name, names)}"
             )
         raise ValueError(f"name: unknown dataset {name!r}; {hint}")
     if find_spec("tensorflow") is None:

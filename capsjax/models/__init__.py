@@ -8,7 +8,7 @@ from typing import Any
 
 from flax import nnx
 
-from capsjax._names import check_kind, check_options, nearest
+from capsjax._names import check_kind, check_options, did_you_mean
 from capsjax._options import tuples
 from capsjax.models import (
     capsnet,
@@ -75,7 +75,7 @@ def lookup(name: str) -> Network:
     """Returns the class, config and published sizes behind `name`."""
     if name not in names():
         raise ValueError(
-            f"unknown model {name!r}: {nearest(name, names())}. Register your own with "
+            f"unknown model {name!r}: {did_you_mean(name, names())}. Register your own with "
             "capsjax.models.register(...), in scripts with --import=FILE.py"
         )
     return _REGISTERED.get(name) or _PUBLISHED[name]

@@ -7,7 +7,7 @@ import jax
 from flax import nnx
 from jaxtyping import PyTree
 
-from capsjax._names import nearest
+from capsjax._names import did_you_mean
 
 
 def by_path(variables: nnx.State) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def check_known(params: nnx.State, layers: Collection[str], option: str) -> None
     known = {"/".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
     for layer in layers:
         if layer not in known:
-            raise ValueError(f"{option}: no parameters in {layer!r}: {nearest(layer, known)}")
+            raise ValueError(f"{option}: no parameters in {layer!r}: {did_you_mean(layer, known)}")
 
 
 def is_in(path: str, layers: Collection[str]) -> bool:
