@@ -4,6 +4,7 @@ Margin and spread loss take presences in [0, 1], such as the lengths of squashed
 cross-entropies take logits; `length_logits` makes them of lengths.
 """
 
+import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
@@ -54,7 +55,9 @@ def sigmoid_cross_entropy(
     logits: Float[Array, "classes"], label: Float[Array, "classes"]
 ) -> Float[Array, ""]:
     """Returns −Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class separately."""
-    return jnp.sum(optax.sigmoid_binary_cross_entropy(*_of_one_example(logits, label)))
+    logits, label = _of_one_example(logits, label)
+    present, absent = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
+    return -jnp.sum(_times_log(label, present) + _times_log(1 - label, absent))
 
 
 def length_logits(
@@ -83,6 +86,11 @@ def reconstruction_loss(
             f"the reconstruction has shape {reconstruction.shape}, its image {image.shape}"
         )
     return jnp.sum(jnp.square(reconstruction - image))
+
+
+def _times_log(weight: Array, log: Array) -> Array:
+    """Returns `weight` · `log`, 0 where a class that does not count is impossible: 0 · log 0."""
+    return weight * jnp.where((weight == 0) & jnp.isneginf(log), 0, log)
 
 
 def _of_one_example(scores: Array, label: Array) -> tuple[Array, Array]:

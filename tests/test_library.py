@@ -1,4 +1,4 @@
-"""Calls of the library with numbers at the ends of their types, and empty batches."""
+"""Calls of the library with numbers at the ends of their types, wrong types and empty batches."""
 
 import flax.nnx as nnx
 import jax
@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax import models, routing
+from capsjax import functional, losses, models, routing
 from capsjax.functional import safe_norm
 
 RNG = np.random.default_rng(0)
@@ -52,6 +52,24 @@ def test_wider_options_do_not_widen_the_votes_under_x64():
         floor = np.float64(1e-4)
         floored = routing.em_routing(votes, ones, zeros, zeros, variance_floor=floor)
     assert soft.poses.dtype == floored.poses.dtype == np.float32
+
+
+ROW = [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: functional.mask_poses([ROW], jnp.ones(1)),
+        lambda: functional.normalize([[ROW]], (0.5, 0.5), (1.0, 1.0)),
+        lambda: losses.margin_loss(ROW, ROW),
+        lambda: losses.reconstruction_loss(ROW, ROW),
+        lambda: routing.attention_routing([ROW], jnp.ones((2, 1, 1))),
+    ],
+)
+def test_lists_are_no_arrays(call):
+    with pytest.raises(TypeError, match="must be an array"):
+        call()
 
 
 @pytest.mark.parametrize("name", ["sabour2017_capsnet", "tsai2020_cifar10_simple"])

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -39,6 +40,14 @@ def test_spread_loss_compares_every_present_with_every_absent_class():
     pairs = [(0, 1), (0, 3), (2, 1), (2, 3)]
     expected = sum(max(0, 0.9 - float(presences[t] - presences[k])) ** 2 for t, k in pairs)
     assert spread_loss(presences, TWO_OF_FOUR) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, sigmoid_cross_entropy])
+@pytest.mark.parametrize("logit", [-1e4, 1e4])
+def test_cross_entropies_of_extreme_logits_are_finite(loss, logit):
+    value, gradient = jax.value_and_grad(loss)(jnp.array([logit, 0.0]), jnp.array([1.0, 0.0]))
+    assert jnp.isfinite(value)
+    assert jnp.isfinite(gradient).all()
 
 
 def test_lengths_become_logits_around_one_half():
@@ -88,3 +97,10 @@ def test_cross_entropies_by_hand():
     # The odds are p, so the probabilities p / (1 + p).
     expected = -np.log(0.1 / 1.1 * 1 / 1.2 * 0.3 / 1.3 * 1 / 1.4)
     assert sigmoid_cross_entropy(logits, TWO_OF_FOUR) == pytest.approx(expected, rel=1e-5)
+
+
+def test_impossible_classes_that_are_absent_cost_nothing():
+    logits, label = jnp.array([-jnp.inf, 0.0]), jnp.array([0.0, 1.0])
+    for loss, gradient in ((cross_entropy, [0, 0]), (sigmoid_cross_entropy, [0, -0.5])):
+        assert jnp.isfinite(loss(logits, label))
+        np.testing.assert_allclose(jax.grad(loss)(logits, label), gradient)

@@ -155,6 +155,10 @@ def test_modules_are_there_without_an_import_of_their_own():
             _ = room.looop
 
 
+def test_dir_lists_everything():
+    assert set(capsjax.__all__) <= set(dir(capsjax))
+
+
 def test_changelog_knows_the_version():
     assert f"## {capsjax.__version__}" in (ROOT / "CHANGELOG.md").read_text()
     citation = (ROOT / "CITATION.cff").read_text()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from capsjax.functional import squash
 from capsjax.routing import (
     DenseVotes,
     LinearVotes,
@@ -93,6 +94,13 @@ def test_couplings_are_shares(procedure):
         assert jnp.all(coupling.sum(-1) < 1)  # leaky: a share belongs to no parent
     else:
         assert_same(coupling.sum(-1), np.ones((B, I)))
+
+
+def test_uniform_routing_is_the_squashed_mean_of_a_child():
+    votes, bias = random_votes(), jnp.linspace(-1, 1, J * D).reshape(J, D)
+    routed = uniform_routing(votes, bias=bias)
+    np.testing.assert_allclose(routed.poses, squash(votes.sum(-3) / J + bias), rtol=1e-5)
+    np.testing.assert_array_equal(routed.coupling, np.full((B, I, J), np.float32(1 / J)))
 
 
 def test_stop_gradient_keeps_values_and_drops_the_couplings_gradient():
