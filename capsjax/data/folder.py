@@ -79,7 +79,7 @@ class Folder(Source):
                     f"{file}: has [H, W, C] = {list(image.shape)} and {first} has "
                     f"{list(expected.shape)}. Say what to make of all: --config.data.size=32 "
                     "--config.data.channels=3 (or 1, for grey), and --config.data.fit=crop to "
-                    "crop where pad would be black"
+                    "crop where pad would be black. In Python: fitting=images.Fitting(32, 32, 3)"
                 )
         for label in sorted({label for _, label in files} - {label for _, label, _ in decoded}):
             raise ValueError(f"no image of {self.class_names[label]} can be read: {broken[0]}")

@@ -9,6 +9,7 @@ from capsjax.data.dataset import Examples, Source, checked
 from capsjax.data.splits import with_test_split
 
 MAX_UNNAMED_CLASSES = 100_000
+_ARRAYS = ("images", "labels")
 
 
 class Npz(Source):
@@ -28,6 +29,9 @@ class Npz(Source):
             with np.load(self.where, allow_pickle=False) as archive:
                 own_test = "test_images" in archive
                 prefixes = ("", "test_") if own_test else ("",)
+                expected = {f"{prefix}{what}" for prefix in prefixes for what in _ARRAYS}
+                if missing := sorted(expected - {*archive}):
+                    raise ValueError(f"has {', '.join(archive)}, and lacks {', '.join(missing)}")
                 images = {prefix: np.asarray(archive[f"{prefix}images"]) for prefix in prefixes}
                 labels = {prefix: np.asarray(archive[f"{prefix}labels"]) for prefix in prefixes}
                 # Images without an axis for channels have one channel.

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,8 +12,14 @@ from jax import lax
 from jaxtyping import Array, PyTree
 
 from capsjax.models import Output
-from capsjax.training import parallel
-from capsjax.training.parallel import check_batch_size, divide, of_this_process, replicate
+from capsjax.training.parallel import (
+    Program,
+    check_batch_size,
+    divide,
+    of_this_process,
+    on_devices,
+    replicate,
+)
 from capsjax.training.state import DEVICES
 
 
@@ -83,8 +89,7 @@ def lower(
         jax.ShapeDtypeStruct((*share, *x.shape[1:]), jax.dtypes.canonicalize_dtype(x.dtype))
         for x in examples
     ]
-    program = _program(function, graphdef, tuple(devices))
-    return parallel.lower(program, devices, state, batch, ())
+    return _program(function, graphdef, tuple(devices)).lower(state, batch, ())
 
 
 def outline(model: nnx.Module, image_shape: Sequence[int]) -> Output:
@@ -127,11 +132,11 @@ def _no_larger_than_needed(batch_size: int, num: int, num_devices: int) -> int:
 @lru_cache(maxsize=16)
 def _program(
     function: Callable[..., PyTree], graphdef: nnx.GraphDef, devices: tuple[jax.Device, ...]
-) -> partial:
+) -> Program:
     def apply(state: nnx.State, batch: Sequence[Array], shared: Sequence[PyTree]) -> PyTree:
         results = function(merged(graphdef, state), *batch, *shared)
         if len(devices) == 1:  # XLA would not drop the collective
             return results
         return jax.tree.map(lambda x: lax.all_gather(x, DEVICES, tiled=True), results)
 
-    return parallel.on_devices(apply, devices, (None, 0, None))
+    return on_devices(apply, devices, (None, 0, None))

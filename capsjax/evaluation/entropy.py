@@ -38,6 +38,12 @@ def true_class_shares(
     1 / classes if couplings are equal: the network takes the mean of the votes and does not route.
     Raises ValueError like `routing_entropies`, for that routing.
     """
+    classes = outline(model, images.shape[1:]).scores.shape[-1]
+    if np.shape(targets) != (len(images), classes):
+        raise ValueError(
+            f"targets must have a row for each image, [{len(images)}, {classes}], such as "
+            f"np.eye({classes})[labels]; got shape {np.shape(targets)}"
+        )
     return next(iter(_by_layer(_true_shares, model, (images, targets), batch_size).values()))
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from capsjax.layers.bound import bound
 from capsjax.layers.transforms import check_poses
 from capsjax.routing import Routed, attention_routing, pose_patches
+from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
 
@@ -86,6 +87,7 @@ class AttentionConvCapsules(_AttentionCapsules):
         padding: Padding = "SAME",
         rngs: nnx.Rngs,
     ):
+        check_counts(kernel_size=kernel_size, strides=strides)
         self.windows = bound(
             pose_patches, window=kernel_size, stride=strides, padding=padding, pose_axes=1
         )

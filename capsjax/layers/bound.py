@@ -1,6 +1,9 @@
 """Functions with some of their arguments filled in, as attributes of modules."""
 
 import functools
+from collections.abc import Callable
+
+from flax import nnx
 
 
 class bound(functools.partial):
@@ -11,6 +14,25 @@ class bound(functools.partial):
 
     def __hash__(self) -> int:
         return hash(self._parts)
+
+    @classmethod
+    def of(cls, routing: Callable) -> Callable:
+        """Returns `routing`, a partial as one that is equal to another, which holds no module."""
+        if not isinstance(routing, functools.partial):
+            return routing
+        made = cls(routing.func, *routing.args, **routing.keywords)
+        for value in (*made.args, *made.keywords.values()):
+            if isinstance(value, nnx.Module):
+                raise ValueError(
+                    f"routing must not be a partial that holds a module, {type(value).__name__}, "
+                    "which would not be trained: write a module that has both, such as "
+                    "capsjax.layers.InvertedAttention"
+                )
+        try:
+            hash(made)
+        except TypeError:  # of arrays, say
+            return routing
+        return made
 
     @property
     def _parts(self) -> tuple:

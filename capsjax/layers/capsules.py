@@ -7,8 +7,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from capsjax.layers.bound import bound
 from capsjax.layers.transforms import Form, as_matrices, check_poses, kernel_shape, unit_sums
 from capsjax.routing import LinearVotes, Routed, WindowVotes, dynamic_routing, pose_patches
+from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding
 
 
@@ -44,7 +46,7 @@ class DenseCapsules(nnx.Module):
         kernel_init: nnx.Initializer | None = None,
         rngs: nnx.Rngs,
     ):
-        self.num_children, self.in_pose, self.routing = num_children, in_pose, routing
+        self.num_children, self.in_pose, self.routing = num_children, in_pose, bound.of(routing)
         shape = kernel_shape(num_children, in_pose, num_parents, out_pose, form)
         if shared:
             shape = (1, *shape[1:])
@@ -95,6 +97,7 @@ class ConvCapsules(DenseCapsules):
         padding: Padding = "VALID",
         **options: Any,
     ):
+        check_counts(kernel_size=kernel_size, strides=strides)
         children = kernel_size * kernel_size * in_channels
         super().__init__(children, in_pose, out_channels, out_pose, **options)
         self.in_channels = in_channels

@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from capsjax.routing import choose_block_size, in_blocks
+from capsjax.routing._checks import check_counts
 from capsjax.routing.patches import Padding, Windows, gather
 
 _LECUN_NORMAL = nnx.initializers.lecun_normal()
@@ -87,6 +88,7 @@ def conv2d(
 
     `padding` is "SAME", "VALID" or the number of zeros on each side.
     """
+    check_counts(kernel_size=kernel_size, strides=strides)
     return nnx.Conv(
         in_features,
         out_features,

@@ -50,10 +50,10 @@ class DepthwiseCapsules(nnx.Module):
         self.kernel = nnx.Param(init(rngs.params(), (*sides, 1, features), jnp.float32))
         self.bias = nnx.Param(jnp.zeros(features, jnp.float32))
 
-    def __call__(self, features: Float[Array, "n h w c"]) -> Float[Array, "n C D"]:
+    def __call__(self, features: Float[Array, "*batch h w c"]) -> Float[Array, "*batch C D"]:
         rows, columns, _, channels = self.kernel.shape
-        seen = features[:, :rows, :columns]
+        seen = features[..., :rows, :columns, :]
         check_poses(seen, "features", rows=rows, columns=columns, channels=channels)
-        sums = jnp.sum(seen * self.kernel[...][:, :, 0], axis=(1, 2)) + self.bias[...]
+        sums = jnp.sum(seen * self.kernel[...][:, :, 0], axis=(-3, -2)) + self.bias[...]
         capsules = channels // self.pose_size
-        return self.activation(sums.reshape(sums.shape[0], capsules, self.pose_size))
+        return self.activation(sums.reshape(*sums.shape[:-1], capsules, self.pose_size))

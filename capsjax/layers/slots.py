@@ -84,6 +84,8 @@ class SlotAttention(nnx.Module):
           keys: one per example for that draw; None draws the same for every example, always.
           mask: see `capsjax.routing.slot_attention`.
         """
+        if inputs.ndim != 3:
+            raise ValueError(f"inputs must be [n, N, D], got shape {inputs.shape}")
         check_poses(inputs, "inputs", in_features=self.in_features)
         start = self.first_slots(inputs.shape[0], keys) if slots is None else slots
         check_poses(start, "slots", slot_size=self.slot_size)

@@ -91,7 +91,11 @@ def register(name: str, model: type[nnx.Module], config: Any) -> None:
       config: the default options: an instance of a frozen dataclass of numbers, strings, booleans
         and tuples of them.
     """
-    asdict(config)  # a TypeError unless it is an instance of a dataclass
+    for option, value in asdict(config).items():  # a TypeError unless it is a dataclass's instance
+        for part in value if isinstance(value, tuple) else (value,):
+            if not isinstance(part, int | float | str | None):
+                kinds = "numbers, strings, booleans and tuples of them"
+                raise ValueError(f"a config has {kinds}, got {option} = {value!r}")
     if name in _PUBLISHED:
         raise ValueError(f"{name!r} is a published network: choose another name")
     _REGISTERED[name] = Network(model, config)

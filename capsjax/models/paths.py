@@ -10,7 +10,7 @@ from jaxtyping import PyTree
 from capsjax._names import did_you_mean
 
 
-def by_path(variables: nnx.State) -> dict[str, Any]:
+def by_path(variables: PyTree) -> dict[str, Any]:
     """Returns the arrays of `variables`, or their shapes, by path."""
     return {_joined(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(variables)}
 

@@ -47,13 +47,12 @@ def check_probabilities(name: str, x: jax.Array | np.ndarray) -> None:
 
 
 def check_counts(least: int = 1, /, **values: Any) -> None:
-    """Raises unless every value, or each of several, is an integer of at least `least`."""
+    """Raises unless every value is an integer of at least `least`."""
     for name, value in values.items():
-        for count in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(count, bool) or not isinstance(count, int | np.integer):
-                raise TypeError(
-                    f"{name} must be a Python int, got {type(count).__name__}; "
-                    f"it sets shapes or the length of a loop, so mark it static under jit."
-                )
-            if count < least:
-                raise ValueError(f"{name} must be at least {least}, got {count}.")
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise TypeError(
+                f"{name} must be a Python int, got {type(value).__name__}; "
+                f"it sets shapes or the length of a loop, so mark it static under jit."
+            )
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}.")

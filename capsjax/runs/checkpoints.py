@@ -10,22 +10,19 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Literal, cast
+from typing import Literal
 
-import jax
 import ml_collections
-import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
-from flax import nnx
 
 from capsjax import _files
+from capsjax.models import paths
 from capsjax.models.model import Model
 from capsjax.runs import about, release
 from capsjax.runs.about import About, Checkpoint
 from capsjax.runs.integrity import newest_intact
-from capsjax.training.build import abstract_model
-from capsjax.training.state import split
+from capsjax.training.build import trained_model
 
 Which = Literal["best", "latest"] | int
 FOLDER = "checkpoints"
@@ -58,13 +55,10 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     step = _choose(workdir, which)
     directory = workdir / FOLDER / str(step)
     config, history, _ = about_of(directory)
-    graphdef, params, rest = split(abstract_model(config))
-    like = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), {"params": params, "rest": rest})
     with ocp.StandardCheckpointer() as checkpointer:
-        variables = checkpointer.restore(directory / "model", like)
-    variables = jax.tree.map(jax.numpy.asarray, variables)
-    model = nnx.merge(graphdef, variables["params"], variables["rest"])
-    return Checkpoint(cast(Model, model), config, history, step)
+        saved = checkpointer.restore(directory / "model")
+    variables = paths.by_path(saved["params"]) | paths.by_path(saved["rest"])
+    return Checkpoint(trained_model(config, variables, directory), config, history, step)
 
 
 def finished(workdir: epath.Path) -> list[int]:

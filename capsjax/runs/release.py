@@ -9,10 +9,8 @@ import os
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
-import jax
-import ml_collections
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -20,12 +18,10 @@ from etils import epath
 from flax import nnx
 
 from capsjax import _files
-from capsjax._names import differences
 from capsjax.models import paths
-from capsjax.models.model import Model
 from capsjax.runs import about
 from capsjax.runs.about import Checkpoint
-from capsjax.training.build import abstract_model
+from capsjax.training.build import trained_model
 
 SUFFIX = ".safetensors"
 TIMEOUT_SECONDS = 60
@@ -77,24 +73,7 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
     step = tree["step"]
     if isinstance(which, int | np.integer) and which != step:
         raise ValueError(f"there is no step {which} in {name}, only {step}")
-    return Checkpoint(_model(name, config, tensors), config, history, step)
-
-
-def _model(
-    name: str, config: ml_collections.ConfigDict, tensors: Mapping[str, np.ndarray]
-) -> Model:
-    graphdef, state = nnx.split(abstract_model(config))
-    there, expected = (
-        {path: f"{x.dtype}{list(x.shape)}" for path, x in variables.items()}
-        for variables in (tensors, paths.by_path(state))
-    )
-    if wrong := differences(there, expected):
-        raise ValueError(
-            f"{name} does not hold the variables of {config.model.name} (there → expected): "
-            f"{wrong[0]}. Its card names the commit of capsjax that made it"
-        )
-    state = paths.replaced(state, {path: jax.numpy.asarray(x) for path, x in tensors.items()})
-    return cast(Model, nnx.merge(graphdef, state))
+    return Checkpoint(trained_model(config, tensors, name), config, history, step)
 
 
 def _contents(name: str) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,15 @@ from flax import nnx
 from jaxtyping import Array
 
 from capsjax import models
+from capsjax._names import differences
 from capsjax.data.tasks import Task
 from capsjax.models import Output, ScoreKind, paths
+from capsjax.models.model import Model
 from capsjax.training import divergence, step
 from capsjax.training.feed import is_streamed
 from capsjax.training.objective import Objective, make_objective
 from capsjax.training.optimizers import make_optimizer
-from capsjax.training.parallel import Devices, check_batch_size, on_devices
+from capsjax.training.parallel import Devices, Program, check_batch_size, on_devices
 from capsjax.training.state import TrainState, init_state, num_parameters, set_training, split
 from capsjax.training.step import Batches, DeviceSource
 
@@ -55,13 +57,13 @@ class Training:
         set_training(model)
         return init_state(model, self.optimizer)[1]
 
-    def dispatch(self) -> partial:
+    def dispatch(self) -> Program:
         """Runs `step.run_steps` on the devices; the state that it is given is consumed."""
         update = partial(step.update, optimizer=self.optimizer, **self._of_forward)
         run_steps = partial(step.run_steps, update=update, capacity=MAX_STEPS_PER_DISPATCH)
         return self._on_devices(run_steps, None, donate=(0,))
 
-    def examination(self) -> partial:
+    def examination(self) -> Program:
         """Runs `divergence.examine` on the devices."""
         return self._on_devices(partial(divergence.examine, **self._of_forward))
 
@@ -70,7 +72,7 @@ class Training:
         dtype = self.config.training.compute_dtype
         return {"graphdef": self.graphdef, "objective": self.objective, "compute_dtype": dtype}
 
-    def _on_devices(self, function: Callable, *axes: None, donate: tuple[int, ...] = ()) -> partial:
+    def _on_devices(self, function: Callable, *axes: None, donate: tuple[int, ...] = ()) -> Program:
         """Runs a function of a state, a source, a key and what has the further `axes`."""
         images: Any = 0 if is_streamed(self.task) else None
         source: Any = DeviceSource(None, images, None)  # type: ignore[arg-type]
@@ -141,13 +143,35 @@ def abstract_model(config: ml_collections.ConfigDict) -> nnx.Module:
     return model
 
 
+def trained_model(
+    config: ml_collections.ConfigDict, variables: Mapping[str, Any], where: Any
+) -> Model:
+    """Returns the network of a resolved config, in evaluation mode, with `variables` by path.
+
+    `where` they come from is named if they are not those of the network.
+    """
+    graphdef, state = nnx.split(abstract_model(config))
+    there, expected = (
+        {path: f"{x.dtype}{list(x.shape)}" for path, x in of.items()}
+        for of in (variables, paths.by_path(state))
+    )
+    if wrong := differences(there, expected):
+        raise ValueError(
+            f"{where} does not hold the variables of {config.model.name} (there → expected): "
+            f"{wrong[0]}. The network's code has changed since: see the commit that made it"
+        )
+    state = paths.replaced(state, {path: jnp.asarray(x) for path, x in variables.items()})
+    return cast(Model, nnx.merge(graphdef, state))
+
+
 def _score_kind(config: ml_collections.ConfigDict, model: nnx.Module) -> ScoreKind:
     name = config.model.name
     if random := nnx.to_flat_state(nnx.state(model, nnx.RngState)):
         path = ".".join(map(str, random[0][0][:-1]))
         raise ValueError(
             f"the network {name!r} keeps a stream of random numbers, {path}, which all devices "
-            "would share: in place of nnx.Dropout use capsjax.layers.dropout(x, keys, keep=…)"
+            "would share: in place of nnx.Dropout use capsjax.layers.dropout(x, keys, keep=…), and "
+            "give a bridged Linen module to_nnx__rngs = None after lazy_init"
         )
     images = jax.ShapeDtypeStruct((2, *config.task.input_shape), jnp.float32)
     out = nnx.eval_shape(lambda model, images: model(images), model, images)

@@ -166,7 +166,13 @@ def _checked(section: str, values: Any) -> dict[str, Any]:
         raise ValueError(f"the config has no section {section!r}: {_HOW}")
     named = {"name": str(values.pop("name", ""))} if section in NAMED else {}
     usual = SECTIONS[section](named.get("name", ""))
-    check_options("the config", values, [option.name for option in fields(usual)], section)
+    try:
+        check_options("the config", values, [option.name for option in fields(usual)], section)
+    except ValueError as error:
+        if section in NAMED:
+            name = named["name"]
+            error.add_note(f"To take that name: config.{section} = defaults({section!r}, {name!r})")
+        raise
     for key, value in values.items():
         check_kind(dotted(section, key), value, getattr(usual, key))
     return named | asdict(replace(usual, **values))

@@ -7,8 +7,7 @@ checkpoint of one device is a checkpoint of any number of devices.
 
 import zlib
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -34,7 +33,7 @@ def replicate(tree: Any, devices: Devices) -> Any:
 
     With several hosts all must make the call, with the same values.
     """
-    sharding = NamedSharding(Mesh(np.asarray(devices), (DEVICES,)), PartitionSpec())
+    sharding = NamedSharding(_mesh(devices), PartitionSpec())
     if sharding.is_fully_addressable:
         return jax.device_put(tree, sharding)
 
@@ -58,7 +57,23 @@ def of_this_process(devices: Devices) -> list[int]:
 def divide(tree: Any, devices: Devices) -> Any:
     """Puts `tree[n]` on the n-th of this process's `devices`, for every array in it."""
     local = [devices[n] for n in of_this_process(devices)]
-    return jax.device_put(tree, NamedSharding(Mesh(local, (DEVICES,)), PartitionSpec(DEVICES)))
+    return jax.device_put(tree, NamedSharding(_mesh(local), PartitionSpec(DEVICES)))
+
+
+class Program(NamedTuple):
+    """A function that `on_devices` made, for all `devices`."""
+
+    mapped: Any
+    devices: Devices
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs on the devices; `args` are what this process has of the divided arguments."""
+        with jax.set_mesh(_mesh(self.devices)):  # pmap takes no mesh that a caller has set
+            return self.mapped((np.arange(len(of_this_process(self.devices))),), *args)
+
+    def lower(self, *args: Any) -> jax.stages.Lowered:
+        """Lowers for devices that need not exist, from shapes: all parts of what is divided."""
+        return self.mapped.lower((np.arange(len(self.devices)),), *args)
 
 
 def on_devices(
@@ -67,7 +82,7 @@ def on_devices(
     in_axes: Sequence[Any],
     *,
     donate: tuple[int, ...] = (),
-) -> partial:
+) -> Program:
     """Compiles `function`, which may use collectives over `DEVICES`, to run on all `devices`.
 
     Its outputs must be the same on all of them. For each argument `in_axes` has None if it is
@@ -83,13 +98,8 @@ def on_devices(
         devices=devices,
         donate_argnums=tuple(n + 1 for n in donate),
     )
-    places = np.arange(len(of_this_process(devices)))
-    return partial(mapped, (places,))
+    return Program(mapped, devices)
 
 
-def lower(program: partial, devices: Devices, *args: Any) -> jax.stages.Lowered:
-    """Lowers a `program` of `on_devices` for `devices` that need not exist, from shapes alone.
-
-    The shapes in `args` are of the parts of all devices where they are divided.
-    """
-    return cast(Any, program.func).lower((np.arange(len(devices)),), *args)
+def _mesh(devices: Devices) -> Mesh:
+    return Mesh(np.asarray(devices), (DEVICES,))

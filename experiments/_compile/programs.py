@@ -23,7 +23,6 @@ from capsjax.evaluation.scoring import lower_score
 from capsjax.routing import LinearVotes, slot_attention, uniform_routing
 from capsjax.training.build import Training, abstract_model, build
 from capsjax.training.feed import flat_size, is_streamed
-from capsjax.training.parallel import lower
 from capsjax.training.step import DeviceSource
 
 # Images of the training and test split, their shape, and the number of classes.
@@ -89,7 +88,7 @@ def _training(setup: Training) -> jax.stages.Lowered:
     flat = jax.ShapeDtypeStruct((len(images), flat_size(images.shape[1:])), images.dtype)
     source = DeviceSource(setup.task.train.labels, flat, np.int32(0))
     key = jax.eval_shape(lambda: jax.random.key(0))
-    return lower(setup.dispatch(), setup.devices, state, _shapes(source), key, _shapes(np.int32(0)))
+    return setup.dispatch().lower(state, _shapes(source), key, _shapes(np.int32(0)))
 
 
 def _shapes(tree: Any) -> Any:

@@ -50,7 +50,8 @@ def test_classes_are_counted_over_both_sets(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"labels": None}, "labels is not a file in the archive"),
+        ({"labels": None}, "has images, and lacks labels"),
+        ({"test_images": IMAGES}, "has images, labels, test_images, and lacks test_labels"),
         ({"test_images": IMAGES[:, :3], "test_labels": LABELS}, "and test_images differ in size"),
         ({"images": IMAGES / 255}, "images are float64, expected uint8"),
         ({"images": IMAGES // 16}, "pixels reach only 15 of 255; scale"),

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -45,6 +46,16 @@ def test_one_program_for_all_batches_and_states():
     model.factor.set_value(jnp.float32(3))
     in_batches(scores, model, (images[:9],), jnp.float32(1), batch_size=4)
     assert calls == [(4, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("own", [1, 8])
+def test_a_mesh_that_the_caller_has_set(own):
+    images = np.arange(7, dtype=np.float32).reshape(7, 1, 1, 1)
+    with jax.set_mesh(jax.make_mesh((own,), ("x",))):
+        result = in_batches(
+            scores, Scaled(), (images,), jnp.float32(0), batch_size=4, devices=jax.devices()[:2]
+        )
+    np.testing.assert_allclose(result["scores"][:, 0], np.arange(7) * 2)
 
 
 def test_outline_computes_nothing():

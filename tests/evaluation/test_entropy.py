@@ -36,6 +36,14 @@ def test_shares_of_true_classes(capsnet):
     )
 
 
+def test_shares_of_class_numbers(capsnet):
+    classes = capsnet(IMAGES[:1]).scores.shape[-1]
+    with pytest.raises(ValueError, match=rf"such as np\.eye\({classes}\)\[labels\]; got shape"):
+        true_class_shares(
+            capsnet, np.zeros((classes, *IMAGES.shape[1:]), np.uint8), np.arange(classes)
+        )
+
+
 def test_batches_of_every_routing(capsnet):
     entropies = routing_entropies(capsnet, IMAGES, batch_size=2)
     assert list(entropies) == ["capsules1", "capsules2", "classes"]

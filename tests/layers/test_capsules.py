@@ -1,3 +1,5 @@
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ from flax import nnx
 
 from capsjax.functional import safe_norm, squash
 from capsjax.layers import ConvCapsules, DenseCapsules, PrimaryCapsules
-from capsjax.routing import uniform_routing
+from capsjax.routing import dynamic_routing, uniform_routing
 
 
 def test_primary_capsules_group_the_channels_of_a_position():
@@ -30,6 +32,18 @@ def test_primary_activation_is_any_function_or_module():
     plain = poses(lambda x: x)
     normalised = poses(nnx.LayerNorm(9, rngs=nnx.Rngs(0)))
     np.testing.assert_allclose(normalised, jax.nn.standardize(plain, epsilon=1e-6), atol=1e-5)
+
+
+def test_layers_of_equal_partials_are_compiled_once():
+    first, second = (
+        DenseCapsules(
+            4, 2, 3, 2, routing=partial(dynamic_routing, num_iterations=2), rngs=nnx.Rngs(0)
+        )
+        for _ in range(2)
+    )
+    assert nnx.graphdef(first) == nnx.graphdef(second)
+    held = partial(dynamic_routing, prior_logits=jnp.zeros((4, 3)))  # which cannot be compared
+    assert DenseCapsules(4, 2, 3, 2, routing=held, rngs=nnx.Rngs(0)).routing is held
 
 
 def test_dense_capsules_vote_linearly():

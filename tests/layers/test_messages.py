@@ -7,6 +7,7 @@ import pytest
 from flax import nnx
 
 from capsjax import layers
+from capsjax.routing import inverted_attention_routing
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,12 @@ from capsjax import layers
         # As many class numbers as there are classes: they would broadcast.
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 3, 4), (3,)], r"\(3,\); for class numbers .*one_hot"),
         ("EMClassCapsules", (2, 3, 16), [(4, 4, 2, 8), (4, 4, 2)], "channels = 2 and pose_size"),
+        (
+            "SlotAttention",
+            (5, 3, 4, 6),
+            [(7, 5)],
+            r"inputs must be \[n, N, D\], got shape \(7, 5\)",
+        ),
         ("SlotAttention", (5, 3, 4, 6), [(2, 7, 4)], "inputs must be in_features = 5"),
         ("SlotAttention", (5, 3, 4, 6), [(2, 7, 5), (2, 3, 5)], "slots must be slot_size = 4"),
     ],
@@ -41,6 +48,7 @@ def em_stack():
 
 
 dense = partial(layers.DenseCapsules, rngs=nnx.Rngs(0))
+normalized = partial(inverted_attention_routing, normalize=nnx.LayerNorm(4, rngs=nnx.Rngs(0)))
 
 
 def biased_stack():
@@ -60,6 +68,7 @@ def biased_stack():
         (lambda: layers.coordinate_addition(jnp.zeros((2, 3, 1, 5, 8))), "a square of at least 4"),
         (lambda: layers.InvertedAttentionStack({}, schedule="parallel"), "'sequential', 'fixed"),
         (em_stack, "without activations"),
+        (lambda: dense(6, 4, 3, 4, routing=normalized), "a partial that holds a module, LayerNorm"),
         (biased_stack, "use_bias=False"),
         (
             lambda: layers.SlotAttention(5, 3, 4, 6, num_iterations=0, rngs=nnx.Rngs(0)),
@@ -70,3 +79,11 @@ def biased_stack():
 def test_sizes_and_options_that_no_layer_has(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("layer", ["ConvCapsules", "AttentionConvCapsules", "PrimaryCapsules"])
+@pytest.mark.parametrize("option", ["kernel_size", "strides"])
+def test_windows_are_square(layer, option):
+    sizes = (4, 2, 4) if layer == "PrimaryCapsules" else (4, 8, 3, 16)
+    with pytest.raises(TypeError, match=f"{option} must be a Python int, got tuple"):
+        getattr(layers, layer)(*sizes, **{option: (3, 3)}, rngs=nnx.Rngs(0))

@@ -52,6 +52,7 @@ def test_depthwise_capsules_are_a_grouped_convolution():
         return jnp.sum(function(layer, maps) * jnp.arange(12.0).reshape(2, 2, 3))
 
     chex.assert_trees_all_close(layer(maps), convolution(layer, maps), rtol=1e-4, atol=1e-5)
+    chex.assert_trees_all_close(layer(maps[:, None])[:, 0], layer(maps))
     ours, theirs = (
         nnx.grad(lambda layer, maps, f=f: loss(f, layer, maps), argnums=(0, 1))(layer, maps)
         for f in (lambda layer, maps: layer(maps), convolution)

@@ -69,6 +69,12 @@ def test_its_statistics_are_those_of_all_devices(npz, tmp_path):
         for n in (1, 4)
     ]
     np.testing.assert_allclose(means[1], means[0], rtol=1e-5)
+    # Its class has changed since.
+    models.register(
+        "centred", lambda shape, classes, config, *, rngs: Centred((3,), 9, 0, rngs=rngs), Nothing()
+    )
+    with pytest.raises(ValueError, match=r"variables of centred .*linear/bias: .*\[10\].*\[9\]"):
+        restore(tmp_path / "1")
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,9 @@ def test_bad_registrations():
     for config in (LinearConfig, {"scale": 1.0}):
         with pytest.raises(TypeError, match="dataclass instances"):
             models.register("mine", Linear, config)
+    for scale in ((1.0, (2.0,)), [1.0], jnp.tanh):
+        with pytest.raises(ValueError, match="and tuples of them, got scale = "):
+            models.register("mine", Linear, LinearConfig(scale))
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,17 @@ def test_another_name_comes_with_its_own_options(config):
     assert new.model.to_dict() == configs.defaults("model", "lin2018_cnn") | {"width": 0.25}
 
 
+def test_only_the_name_changed(config):
+    config.optimizer.name = "sgd"
+    with pytest.raises(ValueError, match=r"no option 'optimizer\.b1'") as raised:
+        configs.complete(config)
+    assert raised.value.__notes__ == [
+        "To take that name: config.optimizer = defaults('optimizer', 'sgd')"
+    ]
+    config.optimizer = configs.defaults("optimizer", "sgd")
+    assert configs.complete(config).optimizer.momentum == 0.9
+
+
 def test_a_default_of_the_old_name_is_not_kept(config):
     assert config.data.max_shift == 2
     new = configs.override(config, {"data.name": "multimnist"})
