@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _benchmark.measure import measure
 from flax import nnx
 
 from _reproduce.experiment import ENTROPY, PARAMETERS, SHARE, Measured, columns, options_first
 from capsjax.data import tasks
 from capsjax.evaluation import manifold, scoring, summaries
 from capsjax.evaluation.alignment import TRANSFORMATIONS, align, direction_cosines
-from capsjax.evaluation.batches import in_batches, outline
+from capsjax.evaluation.batches import in_batches, merged, outline
 from capsjax.evaluation.compactness import AMOUNTS, compactness_of_mean, semantic_compactness
-from capsjax.evaluation.cost import inference_cost
 from capsjax.evaluation.entropy import routing_entropies, true_class_shares
 from capsjax.evaluation.perturbation import reconstruct_perturbed, symmetric_offsets
 from capsjax.evaluation.transformations import moved_poses
@@ -342,7 +342,8 @@ def grid_distances(run: FinishedRun) -> Measured:
 
 def cost(run: FinishedRun) -> Measured:
     """Measures memory and time of the scores of 128 images (Tsai et al. 2020)."""
-    images = np.zeros((128, *run.checkpoint.config.task.input_shape), np.uint8)
-    costs = inference_cost(run.checkpoint.model, images, repeats=3)
-    times = {"inference_seconds": costs.median_seconds}
-    return Measured({"memory MB": costs.temporary_bytes / 2**20}, times=times)
+    graphdef, state = nnx.split(run.checkpoint.model)
+    images = jnp.zeros((128, *run.checkpoint.config.task.input_shape), jnp.uint8)
+    found = measure(lambda state, x: merged(graphdef, state)(x).scores, state, images, repeats=3)
+    times = {"inference_seconds": found.seconds}
+    return Measured({"memory MB": found.megabytes * 1e6 / 2**20}, times=times)
