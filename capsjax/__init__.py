@@ -44,4 +44,4 @@ def __getattr__(name: str) -> Any:
         from capsjax.runs.checkpoints import restore
 
         return restore
-    return modules_of(__name__)(name)
+    return modules_of(__name__)[0](name)

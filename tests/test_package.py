@@ -157,6 +157,7 @@ def test_modules_are_there_without_an_import_of_their_own():
 
 def test_dir_lists_everything():
     assert set(capsjax.__all__) <= set(dir(capsjax))
+    assert {"checkpoints", "loop"} <= set(dir(capsjax.runs))
 
 
 def test_changelog_knows_the_version():

@@ -8,4 +8,4 @@ from capsjax.data.sources import load, names
 
 __all__ = ["Dataset", "load", "names", "read_image", "splits", "transforms"]
 
-__getattr__ = modules_of(__name__)
+__getattr__, __dir__ = modules_of(__name__)

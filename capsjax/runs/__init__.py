@@ -2,4 +2,4 @@
 
 from capsjax._lazy import modules_of
 
-__getattr__ = modules_of(__name__)
+__getattr__, __dir__ = modules_of(__name__)
