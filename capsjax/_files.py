@@ -54,10 +54,10 @@ def write_atomically(path: Path | epath.Path, contents: str | bytes) -> None:
 def replacing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
     """Opens a file to write, which takes the place of `path` at the end of the block.
 
-    An error leaves the old file as it was, and names `path`. Of a link the target is replaced; a
-    device or a pipe is written to.
+    An error leaves the old file as it was, and names `path`. If `path` is a link, its target is
+    replaced; a device or a pipe is written to.
     """
-    # Not asked with etils, to which everything that is not a directory is a file.
+    # `os.path`, not etils, for which everything that is not a directory is a file.
     if not is_local(path) or (os.path.exists(path) and not os.path.isfile(path)):
         with path.open("wb") as file:  # an object appears when it is closed
             yield file
@@ -81,7 +81,7 @@ def replacing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
 
 
 def sync(path: epath.Path | Path) -> None:
-    """Returns when the contents of a local file or directory would survive a power cut."""
+    """Flushes a local file or directory to disk, so that it survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Pure functions on poses and images. All act on the trailing axis and know nothing of batches."""
+"""Pure functions on poses and images. They act on trailing axes; leading ones are a batch."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,12 +29,12 @@ def identity(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Calls `jax.nn.relu`, for layers that keep it: unlike JAX's own it can be pickled."""
+    """Calls `jax.nn.relu`. Layers store this function: unlike JAX's own it can be pickled."""
     return jax.nn.relu(x)
 
 
 def type_of_sums(*of: Any) -> Any:
-    """Returns the type in which arrays, or numbers of these types, are summed: at least float32."""
+    """Returns the dtype in which to sum these arrays or dtypes: at least float32."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*of, jnp.float32)
 
@@ -50,12 +50,12 @@ def safe_norm(
 ) -> Float[Array, "*batch"] | Float[Array, "*batch 1"]:
     """Returns the Euclidean length of the last axis, with gradient 0 (not NaN) where `x` is 0.
 
-    Right for all lengths that the type holds: squares neither overflow nor vanish. Computed in at
-    least float32; the result has the type of `x`.
+    Accurate for every length that the type can hold: squares neither overflow nor underflow.
+    Computed in at least float32; the result has the type of `x`.
     """
     check_floating("x", x)
     wide = at_least_float32(x)
-    # Not the scale of a zero, whose square overflows in second derivatives.
+    # The scale of a zero vector would be so large that its square overflows in second derivatives.
     scale = jnp.where(jnp.any(wide, axis=-1, keepdims=True), _scale(wide), 1)
     length = (_length(wide * scale) / scale).astype(jnp.result_type(x))
     return length if keepdims else length[..., 0]
@@ -92,13 +92,13 @@ def _shortened(
     """Returns `s` · f(|s|), with `factor(x, c)` = f(x / c) / c and a c that keeps x in range."""
     check_floating("s", s)
     wide = at_least_float32(s)
-    scale = jnp.minimum(_scale(wide), 1)  # short vectors stay: f(x / c) would overflow
+    scale = jnp.minimum(_scale(wide), 1)  # not above 1: f(x / c) would overflow
     scaled = wide * scale
     return (scaled * factor(_length(scaled), scale)).astype(jnp.result_type(s))
 
 
 def _scale(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
-    """Returns powers of two, from exponents' bits, that bring largest entries from 1 to below 4."""
+    """Returns powers of two, from exponent bits, that bring the largest entry into [1, 4)."""
     info = jnp.finfo(x.dtype)
     largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0))
     exponent = lax.bitcast_convert_type(largest, f"int{info.bits}") >> info.nmant
@@ -116,7 +116,7 @@ def _length(x: Float[Array, "*batch d"]) -> Float[Array, "*batch 1"]:
 def mask_poses(
     poses: Float[Array, "*#batch classes d"], mask: Num[Array, "*#batch classes"]
 ) -> Float[Array, "*_batch classes_d"]:
-    """Class poses times a one-hot (or many-hot) `mask`, flattened: what the decoder sees."""
+    """Multiplies class poses by a one-hot (or multi-hot) `mask` and flattens: a decoder's input."""
     check_array("poses", poses)
     check_array("mask", mask)
     if mask.ndim + 1 != poses.ndim or mask.shape[-1] != poses.shape[-2]:
@@ -129,14 +129,14 @@ def mask_poses(
 
 
 def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
-    """Images as floats in [0, 1]: the rule by which the library reads all images it is given.
+    """Returns images as floats in [0, 1]; the library converts all images it is given with this.
 
-    uint8, from 0 to 255, are divided by 255. Floats are expected in [0, 1] and returned unchanged;
-    what lies a little outside, such as images that were normalised before, is not clipped. Floats
-    from 0 to 255 are refused where that can be seen without waiting for a device: in NumPy arrays.
+    uint8 images, from 0 to 255, are divided by 255. Floats are expected in [0, 1] and returned
+    unchanged; values outside, such as those of normalised images, are not clipped. Floats from 0 to
+    255 are rejected in NumPy arrays only: checking a JAX array would mean waiting for its device.
 
     Raises:
-      ValueError: another type, whose range is not known, or a NumPy array of floats above 16.
+      ValueError: neither uint8 nor floating, or a NumPy array of floats with values above 16.
     """
     if isinstance(image, np.ndarray) and image.dtype.kind == "f" and image.max(initial=0) > 16:
         raise ValueError(f"image must be in [0, 1], got floats up to {image.max()}: divide by 255")

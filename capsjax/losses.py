@@ -1,7 +1,7 @@
-"""Losses of one example; batches by `jax.vmap`.
+"""Losses of one example; use `jax.vmap` for a batch.
 
 Margin and spread loss take presences in [0, 1], such as the lengths of squashed capsules. The
-cross-entropies take logits; `length_logits` makes them of lengths.
+cross-entropies take logits; `length_logits` computes logits from lengths.
 """
 
 import jax
@@ -54,7 +54,7 @@ def cross_entropy(
 def sigmoid_cross_entropy(
     logits: Float[Array, "classes"], label: Float[Array, "classes"]
 ) -> Float[Array, ""]:
-    """Returns −Σ_k T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k)): each class separately."""
+    """Returns −Σ_k [T_k log σ(logit_k) + (1 − T_k) log(1 − σ(logit_k))]: each class separately."""
     logits, label = _of_one_example(logits, label)
     present, absent = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
     return -jnp.sum(_times_log(label, present) + _times_log(1 - label, absent))
@@ -63,12 +63,12 @@ def sigmoid_cross_entropy(
 def length_logits(
     lengths: Float[Array, "*batch classes"], *, scale: float = 10.0
 ) -> Float[Array, "*batch classes"]:
-    """Lengths of capsules as logits: scale · (|p_k| − ½).
+    """Returns lengths of capsules as logits: scale · (|p_k| − ½).
 
-    Gu et al. 2021 train capsules by cross-entropy and do not say how. An affine map is smooth at
-    length 0 and, unlike log(|p| / (1 − |p|)), still means something where there is no squash and
-    lengths exceed 1. A `scale` of 10 takes the margin loss's lengths 0.1 and 0.9 to ±4, a
-    probability of 0.98; with 1, softmax over ten squashed lengths could not fall below 1.46.
+    Gu et al. 2021 train capsules with cross-entropy and do not say how. An affine map is smooth at
+    length 0 and, unlike log(|p| / (1 − |p|)), is defined for lengths above 1 (without squash). A
+    `scale` of 10 takes the margin loss's lengths 0.1 and 0.9 to ±4, a probability of 0.98; with a
+    scale of 1, the cross-entropy of ten squashed lengths could not fall below 1.46.
     """
     return scale * (at_least_float32(lengths) - 0.5)
 
@@ -89,7 +89,7 @@ def reconstruction_loss(
 
 
 def _times_log(weight: Array, log: Array) -> Array:
-    """Returns `weight` · `log`, 0 where a class that does not count is impossible: 0 · log 0."""
+    """Returns `weight` · `log`, with 0 · log 0 = 0."""
     return weight * jnp.where((weight == 0) & jnp.isneginf(log), 0, log)
 
 

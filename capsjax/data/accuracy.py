@@ -15,7 +15,7 @@ Rule = Callable[..., Classes]
 
 
 def top(count: int) -> Rule:
-    """Returns the `count` classes with the highest scores; the first of equal ones."""
+    """Returns the rule that predicts the `count` classes of highest score (the first of ties)."""
 
     def rule(scores: Scores, *, logits: bool) -> Classes:
         _, predicted = jax.lax.top_k(scores, count)
@@ -25,7 +25,7 @@ def top(count: int) -> Rule:
 
 
 def above(threshold: float) -> Rule:
-    """Predicts all classes whose score, or whose logit's sigmoid, exceeds `threshold` in (0, 1)."""
+    """Returns the rule that predicts scores, or sigmoids of logits, above `threshold` in (0, 1)."""
 
     def rule(scores: Scores, *, logits: bool) -> Classes:
         return scores > (math.log(threshold / (1 - threshold)) if logits else threshold)

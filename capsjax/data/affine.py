@@ -36,9 +36,9 @@ def resample(image: Image, matrix: Matrix, offset: Point, size: Size) -> Resampl
 
 
 def transform(image: Image, matrix: Matrix, translation: Point, size: Size) -> Resampled:
-    """Moves what is at p, seen from the image's centre, to matrix·p + translation.
+    """Moves the point p to matrix·p + translation.
 
-    The result, of `size`, is seen from its own centre.
+    p is relative to the image's centre; the new point, to that of the result, which has `size`.
     """
     (a, b), (c, d) = matrix
     inverse = jnp.array([[d, -b], [-c, a]]) / (a * d - b * c)
@@ -142,8 +142,8 @@ def random_affine(
 def ink_translations(image: Image, matrix: Matrix, size: Size) -> tuple[Point, Point]:
     """Returns the least and the greatest translation that keep all ink on a canvas of `size`.
 
-    Ink is every pixel that is not zero. Before the transformation it reaches, bilinearly, up to one
-    pixel around. Where it cannot fit, both are the translation to the middle.
+    Ink is every pixel that is not zero; interpolation spreads it by up to one pixel of `image` in
+    each direction. If it cannot fit, both are the translation to the middle.
     """
     height, width, _ = image.shape
     ink = jnp.any(image > 0, axis=-1)

@@ -17,9 +17,9 @@ VERSION = 2
 
 
 def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Examples:
-    """Returns `build()` from the cache, after adding it if its `fingerprint` is not there.
+    """Returns the entry `key` of the cache if its `fingerprint` matches, else builds and stores it.
 
-    `LazyImages` stay where they are. An entry that cannot be read or written gives a warning.
+    `LazyImages` are not stored. An entry that cannot be read or written gives a warning.
     """
     fingerprint = f"{VERSION}; {fingerprint}"
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key)[-60:].strip("-")

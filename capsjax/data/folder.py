@@ -30,7 +30,7 @@ class Survey(NamedTuple):
 
 
 class Folder(Source):
-    """PATH/CLASS/IMAGE, split by fixed seed, or PATH/SPLIT/CLASS/IMAGE if there is PATH/train.
+    """PATH/CLASS/IMAGE, split by hashes of paths, or PATH/SPLIT/CLASS/IMAGE if there is PATH/train.
 
     Classes are the subfolders in sorted order (of `train`, where there are splits). Images that
     cannot be read are skipped with a warning that lists them; other files are ignored.
@@ -52,7 +52,7 @@ class Folder(Source):
             self._files = {split.name: self._list(split) for split in _subfolders(path)}
         else:
             files = self._list(path)
-            # By name, so that a picture more moves at most one other of its class.
+            # By name, so that adding a picture moves at most one other of its class.
             names = [digest(os.fsencode(file.relative_to(path))) for file, _ in files]
             words = np.array([int(name[:16], 16) for name in names], np.uint64)
             chosen = with_test_split(np.array([label for _, label in files], int), words)

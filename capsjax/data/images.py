@@ -1,7 +1,7 @@
-"""Image files to arrays of 8 bits, as they are or made to fit.
+"""Reads image files as arrays of 8 bits, as they are or made to fit.
 
-16 bits become 8. Files that seem to hold fewer bits in 16 (no pixel reaches 4096), integers of 32
-bits and floats, whose range a file does not say, are refused.
+16 bits become 8. Files are rejected if their range is unknown: 16-bit files in which no pixel
+reaches 4096 (probably 12 bits or fewer), 32-bit integers and floats.
 """
 
 import os
@@ -18,7 +18,7 @@ from capsjax._options import Options, checked, not_negative, one_of
 
 
 def channels_option() -> Any:
-    """Returns the option of what images' colours are made."""
+    """Returns the option for the number of channels of images."""
     known = "must be 1 (grey), 3 (colour) or 0 (as the images are)"
     return checked(0, lambda channels: channels in (0, 1, 3), known)
 
@@ -60,7 +60,7 @@ def read_image(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "h w c"]:
 
 
 def read_fitted(path: str | os.PathLike[str], fitting: Fitting, *, invert: bool = False) -> Fitted:
-    """Returns `read_image`, made to fit; with `invert` its negative, made before it is padded."""
+    """Reads an image like `read_image` and fits it; `invert` inverts it before it is padded."""
     with extra("data"):
         from PIL import Image, ImageOps
 

@@ -11,7 +11,7 @@ DEVICE_BUDGET_MB = 2048.0
 
 
 class LazyImages:
-    """In place of an array: images uint8 [N, H, W, C] that are read when they are indexed."""
+    """Stands in for an array: images uint8 [N, H, W, C] that are read when they are indexed."""
 
     dtype = np.dtype(np.uint8)
     ndim = 4
@@ -43,7 +43,7 @@ Images = UInt8[np.ndarray, "n h w c"] | LazyImages
 
 
 def select(images: Images, indices: Int[np.ndarray, "m"] | slice) -> Images:
-    """Returns the images at `indices`: an array of an array, lazy ones of `LazyImages`."""
+    """Returns the images at `indices`, as an array or, of `LazyImages`, still lazy."""
     return images.select(indices) if isinstance(images, LazyImages) else images[indices]
 
 

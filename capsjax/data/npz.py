@@ -13,9 +13,9 @@ _ARRAYS = ("images", "labels")
 
 
 class Npz(Source):
-    """An archive of `images` and `labels`, without or with `test_images` and `test_labels`.
+    """An archive of `images` and `labels`, and optionally `test_images` and `test_labels`.
 
-    Without a test set of its own, a fixed stratified fifth is the test split. `class_names` is
+    Without test images, a fixed stratified fifth is the test split. `class_names`, optional too, is
     an array of strings; without it the classes are numbered up to the largest label.
     """
 

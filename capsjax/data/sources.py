@@ -36,7 +36,7 @@ def load(
 ) -> Dataset:
     """Loads one split of an image classification set.
 
-    Decoded images are cached on disk (`capsjax.data.cache`). A TFDS set that is nowhere prepared is
+    Decoded images are cached on disk (`capsjax.data.cache`). A TFDS set that is not prepared yet is
     downloaded and prepared if TensorFlow is installed.
 
     Args:
@@ -50,7 +50,7 @@ def load(
       device_budget_mb: images that take more than this many MB (of 2**20 bytes) when decoded come
         as `capsjax.data.lazy_images.LazyImages`, which is fed to a device in batches. The
         images of a TFDS set stay in their files; only the labels are read. None: no limit.
-      fitting: what the images of a "folder:PATH" are made, if not left as they are.
+      fitting: how to convert the images of a "folder:PATH"; by default they stay as they are.
 
     Raises:
       FileNotFoundError: the files (and TensorFlow, to prepare those of TFDS) are not there.

@@ -20,9 +20,9 @@ def stratified_holdout(
 ) -> tuple[Int[np.ndarray, "kept"], Int[np.ndarray, "held_out"]]:
     """Splits indices so that each class gives the same `fraction` of its examples, in [0, 1).
 
-    It is rounded, but at least one and not all of a class of two or more, so that every such class
-    is in both parts. A class of one is kept whole. The same seed gives the same split
-    everywhere. With random words in its place, the smallest of each class are held out.
+    Counts are rounded, but unless `fraction` is 0 a class of two or more is in both parts. A class
+    of one is kept. The same seed gives the same split everywhere. In place of a seed, `seed` can be
+    a random word for each example: those with the smallest words of each class are held out.
 
     Returns:
       The kept and the held-out indices, each ascending; together they are 0 … n − 1.

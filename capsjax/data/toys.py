@@ -45,7 +45,7 @@ def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
 
 
 class Blobs(Source):
-    """Points of three normal distributions in the plane, as images of a pixel and two channels."""
+    """Points of three normal distributions in the plane, as images of one pixel, two channels."""
 
     where = "blobs"
 

@@ -13,7 +13,7 @@ Place = Int[Array, "2"]  # row and column
 
 
 def random_offset(key: PRNGKeyArray, max_shift: int) -> Place:
-    """Rows and columns, uniform from −max_shift to max_shift."""
+    """Draws a shift in rows and columns, uniform from −max_shift to max_shift."""
     return jax.random.randint(key, (2,), -max_shift, max_shift + 1)
 
 

@@ -1,4 +1,4 @@
-"""What trained networks say of whole data sets: scores in batches, summaries, ensembles, export."""
+"""Evaluates trained networks on data sets: scores in batches, summaries, ensembles, export."""
 
 from capsjax._lazy import modules_of
 

@@ -1,4 +1,4 @@
-"""A function of a network and of examples, one batch at a time."""
+"""Applies functions of a network and of examples batch by batch."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -39,11 +39,11 @@ def in_batches(
     evaluation mode and is not changed.
 
     Args:
-      function: from a batch of `arrays` to arrays with the batch's leading axis; hashable, and
-        equal to any other that does the same (a module's function is, a lambda is not).
+      function: returns arrays with the batch's leading axis; hashable. Equal functions share a
+        compiled program: a function of a module is equal in all calls, a new lambda is not.
       model: a network; with several hosts, the same on each.
-      arrays: with the same leading axis, or what else NumPy integers index.
-      *shared: further arguments, the same for all batches: arrays.
+      arrays: of one length; anything that NumPy arrays of integers can index, such as `LazyImages`.
+      *shared: further arguments, the same for all batches: trees of arrays.
       batch_size: examples at a time, on all devices together.
       devices: of all hosts that make this call. Default: the first of this process.
       progress: called with the number of examples done.
@@ -107,7 +107,7 @@ def outline(model: nnx.Module, image_shape: Sequence[int]) -> Output:
 
 
 def merged(graphdef: nnx.GraphDef, state: nnx.State) -> Any:
-    """Returns the network in evaluation mode, inside the program that is traced."""
+    """Returns the network in evaluation mode; for use while a program is traced."""
     model: Any = nnx.merge(graphdef, state)
     model.eval()
     return model

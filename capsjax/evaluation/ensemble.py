@@ -11,7 +11,7 @@ from capsjax.models.model import Images, Keys, Mask, Output
 
 
 class Ensemble(nnx.Module):
-    """The mean of the scores of networks for the same images, classes and kind of scores.
+    """Averages the scores of networks that have the same images, classes and kind of scores.
 
     Choi et al. 2019 report ensembles of 7 networks, trained separately from different seeds; they
     do not say how they join them.
@@ -35,7 +35,7 @@ class Ensemble(nnx.Module):
 
 
 def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDict]) -> nnx.Module:
-    """Returns the ensemble of models as `capsjax.restore` returns them; of one, the model itself.
+    """Returns the ensemble of models restored by `capsjax.restore`; a single one is returned as is.
 
     Raises ValueError if they are for different images or classes, or score in different ways.
     """

@@ -1,4 +1,4 @@
-"""How decided a routing is: the entropy of its couplings, and where they point to."""
+"""How decided routing is: the entropy of its couplings, and the share of the true class."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ def routing_entropies(
 ) -> dict[str, Float[np.ndarray, "n"]]:
     """Returns the mean entropy of the coupling's rows, in nats, by routing layer, for each image.
 
-    Log J where every child is spread evenly over J parents, 0 where each has chosen one (Lin et al.
-    2018, section 3.1), over positions too. The paper's H̄ of R1 is the mean of "capsules1".
+    It is log J if every child is spread evenly over J parents, 0 if each has chosen one (Lin et al.
+    2018, section 3.1). The paper's H̄ of R1 is the mean over images of "capsules1".
 
     Raises ValueError if the network routes nothing, or a coupling does not divide each child over
     its parents: attention routing (Choi et al. 2019) divides each parent over its children.
@@ -48,7 +48,7 @@ def true_class_shares(
 
 
 def _by_layer(function: Any, model: nnx.Module, arrays: Any, batch_size: int) -> dict[str, Any]:
-    """Returns by layer what `function` measures; it also says how far from 1 rows add up to."""
+    """Returns what `function` measures, by layer; raises ValueError unless rows add up to 1."""
     if not outline(model, arrays[0].shape[1:]).routed:
         raise ValueError(f"this {type(model).__name__} routes nothing: it has no couplings")
     measured = in_batches(function, model, arrays, batch_size=batch_size)

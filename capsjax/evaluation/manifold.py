@@ -37,7 +37,7 @@ def representations(
 def embed(
     representations: Float[np.ndarray, "n features"], *, seed: int = 0
 ) -> Float[np.ndarray, "n 2"]:
-    """Points in the plane with the same neighbours: scikit-learn's exact t-SNE, begun by PCA."""
+    """Returns points in the plane by scikit-learn's exact t-SNE, initialised with PCA."""
     with extra("data"):  # takes a second to import
         from sklearn.manifold import TSNE
 
@@ -62,7 +62,7 @@ def chamfer_distance(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]) -
 def grid_distance(
     embedding: Float[np.ndarray, "n 2"], grid: Float[np.ndarray, "n 2"] | None = None
 ) -> float:
-    """Returns the Chamfer distance, in pixels of shift, of the grid to the embedding fitted to it.
+    """Returns the Chamfer distance, in pixels of shift, between the grid and the fitted embedding.
 
     The paper does not say how it aligns the two, nor which variant of the distance it means.
     """

@@ -49,8 +49,8 @@ def evaluation_data(
 
     Args:
       name: of the set or task; None for the one that the network was trained on.
-      split: of the set, or the name of an evaluation set of the task. None for "test"; of a set
-        without a test split for its validation split, else for what training held out.
+      split: of the set, or the name of an evaluation set of the task. None means "test"; if there
+        is no test split, the validation split; without that, what training held out.
       data_dir, device_budget_mb: as for `capsjax.runs.loop.train`.
     """
     name = name or config.data.name
@@ -112,7 +112,7 @@ def _scores(model: Any, batch: Example) -> Float[Array, "n classes"]:
 def on_examples(
     answer: Callable[[Any, Example], PyTree], examples: EvaluationSet
 ) -> tuple[Callable[..., PyTree], tuple[Any, ...]]:
-    """Returns function and arrays with which `in_batches` calls `answer(model, batch)`."""
+    """Returns a function and arrays for `in_batches` that make it call `answer(model, batch)`."""
     source, chosen = examples.source, examples.chosen
     shape = (chosen.shape[1], *source.images.shape[1:])
     numbers = np.arange(len(examples))

@@ -1,4 +1,4 @@
-"""How well the masks of slots tell the objects of an image apart."""
+"""How well the masks of slots separate the objects of an image."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ class Segmented(NamedTuple):
     reconstruction: Float[Array | np.ndarray, "n h w c"]
     parts: Float[Array | np.ndarray, "n slots h w c"]  #: what each slot draws
     masks: Float[Array | np.ndarray, "n slots h w"]  #: each slot's share of each pixel
-    objects: Int[Array | np.ndarray, "n h w"]  #: that a pixel belongs to, from 1; 0 for none
+    objects: Int[Array | np.ndarray, "n h w"]  #: each pixel's object, from 1; 0 for none
 
 
 def has_masks(model: nnx.Module, image_shape: tuple[int, ...]) -> bool:
@@ -47,9 +47,9 @@ def _segmented(model: Any, batch: Example) -> Segmented:
 def foreground_ari(
     masks: Float[Array | np.ndarray, "n slots h w"], objects: Int[Array | np.ndarray, "n h w"]
 ) -> Float[np.ndarray, "n"]:
-    """Returns the adjusted Rand index of each image: 1 if exactly an object's pixels share a slot.
+    """Returns the adjusted Rand index of each image: 1 if slots and objects divide it alike.
 
-    Pixels of no object do not count. A pixel belongs to the slot with the largest share.
+    Pixels of the background do not count. A pixel belongs to the slot with the largest share.
     """
     with extra("data"):
         from sklearn.metrics import adjusted_rand_score

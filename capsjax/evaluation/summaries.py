@@ -26,9 +26,9 @@ class MultiLabelSummary(NamedTuple):
 
     accuracy: float
     interval: tuple[float, float]
-    present: Int[np.ndarray, "classes"]  #: that show it
-    found: Int[np.ndarray, "classes"]  #: that show it and for which it is predicted
-    mistaken: Int[np.ndarray, "classes"]  #: that do not show it but for which it is predicted
+    present: Int[np.ndarray, "classes"]  #: images that show the class
+    found: Int[np.ndarray, "classes"]  #: images that show it and for which it is predicted
+    mistaken: Int[np.ndarray, "classes"]  #: images that do not, but for which it is predicted
 
 
 def summarize(
@@ -36,8 +36,8 @@ def summarize(
 ) -> Summary:
     """Compares the class with the highest score with the label.
 
-    `versions` is how many consecutive examples are made of one source image; the interval counts
-    them for what they tell together. Raises ValueError for scores that are not finite.
+    `versions` is how many consecutive examples are made from one source image; the interval allows
+    for their correlation. Raises ValueError for scores that are not finite.
     """
     num_classes, predicted = scores.shape[-1], scores.argmax(-1)
     _check_finite(scores)
@@ -86,8 +86,8 @@ def _predicted(rule: Rule, logits: bool, scores: Array) -> Array:
 def _accuracy(correct: Bool[np.ndarray, "n"], versions: int) -> tuple[float, tuple[float, float]]:
     """Computes the accuracy, and Wilson's interval for the effective sample size.
 
-    It is n if versions of one image are right or wrong independently, and the number of images if
-    all versions of an image agree.
+    That size is n if the versions of an image are right or wrong independently, and the number of
+    images if all versions of an image agree.
     """
     by_image = correct.reshape(-1, versions).mean(axis=1)
     rate, num = float(correct.mean()), len(by_image)

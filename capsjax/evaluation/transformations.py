@@ -46,7 +46,7 @@ FACTORS = tuple(_MOTIONS)
 
 
 def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> Motion:
-    """Motions by each of `amounts` of `factor`, one of `FACTORS`."""
+    """Returns the motions by each of `amounts` of `factor`, one of `FACTORS`."""
     motion = lookup("factor", factor, _MOTIONS)
     values = np.asarray(amounts, np.float32)
     if factor == "scale" and values.min() <= 0:
@@ -72,7 +72,7 @@ def moved_poses(
 ) -> Float[np.ndarray, "n k d"]:
     """Returns the pose of each image's true class, for the image moved by each of `amounts`.
 
-    If a network's units belong to no class (ConvNet-R), it is the group in the class's place.
+    If a network's units belong to no class (ConvNet-R), it is the group at the label's index.
     """
     every = motions(factor, amounts)
     poses = outline(model, images.shape[1:]).poses

@@ -38,7 +38,7 @@ class _AttentionCapsules(nnx.Module):
       s   = Σ_m c_m s̃_m                 attention_routing with K_n
       u_n = tanh(s A_n + a_n)           the capsule activation
 
-    Initial values are Keras's, in which the authors worked: Glorot uniform for each convolution.
+    Initial values follow Keras, which the authors used: Glorot uniform for each convolution.
     """
 
     def __init__(self, taps: int, sizes: tuple[int, int, int, int], rngs: nnx.Rngs):
@@ -57,7 +57,7 @@ class _AttentionCapsules(nnx.Module):
         self.activation = CapsuleActivation(out_channels, out_pose, rngs=rngs)
 
     def route(self, children: Float[Array, "*batch taps M D_in"]) -> Routed:
-        """Poses [..., N, D] after the capsule activation, couplings [..., M, N]."""
+        """Returns poses [..., N, D] after the capsule activation, couplings [..., M, N]."""
         # One batched matrix product, a batch per input channel, from taps · D_in to N · D.
         transformed = jnp.einsum("...tmd,mtdne->...mne", children, self.kernel[...])
         out_axes: Any = Routed(-2, -1, None)  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ class AttentionConvCapsules(_AttentionCapsules):
 
     Args:
       in_channels, in_pose: M and D_in, the capsule channels below and the size of their poses.
-      out_channels, out_pose: N and D, the same here.
+      out_channels, out_pose: N and D, the same for this layer.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class AttentionConvCapsules(_AttentionCapsules):
         super().__init__(kernel_size * kernel_size, sizes, rngs)
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
-        """Poses [..., H_out, W_out, N, D] and couplings [..., H_out, W_out, M, N]."""
+        """Returns poses [..., H_out, W_out, N, D] and couplings [..., H_out, W_out, M, N]."""
         check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
         patches = self.windows(poses)
         *place, children, size = patches.shape
@@ -120,7 +120,7 @@ class AttentionFullCapsules(_AttentionCapsules):
         super().__init__(height * width, (in_channels, in_pose, out_channels, out_pose), rngs)
 
     def __call__(self, poses: Float[Array, "*batch H W M D_in"]) -> Routed:
-        """Poses [..., N, D] and couplings [..., M, N]."""
+        """Returns poses [..., N, D] and couplings [..., M, N]."""
         (height, width), in_channels, in_pose = self.grid, self.in_channels, self.in_pose
         check_poses(poses, height=height, width=width, in_channels=in_channels, in_pose=in_pose)
         return self.route(jax.lax.collapse(poses, poses.ndim - 4, -2))

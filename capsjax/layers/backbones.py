@@ -14,7 +14,7 @@ _he_conv2d = partial(conv2d, kernel_init=nnx.initializers.he_normal())
 
 def batch_norm(features: int, *, rngs: nnx.Rngs, **options: Any) -> nnx.BatchNorm:
     """Makes a batch normalisation in the common type of input and parameters."""
-    options = {"momentum": 0.9} | options  # they decay by it per step
+    options = {"momentum": 0.9} | options  # running statistics decay by this factor per step
     return nnx.BatchNorm(features, promote_dtype=_as_they_are, rngs=rngs, **options)
 
 
@@ -73,11 +73,11 @@ class ResidualBlock(nnx.Module):
 
 
 class ResNetBackbone(nnx.Module):
-    """A 3×3 convolution, then stages of residual blocks; the first block of a stage strides.
+    """A 3×3 convolution, then `stages` of residual blocks, each (features, blocks, stride).
 
     Tsai et al. 2020, appendix A.1: stages (64, 3, 1) and (128, 4, 2), 1,340,224 parameters. The
-    ResNet-18 for CIFAR has (64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2): features, blocks and
-    stride of each. The stem has the features of the first.
+    ResNet-18 for CIFAR has (64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2). Strides are those of
+    first blocks; the 3×3 convolution has the features of the first stage.
     """
 
     def __init__(self, in_features: int, stages: Sequence[tuple[int, int, int]], *, rngs: nnx.Rngs):

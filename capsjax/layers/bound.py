@@ -7,7 +7,7 @@ from flax import nnx
 
 
 class bound(functools.partial):
-    """A `partial` that is equal to another, so that `nnx.jit` compiles two equal networks once."""
+    """A `functools.partial` compared by value: `nnx.jit` compiles two equal networks only once."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, bound) and self._parts == other._parts
@@ -17,7 +17,7 @@ class bound(functools.partial):
 
     @classmethod
     def of(cls, routing: Callable) -> Callable:
-        """Returns `routing`, a partial as one that is equal to another, which holds no module."""
+        """Returns `routing`, a partial as a `bound`; raises ValueError if it holds a module."""
         if not isinstance(routing, functools.partial):
             return routing
         made = cls(routing.func, *routing.args, **routing.keywords)

@@ -23,12 +23,12 @@ class DenseCapsules(nnx.Module):
 
     Args:
       num_children, in_pose: I and D_in, the capsules below and the size of their poses.
-      num_parents, out_pose: J and D_out, the same here.
+      num_parents, out_pose: J and D_out, the same for this layer.
       form: "vector", W [I, D_in, J, D_out], or "matrix", W [I, √D, J, √D] for poses of √D×√D.
       shared: one W_j for all children, W [1, …] (the transform of Aff-CapsNet, Gu et al. 2021).
       routing: the procedure.
-      use_bias: add a learned bias to Σ_i c_ij v_ij (the released code of Sabour et al. has one);
-        for procedures that take `bias`.
+      use_bias: add a learned bias, initially 0.1, to Σ_i c_ij v_ij (as in the released code of
+        Sabour et al.); for procedures that take `bias`.
       kernel_init: of W; see `unit_sums` for the default.
     """
 
@@ -63,7 +63,7 @@ class DenseCapsules(nnx.Module):
         return LinearVotes(as_matrices(poses, kernel), kernel)
 
     def __call__(self, poses: Float[Array, "*batch I D"], *state: Array | None) -> Routed:
-        """Poses [..., J, D] and couplings [..., I, J].
+        """Returns poses [..., J, D] and couplings [..., I, J].
 
         `state` is what the procedure takes after the votes, such as previous poses.
         """
@@ -75,13 +75,13 @@ class ConvCapsules(DenseCapsules):
     """Convolutional capsules: dense capsules over windows, with one kernel for all positions.
 
     Hinton et al. 2018; Tsai et al. 2020, tables 6 to 11. The I = k·k·C children of a position are
-    in the order (row, column, channel). With SAME, zeros around the grid are children too. Called
-    with poses [..., H, W, C, D_in], it returns poses [..., H_out, W_out, J, D_out] and couplings
+    in the order (row, column, channel). With SAME, zeros around the grid are children too. Takes
+    poses [..., H, W, C, D_in]; returns poses [..., H_out, W_out, J, D_out] and couplings
     [..., H_out, W_out, I, J].
 
     Args:
       in_channels, in_pose: C and D_in, the capsules per position below and the size of their poses.
-      out_channels, out_pose: J and D_out, the same here.
+      out_channels, out_pose: J and D_out, the same for this layer.
       **options: `form`, `routing`, `use_bias`, `kernel_init` and `rngs`, as in `DenseCapsules`.
     """
 
@@ -104,7 +104,7 @@ class ConvCapsules(DenseCapsules):
         self.kernel_size, self.strides, self.padding = kernel_size, strides, padding
 
     def votes(self, poses: Float[Array, "*batch H W C D"]) -> WindowVotes:
-        """Returns the votes v_ij of every window, not yet computed; batch axes [..., H', W']."""
+        """Returns the votes v_ij of all windows, not yet computed; batch [..., H_out, W_out]."""
         check_poses(poses, in_channels=self.in_channels, in_pose=self.in_pose)
         kernel, k = self.kernel[...], self.kernel_size
         grid = as_matrices(poses, kernel)

@@ -29,11 +29,11 @@ def convolve(
     XLA's own strided convolution is slow to differentiate on CPU (24 times slower than one
     matrix product over patches for the primary capsules' 9×9 stride 2); accelerators have it in
     hardware. The choice is made when the program is lowered, so an exported model carries both.
-    Measure another choice in training: a narrow convolution of stride 1 is faster natively when it
-    runs alone, and several times slower in the loop over steps.
+    Before you change it, measure in training: on a CPU, a narrow convolution of stride 1 is faster
+    natively when it runs alone, but several times slower in the loop over steps.
 
-    A CPU takes a few images at a time, and makes their patches again in the backward pass: they
-    stay in cache, which took up to 40 % off the time of a training step.
+    A CPU convolves a few images at a time and recomputes their patches in the backward pass. They
+    stay in cache, which made training steps up to 40 % shorter.
     """
 
     if images.shape[-1] != kernel.shape[-2]:
@@ -64,8 +64,8 @@ def convolve_patches(images, kernel, stride=1, padding="VALID", precision=None):
     """Does `convolve` as one matrix product over all patches."""
     if not isinstance(padding, str):
         images, padding = jnp.pad(images, [(0, 0), *padding, (0, 0)]), "VALID"
-    # The columns of a window, then its rows: long runs of numbers are moved (18 slices for 9×9
-    # windows in place of 81), which took a sixth off the training of CapsNet.
+    # First the columns of a window, then its rows: fewer and longer slices (18 for 9×9 windows, not
+    # 81), which made the training of CapsNet a sixth shorter.
     patches, k = images, kernel.shape[0]
     for axis in (2, 1):
         windows = Windows.of(images.shape[axis], k, stride, padding)

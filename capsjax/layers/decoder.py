@@ -15,7 +15,7 @@ from capsjax.layers.transforms import check_poses
 
 
 class Decoder(nnx.Module):
-    """Dense layers from class poses to an image in [0, 1], of height, width and channels.
+    """Dense layers from class poses to an image [height, width, channels] in [0, 1].
 
     Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then a sigmoid per pixel.
     """
@@ -38,7 +38,7 @@ class Decoder(nnx.Module):
         self.layers = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])
 
     def pixels(self, x: Float[Array, "*batch classes_d"]) -> Float[Array, "*pixels"]:
-        """Returns the images of masked and flattened poses, in any shape of that many numbers."""
+        """Returns the pixels for masked, flattened poses; `__call__` reshapes them to images."""
         for layer in self.layers[:-1]:
             x = nnx.relu(layer(x))
         return nnx.sigmoid(self.layers[-1](x))
@@ -74,7 +74,7 @@ class ConvDecoder(Decoder):
     def build(self, inputs: int, features: Sequence[int], rngs: nnx.Rngs) -> None:
         height, width, channels = self.image_shape
         scale = 2 ** (len(features) - 1)
-        # Rounded up: what is too much at the end is cut off.
+        # Rounded up; `pixels` crops the image.
         self.map_shape = (-(-height // scale), -(-width // scale), features[0])
         he_normal = nnx.initializers.he_normal()
         size = math.prod(self.map_shape)

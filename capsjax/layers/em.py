@@ -22,17 +22,17 @@ from capsjax.routing import (
 
 
 class EMRouting(nnx.Module):
-    """`em_routing` with its learned costs: β_u and β_a of every parent, from 0.
+    """`em_routing` with its learned costs: β_u and β_a of every parent, initially 0.
 
-    A `routing` for the capsule layers, called with the activations of the children (for
-    `ConvCapsules`, as its `child_activations` gives them).
+    For the argument `routing` of the capsule layers. Called with the activations of the children
+    (for `ConvCapsules`, those that its `child_activations` returns).
 
     Args:
       inverse_temperature: λ in λ_t = λ (1 − 0.95^(t+1)); 0.01 is published. The cost it multiplies
         grows with the number of children: with few of them and so small a λ, activations stay
         near one half and hardly learn.
-      normalize: how a child divides itself: over the parents of one position by default;
-        `softmax_over_windows` with its grid is Hinton's, over all parents it reaches.
+      normalize: how a child is divided: by default among the parents of one position; with
+        `softmax_over_windows` (with its grid), as in Hinton et al., among all parents it reaches.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class EMRouting(nnx.Module):
         )
 
     def __call__(self, votes: Votes | Array, activations: Float[Array, "*batch I"]) -> Routed:
-        """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
+        """Returns poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
         return self.procedure(votes, activations, self.beta_use[...], self.beta_activate[...])
 
 
@@ -75,7 +75,7 @@ class EMClassCapsules(nnx.Module):
     def __call__(
         self, poses: Float[Array, "*batch H W C D"], activations: Float[Array, "*batch H W C"]
     ) -> Routed:
-        """Poses [..., J, D], couplings [..., H·W·C, J] and activations [..., J]."""
+        """Returns poses [..., J, D], couplings [..., H·W·C, J] and activations [..., J]."""
         check_poses(poses, in_channels=self.in_channels, pose_size=self.pose_size)
         kernel = self.kernel[...]
         votes = coordinate_addition(LinearVotes(as_matrices(poses, kernel), kernel).dense())

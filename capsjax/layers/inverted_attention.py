@@ -37,7 +37,7 @@ _layer_norm = partial(nnx.LayerNorm, epsilon=_EPSILON)
 def inverted_attention_init(
     key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32
 ) -> Array:
-    """Returns a normal with standard deviation √(J / (X·I)), for kernels W [I, X, J, Y].
+    """Draws from a normal of standard deviation √(J / (X·I)), for kernels W [I, X, J, Y].
 
     Tsai et al. 2020: X = √D for matrix poses and D for vectors; I counts all capsules of a window.
     """
@@ -49,9 +49,9 @@ def inverted_attention_init(
 class InvertedAttention(nnx.Module):
     """One iteration of `inverted_attention_routing`, with its learned LayerNorm.
 
-    A `routing` for the capsule layers, called with the poses of the previous iteration or None. One
-    scale and offset serves all capsules and positions of the layer. `layer_norm=False` is ablation
-    A of Tsai et al. 2020; `scale` is that of `inverted_attention_routing`.
+    For the argument `routing` of the capsule layers. Called with the poses of the previous
+    iteration or None. All capsules and positions share the LayerNorm. `layer_norm=False` is
+    ablation A of Tsai et al. 2020; `scale` is that of `inverted_attention_routing`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class InvertedAttention(nnx.Module):
     def __call__(
         self, votes: Votes | Array, poses: Float[Array, "*batch J D"] | None = None
     ) -> Routed:
-        """Poses [..., J, D] and couplings [..., I, J]."""
+        """Returns poses [..., J, D] and couplings [..., I, J]."""
         return inverted_attention_routing(votes, poses, scale=self.scale, normalize=self.norm)
 
 
@@ -92,7 +92,7 @@ class ActivatedInvertedAttention(nnx.Module):
         poses: Float[Array, "*batch J D"] | None,
         activations: Float[Array, "*batch I"],
     ) -> Routed:
-        """Poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
+        """Returns poses [..., J, D], couplings [..., I, J] and activations [..., J]."""
         votes = as_votes(votes)
         *_, children, parents, pose_size = shape_of(votes).shape
         coupling = None  # 1 / J for all
@@ -116,8 +116,8 @@ class InvertedAttentionStack(nnx.Module):
     """Capsule layers that are routed together (Tsai et al. 2020, procedure 2).
 
     Args:
-      layers: by name, from the bottom up: `ConvCapsules`, then `DenseCapsules` (before the first of
-        which the grid is flattened), all with one of the routings above.
+      layers: by name, from the bottom up: `ConvCapsules`, then `DenseCapsules` (on the flattened
+        grid). Their routing is `InvertedAttention` or `ActivatedInvertedAttention`.
       num_iterations: iterations of each layer, at least 1.
       schedule: "concurrent": after a first pass bottom-up all layers at once; "sequential": layer
         by layer (ablation B); "fixed_point": layer by layer until poses change by less than one
@@ -154,8 +154,8 @@ class InvertedAttentionStack(nnx.Module):
     ) -> dict[str, Routed]:
         """Routes from the primary capsules to the top; returns each layer's result by its name.
 
-        `activations` are for layers that have them. Unless with `capture`, couplings are None, and
-        nothing of their size lives longer than an iteration.
+        `activations` are for layers that have them. Without `capture`, couplings are None, and
+        nothing of their size outlives an iteration.
         """
 
         def run(primary: Routed) -> list[Routed]:
@@ -192,7 +192,7 @@ class InvertedAttentionStack(nnx.Module):
         return states
 
     def _children(self, layer: DenseCapsules, below: Routed) -> tuple[Any, ...]:
-        """Returns the votes of the layer below, and the activations of its capsules if any."""
+        """Returns the votes for `layer`, and the activations of the capsules below if any."""
         grid = isinstance(layer, ConvCapsules)
         votes: Votes = layer.votes(below.poses if grid else lax.collapse(below.poses, 1, -1))
         if below.activations is None:
@@ -205,8 +205,8 @@ class InvertedAttentionStack(nnx.Module):
 class GridPoseNorm(nnx.LayerNorm):
     """A LayerNorm of the poses of a whole grid [n, H, W, C, D].
 
-    A LayerNorm over D alone would fill 16 of the 128 lanes of a TPU's registers. There the C·D
-    numbers of a position stay together, and sums over poses are products with zeros and ones.
+    On a TPU, a LayerNorm over D = 16 alone would fill 16 of a register's 128 lanes. There the C·D
+    numbers of a position stay together; sums over a pose are products with a matrix of 0 and 1.
     """
 
     def __init__(self, pose_size: int, *, rngs: nnx.Rngs):

@@ -13,23 +13,22 @@ from capsjax.routing import Routed, Votes, self_attention_routing
 
 
 class SelfAttentionRouting(nnx.Module):
-    """`self_attention_routing` with its learned prior b, zero at first, for `DenseCapsules`."""
+    """`self_attention_routing` with its learned prior b, initially 0: for `DenseCapsules`."""
 
     def __init__(self, num_children: int, num_parents: int):
         self.prior = nnx.Param(jnp.zeros((num_children, num_parents), jnp.float32))
 
     def __call__(self, votes: Votes | Float[Array, "*batch I J D"]) -> Routed:
-        """Poses [..., J, D] and couplings [..., I, J]."""
+        """Returns poses [..., J, D] and couplings [..., I, J]."""
         return self_attention_routing(votes, self.prior[...])
 
 
 class DepthwiseCapsules(nnx.Module):
     """Capsules that each see a whole feature map: a depthwise convolution with one position.
 
-    Mazzia et al. 2021: one filter a channel, as large as the map; `pose_size` consecutive channels
-    are a capsule. Of a map larger than `kernel_size` the further rows and columns are not seen.
-    Such a convolution is a product and a sum: XLA's grouped convolutions, slow to differentiate on
-    a CPU, are not needed.
+    Mazzia et al. 2021: one filter per channel, as large as the map; `pose_size` consecutive
+    channels form a capsule. Rows and columns of the map beyond `kernel_size` are ignored. Computed
+    as a product and a sum: XLA's grouped convolutions are slow to differentiate on a CPU.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Slot attention with what it learns: from a set of inputs to a few slots."""
+"""Slot attention with its learned parameters: from a set of inputs to a few slots."""
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,8 @@ class SlotAttention(nnx.Module):
       s ← GRU(s, slot_attention(LayerNorm(x), LayerNorm(s) W_q))
       s ← s + MLP(LayerNorm(s))                `num_iterations` times
 
-    The formulas are those of Slot Attention for Video (google-research/slot-attention-video), whose
-    parameters fit: tests/layers/test_slots.py has their names.
+    As in Slot Attention for Video (google-research/slot-attention-video), whose parameters can be
+    loaded: tests/layers/test_slots.py maps their names.
 
     Args:
       in_features: D, the size of the inputs.
@@ -76,12 +76,12 @@ class SlotAttention(nnx.Module):
         keys: Key[Array, "n"] | None = None,
         mask: Float[Array, "n N"] | Bool[Array, "n N"] | None = None,
     ) -> Routed:
-        """Slots [n, J, S] and the coupling [n, N, J] of the last iteration.
+        """Returns slots [n, J, S] and the coupling [n, N, J] of the last iteration.
 
         Args:
           inputs: such as the positions of a feature map.
-          slots: to start from; None draws them from a Gaussian that is learned.
-          keys: one per example for that draw; None draws the same for every example, always.
+          slots: to start from; None draws them from the learned Gaussian.
+          keys: one per example for that draw; None: the same slots for all examples and calls.
           mask: see `capsjax.routing.slot_attention`.
         """
         if inputs.ndim != 3:
@@ -90,7 +90,7 @@ class SlotAttention(nnx.Module):
         start = self.first_slots(inputs.shape[0], keys) if slots is None else slots
         check_poses(start, "slots", slot_size=self.slot_size)
         inputs = self.norm_inputs(inputs)
-        # As the loop returns it.
+        # A loop's carry must have the dtype and devices that the loop returns.
         start = start.astype(jnp.promote_types(start.dtype, inputs.dtype))
         start = placed_like(start, inputs[:, :1, :1])
 
@@ -110,7 +110,7 @@ class SlotAttention(nnx.Module):
     def first_slots(
         self, num_examples: int, keys: Key[Array, "n"] | None = None
     ) -> Float[Array, "n J S"]:
-        """Slots drawn from the learned Gaussian; see `__call__` for the keys."""
+        """Draws slots from the learned Gaussian; see `__call__` for the keys."""
         shape = (self.num_slots, self.slot_size)
         if keys is None:
             keys = jnp.broadcast_to(jax.random.key(0), (num_examples,))

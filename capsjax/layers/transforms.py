@@ -32,11 +32,11 @@ def kernel_shape(
 
 
 def unit_sums(num_children: int) -> nnx.Initializer:
-    """Returns a normal of deviation J / √(I·Y), truncated at two of them: the layers' default.
+    """Returns an initializer, the layers' default: J / √(I·Y) times a normal truncated at ±2.
 
     With uniform couplings and children of length 1 the sums Σ_i c_ij v_ij are then a little shorter
-    than 1. Where they start much shorter, squash, quadratic near 0, lets hardly any gradient
-    through, and stacked layers do not learn. (The shape of a shared kernel does not show I.)
+    than 1. If they start much shorter, squash, which is quadratic near 0, lets hardly any gradient
+    through, and stacked layers do not learn. (I is an argument: a shared kernel does not have it.)
     """
 
     def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
@@ -48,7 +48,7 @@ def unit_sums(num_children: int) -> nnx.Initializer:
 
 
 def unit_votes(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
-    """Returns a normal with standard deviation 1 / √X, for procedures that take means of votes."""
+    """Draws from a normal of standard deviation 1 / √X: for procedures that take means of votes."""
     return jax.nn.initializers.normal(1 / math.sqrt(shape[1]))(key, shape, dtype)
 
 
@@ -62,5 +62,5 @@ def check_poses(poses: Array | np.ndarray, argument: str = "poses", /, **sizes: 
 def as_matrices(
     poses: Float[Array, "*batch I D"], kernel: Float[Array | np.ndarray, "I_or_1 X J Y"]
 ) -> Float[Array, "*batch I A X"]:
-    """Returns `poses` as matrices of as many columns as `kernel` has rows."""
+    """Returns poses [..., D] as matrices [..., A, X] for a kernel [I, X, J, Y]; A·X = D."""
     return poses.reshape(*poses.shape[:-1], poses.shape[-1] // kernel.shape[1], kernel.shape[1])

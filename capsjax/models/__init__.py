@@ -82,14 +82,14 @@ def lookup(name: str) -> Network:
 
 
 def register(name: str, model: type[nnx.Module], config: Any) -> None:
-    """Registers a network of your own for `create`, in each process that trains or restores it.
+    """Registers your own network for `create`; do so in each process that trains or restores it.
 
     Args:
       name: not that of a published network; registering it again replaces the network.
       model: called as `model(input_shape, num_classes, config, rngs=rngs)`; its calls
         `model(images, *, mask=None, keys=None, capture=False)` return an `Output`.
-      config: the default options: an instance of a frozen dataclass of numbers, strings, booleans
-        and tuples of them.
+      config: the default options: an instance of a frozen dataclass of numbers, strings, booleans,
+        None and tuples of them.
     """
     for option, value in asdict(config).items():  # a TypeError unless it is a dataclass's instance
         for part in value if isinstance(value, tuple) else (value,):

@@ -77,8 +77,8 @@ class ARCapsNet(ReconstructingModel):
         """See `Model`; captures "conv", "primary", "conv_caps1" …, "classes"."""
         x = nnx.relu(self.norm1(self.conv1(images)))
         x = nnx.relu(self.norm2(self.conv2(x)))
-        # On TPUs not made again for the gradient of the next kernel: fused with that of a
-        # normalisation it overflows the stack of the compiler for TPU v6e.
+        # On TPUs a barrier: recomputed for the gradient of the next kernel, and fused with that of
+        # a normalisation, this would overflow the stack of the compiler for TPU v6e.
         x = lax.platform_dependent(x, tpu=lax.optimization_barrier, default=lambda x: x)
         poses = self.primary(x)
         features, routed = {"conv": x, "primary": poses}, {}

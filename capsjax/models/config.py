@@ -9,7 +9,7 @@ from capsjax._options import not_negative as not_negative
 from capsjax._options import one_of as one_of
 from capsjax._options import positive as positive
 
-# Below 1 / 1024, of the widest layers, all layers are one channel wide whatever the value.
+# At 1 / 1024 even the widest layers (1024 channels) have one channel: less would change nothing.
 LEAST_WIDTH = 2.0**-10
 
 
@@ -33,7 +33,7 @@ class Config(Options):
       width: multiplies the number of channels, capsules and hidden units below the classes.
     """
 
-    # The options that have an entry for each layer, and so are of one length.
+    # The options that have an entry for each layer: their lengths must be equal.
     PER_LAYER: ClassVar[tuple[str, ...]] = ()
 
     width: float = checked(1.0, lambda w: w >= LEAST_WIDTH, f"must be at least {LEAST_WIDTH}")

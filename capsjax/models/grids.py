@@ -37,7 +37,7 @@ def grids(input_shape: tuple[int, int, int], windows: Sequence[Window]) -> list[
 
 
 def convolutions(features: Sequence[int], windows: Sequence[Window], **options: Any) -> nnx.List:
-    """Makes a convolution between every two of `features`; `options` are of `conv2d`."""
+    """Makes convolutions between consecutive `features`; `options` go to `conv2d`."""
     layers = []
     for (n, m), window in zip(pairwise(features), windows, strict=True):
         chosen = {"strides": window.strides, "padding": window.padding or "VALID"} | options

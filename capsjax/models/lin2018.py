@@ -1,8 +1,8 @@
 """Deep CapsNets and CNNs whose representations are compared layer by layer (Lin et al. 2018).
 
 The paper's figure shows a convolution and three layers of capsules with two routings, and no sizes.
-They are taken from Sabour et al. 2017, whose network it is said to resemble. The CNN has as many
-neurons in each layer between the image and the classes.
+They are taken from Sabour et al. 2017, whose network the paper says it resembles. The CNN has the
+same number of neurons in each layer between the image and the classes.
 """
 
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class DeepCapsNet(CapsuleChain):
         self.capsules, self.classes = nnx.List(layers[:-1]), layers[-1]
 
     def between(self) -> dict[str, DenseCapsules]:
-        """Captures "capsules1" (with R1's coupling) …."""
+        """Returns the middle layers, captured as "capsules1" (with R1's coupling) …."""
         return {f"capsules{i}": layer for i, layer in enumerate(self.capsules, 1)}
 
 

@@ -26,8 +26,8 @@ Keys = Key[Array, "n"] | None
 class ScoreKind(enum.Enum):
     """What the scores of a model are. Static: part of the structure of an output, not of its data.
 
-    LENGTHS of class capsules, |p_k|, are in [0, 1) where squash made them, and a class is present
-    above one half. LOGITS are any numbers, and a class is present above zero.
+    LENGTHS are lengths |p_k| or activations of class capsules. They are in [0, 1] (unless there is
+    no squash), and a class is present above one half; for LOGITS it is present above zero.
     """
 
     LENGTHS = "lengths"
@@ -116,7 +116,7 @@ class Model(nnx.Module):
 
     @abstractmethod
     def forward(self, images: Pixels, *, mask: Mask, keys: Keys, capture: bool) -> Output:
-        """Returns the output for normalised images; `__call__` drops captures that nobody wants."""
+        """Returns the output for images as floats; `__call__` drops captures not asked for."""
 
 
 class Network(NamedTuple):

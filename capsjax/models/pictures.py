@@ -1,7 +1,7 @@
 """A CapsNet for larger colour images. Not from any paper: CapsNet's capsules between convolutions.
 
-In CapsNet (Sabour et al. 2017) the capsules grow with the pixels, and so does the decoder. Here
-convolutions of stride 2 lead to a grid of at most 8×8 and back, whatever the image.
+In CapsNet (Sabour et al. 2017) the number of capsules and the decoder grow with the image. Here
+convolutions of stride 2 reduce any image to a grid of at most 8×8, and the decoder enlarges it.
 """
 
 import math

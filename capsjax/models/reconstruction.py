@@ -1,4 +1,4 @@
-"""Networks that reconstruct their input from class poses, and the forward pass of most."""
+"""Networks that reconstruct their input from class poses, and a forward pass most of them share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -70,8 +70,8 @@ class ReconstructingModel(Model):
     ) -> Float[Array, "n ... h w c"] | None:
         """Reconstructs in one of the settings of Gu et al. 2021; returns None without a decoder.
 
-        Conditional: the classes in `mask` are seen, or without one that of the highest score.
-        Otherwise all are.
+        Conditional: the decoder sees the classes in `mask`, or without a mask the class with the
+        highest score. Otherwise it sees all.
         """
         if self.decoder is None:
             return None
@@ -91,7 +91,7 @@ class CapsuleChain(ReconstructingModel):
     classes: Callable[[Array], Routed]
 
     def build_primary(self, config: Any, rngs: nnx.Rngs, **options: Any) -> int:
-        """Makes a convolution and, by one of stride 2, primary capsules; returns their number."""
+        """Makes a convolution and primary capsules (stride 2); returns the number of capsules."""
         k = config.kernel_size
         height, width = grids(self.input_shape, [Window(k), Window(k, 2)])[-1]
         self.conv = layers.conv2d(self.input_shape[-1], config.features, k, rngs=rngs)
@@ -100,7 +100,7 @@ class CapsuleChain(ReconstructingModel):
         return height * width * config.primary_channels
 
     def build_classes(self, children: int, config: Any, rngs: nnx.Rngs, **options: Any) -> None:
-        """Makes the class capsules above so many primary ones."""
+        """Makes the class capsules above `children` primary capsules."""
         sizes = children, config.primary_pose, self.num_classes, config.class_pose
         self.classes = layers.DenseCapsules(*sizes, rngs=rngs, **options)
 

@@ -47,10 +47,10 @@ class SlotAutoencoder(Model):
     """Convolutions, slot attention, and a spatial broadcast decoder for each slot.
 
     Locatello et al. 2020, section 3.1 and appendix D. The decoder draws each slot's part of the
-    image and how much it claims each pixel; a softmax over the slots makes masks of the claims, and
-    the reconstruction is the mean of the parts weighted by them. The first slots are drawn anew for
-    each image in training, and are the same for all images in evaluation. Scores are logits, read
-    from the slots by one linear layer, which does not train them.
+    image and how strongly it claims each pixel; a softmax over the slots turns claims into masks,
+    and the reconstruction is the sum of the parts weighted by them. The first slots are drawn anew
+    for each image in training, and are the same for all images in evaluation. Scores are logits of
+    a linear layer on the slots (the largest over the slots), whose gradient stops at the slots.
     """
 
     def build(self, config: SlotAutoencoderConfig, rngs: nnx.Rngs) -> None:

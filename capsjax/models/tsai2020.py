@@ -230,7 +230,7 @@ class DynamicCapsNet(CapsuleChain):
         return self.backbone(images)
 
     def between(self) -> dict[str, ConvCapsules]:
-        """Captures "conv_caps1" …."""
+        """Returns the convolutional layers, captured as "conv_caps1" …."""
         return {f"conv_caps{i}": layer for i, layer in enumerate(self.conv_caps, 1)}
 
 

@@ -1,7 +1,7 @@
 """Routing procedures: pure functions from votes to parent poses.
 
-An argument of a wrong type raises TypeError, one of a wrong shape or value ValueError, as soon as a
-program is traced; the message names it and says what was expected.
+Arguments are checked when a program is traced: a wrong type raises TypeError, a wrong shape or
+value ValueError. The message names the argument and says what was expected.
 """
 
 from capsjax.routing.attention import attention_routing as attention_routing

@@ -1,4 +1,4 @@
-"""Checks of arguments at trace time. Every message names the argument, what came and what to do."""
+"""Checks of arguments at trace time. Messages say which argument, what it got and what to do."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def check_broadcast(name: str, x: Any, shape: tuple[Any, ...], axes: str) -> Non
 
 
 def check_probabilities(name: str, x: jax.Array | np.ndarray) -> None:
-    """Raises a ValueError unless all values lie in [0, 1]; traced ones are not known."""
+    """Raises a ValueError unless all values lie in [0, 1]; traced values are not checked."""
     if isinstance(x, jax.core.Tracer):
         return
     values = np.asarray(x, np.float32)

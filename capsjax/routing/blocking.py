@@ -18,17 +18,17 @@ Out = TypeVar("Out")
 def in_blocks(f: Callable[[PyTree], Out], batch: PyTree, block_size: int | None) -> Out:
     """Calls `f` on `block_size` examples at a time: temporary memory is that of one block.
 
-    Blocks run one after another in a loop. The backward pass recomputes each block, so that for the
-    whole batch only what goes in and what comes out is held. `f` sees a block as a batch: the
-    gradient of what it closes over, such as kernels, is summed over the block in one contraction.
+    Blocks run one after another in a loop. The backward pass recomputes each block, so that only
+    inputs and outputs are held for the whole batch. `f` sees a block as a batch: the gradient of
+    what it closes over, such as kernels, is summed over the block in one contraction.
 
     Args:
-      f: a function of arrays whose leading axes are one batch, that treats examples apart.
+      f: a function of arrays with one leading batch axis; it must treat examples independently.
       batch: its argument, arrays [n, …].
-      block_size: examples in a block, see `choose_block_size`; a last, smaller one takes what it
-        does not divide. On a mesh of explicit axes that divide the batch it counts the examples on
-        each device. None, or n and more: all at once, with nothing recomputed; so too where n is
-        left open, in a program exported for batches of any size.
+      block_size: examples in a block, see `choose_block_size`; the last block may be smaller. On a
+        mesh of explicit axes that divide the batch it counts the examples on each device. None, or
+        at least n: all at once, with nothing recomputed; likewise if n is symbolic, in a program
+        exported for batches of any size.
     """
     size = _common_length(batch)
     if block_size is not None:
@@ -79,16 +79,16 @@ def over_devices(
 ) -> Callable[..., Out]:
     """Divides the batch of `f(whole, *batch)` over a mesh: each device computes its own part.
 
-    A `jax.shard_map` of `f` over the whole mesh, in which routing has its kernels. It is for `jit`
-    on a mesh of automatic axes, where XLA divides a program after it is traced and cannot divide a
-    kernel. On explicit axes, which `jax.make_mesh` gives, nothing is needed.
+    This is a `jax.shard_map` of `f` over the whole mesh, inside which routing can use its kernels.
+    Use it for `jit` on a mesh of automatic axes, where XLA divides a program after tracing and
+    cannot divide a kernel. On explicit axes, which `jax.make_mesh` gives, it is not needed.
 
     Args:
-      f: a function, such as a procedure or a layer, that treats examples apart. Its first argument
-        is whole on every device, such as kernels or a module (gradients are summed over devices);
-        the leading axes of all others, and of its results, are one batch.
-      axis_names: the axes of the mesh that divide the batch. The others hold copies.
-      mesh: None: that of `jax.set_mesh`.
+      f: a function, such as a procedure or a layer, that treats examples independently. Its first
+        argument, such as kernels or a module, is replicated (gradients are summed over devices);
+        the leading axis of all other arguments, and of its results, is the batch.
+      axis_names: the axes of the mesh that divide the batch; over the others it is replicated.
+      mesh: the mesh; None for that of `jax.set_mesh`.
     """
     spec = PartitionSpec(axis_names)
 
@@ -102,11 +102,11 @@ def over_devices(
 def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
     """Does `jax.vmap(f)` with one block of the batch in memory at a time, forward and backward.
 
-    See `in_blocks`, which is the faster where `f` can take a batch itself.
+    See `in_blocks`, which is faster if `f` can take a batch itself.
 
     Args:
-      f: a function of one example. Arguments are mapped over their leading axes; close over what is
-        not mapped, such as kernels: gradients flow to it all the same.
+      f: a function of one example. All arguments are mapped over their leading axes; close over
+        what is not mapped, such as kernels: gradients still flow to it.
       block_size: examples in a block, at least 1; see `choose_block_size`.
     """
     check_counts(block_size=block_size)
@@ -117,17 +117,17 @@ def blocked_vmap(f: Callable[..., Out], block_size: int) -> Callable[..., Out]:
 def choose_block_size(
     bytes_per_example: int, *, shared_bytes: int = 0, budget: int = 4 * 2**20
 ) -> int:
-    """Examples whose temporaries fit in `budget` bytes together, at least 1.
+    """Returns how many examples' temporaries fit in `budget` bytes together, at least 1.
 
     Args:
       bytes_per_example: what one example holds at a time: 4·I·J·D for dense votes in float32,
         4·I·J·D_in for LinearVotes of vectors, about 4·I·J, the coupling, for LinearVotes of small
         matrix poses.
-      shared_bytes: what every block reads again, such as the kernel. The budget is at least that: a
-        block that holds less than it reads waits for memory.
+      shared_bytes: what every block reads again, such as the kernel. It raises a smaller budget to
+        this: a block that holds less than it reads would wait for memory.
       budget: bytes for a block. The default is for CPUs, where blocks of about 4 MiB were fastest
-        (docs/benchmarks.md): they stay in cache. On an accelerator blocks serve to bound memory
-        alone: route the whole batch if it fits, or give what the device can spare.
+        (docs/benchmarks.md): they stay in cache. On an accelerator blocks only bound memory: route
+        the whole batch if it fits, otherwise pass the bytes that the device can spare.
     """
     check_counts(bytes_per_example=bytes_per_example, budget=budget)
     check_counts(0, shared_bytes=shared_bytes)

@@ -1,4 +1,4 @@
-"""Dynamic routing by agreement, with the soft update; uniform routing, without any."""
+"""Dynamic routing by agreement, optionally with the soft update, and uniform routing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,8 +26,8 @@ from capsjax.routing.votes import (
 
 # Sums Σ_i c_ij v_ij [..., J, D] and coupling c [..., I, J].
 _Coupled = tuple[Array, Array]
-# b before the agreement with the poses, or q with them (see _route); what was coupled, if a soft
-# update mixes it with what comes; poses [..., J, D].
+# Between iterations: b without the agreement with the latest poses, or q including them (see
+# _route); the latest sums and coupling, if a soft update mixes them with the next; the poses.
 _State = tuple[Array, _Coupled | None, Array]
 
 
@@ -124,8 +124,8 @@ def _route(
 ) -> _Coupled:
     """Returns poses and coupling of the last iteration.
 
-    The logits b are kept or, where they begin at zero, q, the sum of all poses so far: then
-    b_ij = <v_ij, q_j>, and an iteration is one call of `attend`.
+    With `keep_logits` the loop carries the logits b. Without, b begins at zero and the loop carries
+    the sum q of all poses so far: b_ij = <v_ij, q_j>, and an iteration is one call of `attend`.
     """
     soft = isinstance(update_rate, jax.core.Tracer) or update_rate != 1
     uniform = 1 / (counts[1] + leaky)
@@ -157,15 +157,15 @@ def _route(
         sums = votes.total() * uniform
         logits, coupling = (jnp.full(counts, x, sums.dtype) for x in (0, uniform))
     else:
-        logits = for_every_example(logits, votes.total())  # whose type alone is read
+        logits = for_every_example(logits, votes.total())  # only its type is used
         sums, coupling = couple(logits, (uniform, uniform) if soft else None)
     coupling = for_every_example(coupling, sums)
     poses = activate(sums)
     agreed = hold(for_every_example(logits, sums)) if keep_logits else poses
     state: _State = (agreed, (sums, coupling) if soft else None, poses)
     if num_iterations > 1:
-        # The last iteration stands outside the loop: only its coupling is ever asked for, and under
-        # stop_gradient only it is differentiated.
+        # The last iteration is outside the loop: only its coupling is returned, and with
+        # stop_gradient it alone is differentiated.
         start = jax.tree.map(hold, state)
         state = lax.fori_loop(0, num_iterations - 2, lambda _, x: iterate(x)[0], start)
         state, coupling = iterate(jax.tree.map(hold, state))

@@ -24,7 +24,7 @@ from capsjax.routing.votes import (
     shape_of,
 )
 
-# Sums over children are of R_ij a_i relative to the largest, 1. Where a_i is 0, R_ij may be more.
+# Limits R_ij relative to its parent's largest R_ij a_i: without it, unbounded as a_i goes to 0.
 _MOST = 1e15
 
 Schedule = Callable[[Int[Array, ""] | int], Float[Array, ""]]
@@ -63,14 +63,14 @@ def em_routing(
       E:  log p_ij = −Σ_d [(v_ijd − μ_jd)² / 2σ²_jd + log σ_jd + ½ log 2π]
           R_i· = softmax_j(log a_j + log p_ij)
 
-    A parent that all children have left keeps a mean; one without active children gets μ = 0.
-    Deviations of votes are squared, and in gradients squared again: in float32 gradients are right
-    up to deviations of about 10⁹ (and not finite from about 10¹³), results up to 10¹⁸.
+    A parent whose R_ij all go to 0 still has a mean; one without active children gets μ = 0.
+    Deviations of votes are squared, and squared again in gradients. In float32, results are right
+    for deviations up to 10¹⁸, gradients up to about 10⁹ (they are not finite from about 10¹³).
 
     Args:
       votes: an operator (see Votes for what EM asks of it) or an array [..., I, J, D].
       activations: a_i in [0, 1], broadcast to [..., I]; checked where the values are concrete.
-      beta_use: β_u, broadcast to [..., J]; beta_activate: β_a, likewise.
+      beta_use, beta_activate: β_u and β_a, each broadcast to [..., J].
       num_iterations: M-steps, at least 1.
       coupling: the R to start from, broadcast to [..., I, J]; None for 1/J.
       inverse_temperature: λ as a function of the iteration t = 0, 1, …, or one number.
@@ -99,7 +99,7 @@ def em_routing(
     activations = jnp.broadcast_to(jnp.asarray(activations, dtype), full[:-1])[..., None]
 
     def maximize(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
-        """Takes R as relative · largest, the largest R_ij a_i of each parent [..., 1, J]."""
+        """Does an M-step for R = relative · largest; `largest` is [..., 1, J]."""
         moments = _moments(votes, jnp.broadcast_to(activations * relative, full))
         schedule = inverse_temperature
         value = jnp.asarray(schedule(iteration) if callable(schedule) else schedule, dtype)
@@ -110,7 +110,7 @@ def em_routing(
         log_largest = _largest(log_coupling + jnp.log(activations))
         log_largest = jnp.where(jnp.isneginf(log_largest), 0, log_largest)  # no child is active
         above = log_coupling - log_largest
-        # A minimum with the gradient of `above`: that of `jnp.minimum` would hold a mask.
+        # A minimum whose gradient is that of `above`: `jnp.minimum` would store a mask for its own.
         above = above - lax.stop_gradient(jax.nn.relu(above - math.log(_MOST)))
         relative = jnp.exp(above)
         return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
@@ -138,17 +138,17 @@ class _Parents(NamedTuple):
 def _first_coupling(
     coupling: Broadcast | None, activations: Array, full: tuple[int, ...], dtype: Any
 ) -> tuple[Array, Array]:
-    """Returns the first R, relative to the largest R_ij a_i of each parent, and these.
+    """Returns the first R divided by each parent's largest R_ij a_i, and these largest values.
 
-    Sums over children are taken of such: a parent that all children have left keeps a mean.
+    (With uniform coupling: divided by 1/J.) So a parent whose R_ij are all tiny still has a mean.
     """
     if coupling is None:
-        # One number for all: the only [..., I, J] that the first M-step forms is the weights.
+        # One number for all: the first M-step then forms no [..., I, J] besides its weights.
         relative = jnp.ones((1,) * len(full), dtype)
         return relative, relative / full[-1]
     check_broadcast("coupling", coupling, full, "[..., I, J]")
-    # The smallest positive number in place of 0, by which nothing can be divided. Not by way of
-    # logarithms: their second derivatives are not finite for R below 10⁻¹⁹.
+    # The smallest positive number replaces 0, which could not be divided by. Logarithms would not
+    # do: their second derivatives are not finite for R below 10⁻¹⁹.
     coupling = jnp.atleast_2d(coupling).astype(dtype)
     least = jnp.maximum(coupling, jnp.finfo(dtype).tiny)
     positive = coupling + lax.stop_gradient(least - coupling)  # zeros keep their gradient

@@ -33,9 +33,9 @@ def inverted_attention_routing(
       r_i· = softmax_j(a_i·)
       p_j  = LayerNorm(Σ_i r_ij v_ij)
 
-    Both released codes scale by 1/√D, which the text does not mention. `sequential`, `concurrent`
-    and `fixed_point` (capsjax.routing) repeat the iteration in one layer, over a stack of layers,
-    and until it changes nothing.
+    Both released implementations scale by 1/√D, which the paper does not mention. To repeat the
+    iteration layer by layer, in all layers at once or until nothing changes, see `sequential`,
+    `concurrent` and `fixed_point` (capsjax.routing).
 
     Args:
       votes: an operator or an array [..., I, J, D].

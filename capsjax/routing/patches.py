@@ -1,4 +1,4 @@
-"""Convolutional use: the capsules of k×k windows, and what routing needs to know of windows."""
+"""Convolutional capsules: gathers the capsules of k×k windows, and normalises over windows."""
 
 import itertools
 import math
@@ -90,7 +90,7 @@ def gather(x: Array, along: "Mapping[int, Windows]", window: int, stride: int) -
 
 
 def _every(x: Array, stride: int, axis: int) -> list[Array]:
-    """Takes every stride-th part of an axis, whose length is a multiple of the stride."""
+    """Splits an axis, whose length `stride` divides, into its `stride` interleaved parts."""
     if stride == 1:
         return [x]
     x = x.reshape(*x.shape[:axis], x.shape[axis] // stride, stride, *x.shape[axis + 1 :])
@@ -107,7 +107,7 @@ class WindowVotes(LinearVotes):
       grid: matrix poses [..., H, W, C, A, X] (vectors with A = 1).
       kernel: [k·k·C, X, J, Y].
       window: k.
-      stride: as in `pose_patches`, also padding.
+      stride, padding: as in `pose_patches`.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ def softmax_over_windows(
     Args:
       logits: one logit for each position, child of its patch, and parent.
       grid: height and width of the children's grid.
-      window: as in `pose_patches`, also stride and padding.
+      window, stride, padding: as in `pose_patches`.
     """
     rows, columns = (Windows.of(extent, window, stride, padding) for extent in grid)
     place, taps = (rows.number, columns.number), window * window

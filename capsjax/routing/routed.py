@@ -38,7 +38,7 @@ def coupling_entropy(coupling: Float[Array, "*batch I J"]) -> Float[Array, "*bat
     formula has a further factor 1/J, which would make layers of different J incomparable.
 
     Args:
-      coupling: what a routing procedure returned; zeros are allowed, count 0 and have gradient 0.
+      coupling: what a routing procedure returned; zeros contribute 0 and have gradient 0.
     """
     check_floating("coupling", coupling)
     wide = at_least_float32(coupling)

@@ -45,8 +45,8 @@ def sequential(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
 def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) -> list[PyTree]:
     """Updates all layers at once, from their previous values (Tsai et al. 2020, procedure 2).
 
-    The first iteration goes bottom-up. In each further one every layer is updated from what the
-    layer below it and it itself were before. With one layer this is `sequential`.
+    The first iteration goes bottom-up. In every further one each layer is updated from the previous
+    states of the layer below and of itself. With one layer this is `sequential`.
 
     Args:
       layers: functions layer(below, previous) -> state, from the bottom up.
@@ -66,8 +66,8 @@ def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
         below = [inputs, *states[:-1]]
         return [layer(*each) for layer, *each in zip(layers, below, states, strict=True)]
 
-    # The top layer's state is as a rule all that is asked for. It depends on fewer and fewer layers
-    # of the last iterations: outside the loop XLA removes the others.
+    # Usually only the top layer's state is used. In the last iterations it depends on fewer and
+    # fewer layers: outside the loop XLA removes the others.
     last = min(num_iterations, len(layers)) - 1
     states = _repeat(update, states, num_iterations - 1 - last)
     for _ in range(last):
@@ -97,15 +97,15 @@ def fixed_point(
     max_iterations: int = 300,
     **options: Any,
 ) -> FixedPoint:
-    """Routes infinitely often, which Tsai et al. 2020 name as future work.
+    """Iterates routing to its fixed point, which Tsai et al. 2020 name as future work.
 
       p* = iteration(p*)   for inverted_attention_routing
       R* = iteration(R*)   for em_routing at a fixed inverse temperature
 
     Gradients come from the implicit function theorem, so memory does not grow with the number of
-    iterations. They are those of the limit, and right only where `converged`. Leading axes converge
-    together: the slowest example decides. Under `jax.vmap` each stops by itself. Call it inside
-    jit: outside, every call compiles it again.
+    iterations. They are those of the limit, so right only where `converged`. A batch in leading
+    axes iterates until its slowest example converges; under `jax.vmap` each example stops by
+    itself. Call it inside jit: outside, every call compiles it again.
 
     Args:
       procedure: `inverted_attention_routing` or `em_routing`.
@@ -116,7 +116,7 @@ def fixed_point(
         gradient is iterated in the same way, relative to the largest number of its right side,
         and if that does not converge, the iterate with the least residual is taken.
       max_iterations: cap on iterations, at least 1. Reaching it raises nothing: see `converged`.
-      **options: keyword arguments of the procedure, but for the starting state and
+      **options: keyword arguments of the procedure, except the starting state and
         `num_iterations`. EM needs a number for `inverse_temperature`.
     """
     check_counts(max_iterations=max_iterations)
@@ -150,18 +150,18 @@ class _Iterated(NamedTuple):
     """A state after some iterations."""
 
     state: Array  # the last one
-    change: Array  # of the step to it, relative to its numbers, the largest
-    # the state that the next step changes least, not relative to anything. Where the linear system
-    # of the gradient is not solved, because iteration moves away, it is of moderate size
+    change: Array  # the largest relative change of a number in the last step
+    # the state that its next step changed least, in absolute terms. If iteration diverges on the
+    # linear system of the gradient, this one is still of moderate size
     best: Array
-    least: Array  # that change
+    least: Array  # by how much that step changed it
     num_iterations: Array  # how many were run
 
 
 def _until_still(
     update: Callable[[Array], Array], start: Array, tolerance: float, most: int
 ) -> _Iterated:
-    """Repeats `update` until every number changes by less than tolerance · (1 + |number|)."""
+    """Repeats `update` until no number changes by tolerance · (1 + |number|), or `most` times."""
 
     def step(now: _Iterated) -> _Iterated:
         state = update(now.state)
@@ -186,14 +186,14 @@ def _until_still(
 
 
 def _largest(x: Array) -> Array:
-    """Returns the largest |number|, 0 of none."""
+    """Returns the largest |number|, 0 for an empty array."""
     return jnp.max(jnp.abs(at_least_float32(x)), initial=0.0)
 
 
 def _as_iteration(
     procedure: Callable[..., Routed], votes: Any, args: tuple, options: dict[str, Any]
 ) -> tuple[Callable[[Array], Array], Callable[[Array], Routed], Array]:
-    """Returns the procedure as a map from state to state, one to its result, and a first state."""
+    """Returns a map from state to state, a map from state to result, and the first state."""
     if procedure is inverted_attention_routing:
 
         def attend(poses: Array | None) -> Routed:

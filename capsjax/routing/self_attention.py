@@ -24,8 +24,8 @@ def self_attention_routing(
       p_j  = squash(Σ_i c_ij v_ij)
 
     The squash is (1 − e^−|s|) s / |s|. The sum over the children k is <v_ij, Σ_k v_kj>, so a child
-    attends to the total of all votes: nothing of size I×I is formed, and no votes where an operator
-    holds them.
+    attends to the total of all votes: nothing of size I×I is formed, nor, with an operator, the
+    votes.
 
     Args:
       votes: an operator or an array [..., I, J, D].

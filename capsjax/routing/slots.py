@@ -39,14 +39,14 @@ def slot_attention(
     values, and a weighted mean. Keys and values are never formed: <x W_k, q> = <x, W_k q>, and the
     mean is taken before W_v. The backward pass computes the couplings again, so nothing of their
     size is held between the passes; it has derivatives in reverse mode (`jax.grad`, and `jax.grad`
-    of that), not in forward mode (`jax.jvp`). What follows it, a GRU and an MLP, is the layer's
-    (`capsjax.layers.SlotAttention`).
+    of that), not in forward mode (`jax.jvp`). The layer `capsjax.layers.SlotAttention` adds the GRU
+    and the MLP.
 
     Args:
-      inputs: x_n, as a rule layer-normalised.
-      queries: q_j of the slots.
-      key_kernel: W_k.
-      value_kernel: W_v.
+      inputs: x_n [..., N, D], usually layer-normalised.
+      queries: q_j [..., J, K], one for each slot.
+      key_kernel: W_k [D, K].
+      value_kernel: W_v [D, V].
       mask: m_n in [0, 1], or booleans, broadcast to [..., N]: 0 for padding; None for 1. Checked
         where the values are concrete.
       scale: of the agreement, one number; None is 1/√K.
@@ -126,7 +126,7 @@ def _backward(_: float, kept: Any, gradients: Any) -> tuple[Array, Array, Array 
     # The gradient of x as one product, where a sum of two would be written and read twice more.
     weights = jnp.concatenate([d_logits, _masked(softmax, mask)], axis=-2)  # [..., 2J, N]
     d_x = einsum("...jn,...jd->...nd", weights, jnp.concatenate([pulled, d_sums], axis=-2))
-    # Its second half is not needed, but the first alone would be stored once more.
+    # Only the first half is needed, but to slice the operands would store them once more.
     d_pulled = einsum("...jn,...nd->...jd", weights, x)[..., : pulled.shape[-2], :]
     return d_x.astype(x.dtype), d_pulled, None if mask is None else d_mask.astype(mask.dtype)
 
@@ -135,7 +135,7 @@ _attend.defvjp(_forward, _backward)
 
 
 def _shares(pulled: Array, d_sums: Array, x: Array, d_coupling: Array) -> tuple[Array, ...]:
-    """Returns the couplings without a mask and their gradient, both [J, N], and the mask's."""
+    """Returns the unmasked couplings, their gradient (both [J, N]) and the mask's gradient."""
     softmax = jax.nn.softmax(_agreement(pulled, x), axis=-2)
     d_coupling = d_coupling + _agreement(d_sums, x)
     return softmax, d_coupling, jnp.sum(softmax * d_coupling, axis=-2, keepdims=True)

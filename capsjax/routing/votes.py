@@ -20,16 +20,16 @@ Poses = Float[Array, "*batch J D"]
 Coupling = Float[Array, "*batch I J"]
 # An argument that broadcasts to the shape which its description names.
 Broadcast = Float[Array | np.ndarray, "..."]
-# What JAX passes where arrays are expected: an axis in `in_axes`, None, a shape, where to be.
+# What JAX puts in place of arrays: an axis of `in_axes`, None, a shape, a sharding.
 Placeholder = int | jax.ShapeDtypeStruct | jax.sharding.PartitionSpec | jax.sharding.Sharding | None
 
 
 @runtime_checkable
 class Votes(Protocol):
-    """What a class needs to be routed; see LinearVotes for methods that procedures use if present.
+    """The methods that a class needs to be routed.
 
-    These are `attend`, and for EM `scatter`, `distance` and `moments`. A class without `scatter`
-    and `distance` is asked for `dense()` by EM, and by no other procedure.
+    Optional methods, see LinearVotes: `attend`, and for EM `scatter`, `distance` and `moments`. EM
+    computes `dense()` if `scatter` or `distance` is missing; otherwise only its shape is used.
     """
 
     def combine(self, coupling: Coupling) -> Poses:
@@ -76,9 +76,9 @@ def shape_of(votes: Votes) -> jax.ShapeDtypeStruct:
 
 
 def attend(votes: Votes, poses: Poses) -> tuple[Poses, Coupling]:
-    """Returns Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>): one pass, if votes can.
+    """Returns Σ_i r_ij v_ij and r, where r_i· = softmax_j(<v_ij, p_j>).
 
-    Votes with a method `attend` of their own (see LinearVotes) are asked for both at once.
+    Uses the votes' own method `attend` if they have one (see LinearVotes): it may take one pass.
     """
     own = getattr(votes, "attend", None)
     if own is not None:
@@ -147,7 +147,7 @@ class DenseVotes(_Fields):
         return einsum("...ijd,...jd->...ij", self._squares(means), precision)
 
     def _divided(self, coupling: Coupling) -> Coupling:
-        """Returns `coupling` as votes are on a mesh of explicit axes: results are as it is."""
+        """Returns `coupling` sharded like the votes (explicit axes), for results that are too."""
         return placed_like(coupling, self.votes[..., 0])
 
     def _squares(self, means: Poses) -> Float[Array, "*batch I J D"]:
@@ -159,11 +159,11 @@ class DenseVotes(_Fields):
 class LinearVotes(_Fields):
     """Votes v_ij = P_i W_ij, recomputed from poses and kernel instead of held.
 
-    What arithmetic that is depends on the sizes and on the platform that a program is compiled for
-    (capsjax/routing/kernels/forms.py has the table). None of it stores all votes.
+    How they are computed depends on the sizes and on the platform that a program is compiled for
+    (capsjax/routing/kernels/forms.py has the table). Only `dense` stores all votes.
 
     A pose P_i is a matrix of A rows and X columns; the vote has A rows and Y columns and is
-    flattened row by row into D = A·Y numbers. One class has all the published kinds:
+    flattened row by row into D = A·Y numbers. This covers all the published kinds:
 
       vector         A = 1
       matrix         A = X = Y = √D
@@ -248,20 +248,20 @@ class LinearVotes(_Fields):
         return jnp.broadcast_to(self.kernel, (self.poses.shape[-3], *self.kernel.shape[1:]))
 
     def _rows(self, poses: Poses) -> Float[Array, "*batch J A Y"]:
-        """Returns parent poses as the matrices that votes are."""
+        """Returns parent poses [..., J, D] as matrices [..., J, A, Y]."""
         return poses.reshape(*poses.shape[:-1], self.poses.shape[-2], self.kernel.shape[-1])
 
 
 def for_every_example(x: Float[Array, "*#batch I J"], sums: Poses) -> Coupling:
-    """Returns `x` with the batch axes and on the devices of `sums`, as a loop returns it."""
+    """Returns `x` with the batch axes and on the devices of `sums`, to be carried by a loop."""
     return placed_like(x, sums[..., None, :, 0])
 
 
 def placed_like(x: Array | np.ndarray, other: Array | np.ndarray) -> Array:
-    """Returns `x` with the axes of `other`, with which it broadcasts, and on its devices.
+    """Returns `x`, broadcast with `other`, on the devices of `other`.
 
-    On which devices an array is belongs to its type under `jax.shard_map` and on meshes of explicit
-    axes, and constants alone are on none.
+    Under `jax.shard_map` and on meshes of explicit axes, an array's type says on which devices it
+    is; a constant's says none, and would not match.
     """
     x = jnp.expand_dims(jnp.asarray(x), range(other.ndim - x.ndim))
     # With JAX 0.12 `zeros_like` has no devices either, unless there is a `jax.set_mesh`.
@@ -269,7 +269,7 @@ def placed_like(x: Array | np.ndarray, other: Array | np.ndarray) -> Array:
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:
-    """Calls einsum, which accumulates in, and returns, at least float32."""
+    """Calls `jnp.einsum`; accumulates in and returns at least float32."""
     with jax.numpy_dtype_promotion("standard"):
         return jnp.einsum(subscripts, *operands, preferred_element_type=type_of_sums(*operands))
 

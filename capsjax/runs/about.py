@@ -14,7 +14,7 @@ from capsjax.models.model import Model
 from capsjax.runs.history import History
 from capsjax.training import config as configs
 
-# What the bits of a run depend on beside its config: values by name, of types that JSON holds.
+# What the exact numbers of a run depend on besides its config: values by name, for JSON.
 Circumstances = dict[str, str | int | bool | None]
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
 SETTINGS = (
@@ -82,7 +82,7 @@ def cores() -> int | None:
 
 
 def warn_of_changes(before: Circumstances, now: Circumstances) -> None:
-    """Warns of what a resumed run finds changed, of what was recorded then."""
+    """Warns a resumed run of recorded circumstances that have changed."""
     known = before.keys() & now.keys()
     if changes := differences(*({name: x[name] for name in known} for x in (before, now))):
         warnings.warn(

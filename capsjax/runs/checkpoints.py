@@ -1,4 +1,4 @@
-"""Reads the checkpoints of a run, of which each is complete and has checksums.
+"""Reads the checkpoints of a run. Each is complete and has checksums.
 
 A work directory holds `config.json` and `checkpoints/STEP/`, each with three items: `model`
 (parameters and running statistics), `optimizer` (its state and the step) and `about` (the config,
@@ -34,12 +34,12 @@ def restore(
     """Restores the trained network of a run and its config, from the checkpoint alone.
 
     Args:
-      path: the run's work directory, or a .safetensors file of experiments/release.py; local or any
-        address of etils.epath, a file at http(s) addresses too.
-      which: "best" by validation accuracy (the latest where nothing was held out), "latest", or
-        the number of a step; a released file holds one.
+      path: the run's work directory, or a .safetensors file of experiments/release.py; local, or
+        any address of etils.epath; for a file also an http(s) address.
+      which: "best" by validation accuracy (the latest if nothing was held out), "latest", or the
+        number of a step; a released file contains one step.
 
-    Raises FileNotFoundError or ValueError if there is none, no such step, or it is damaged.
+    Raises FileNotFoundError or ValueError if there is no checkpoint, no such step, or damage.
     """
     checkpoint = read(path, which)
     return checkpoint.model, checkpoint.config
@@ -98,6 +98,6 @@ def about_of(directory: epath.Path) -> About:
 
 
 def best_first(steps: Sequence[int], accuracy: Mapping[int, float]) -> list[int]:
-    """Returns the steps that have an accuracy, the highest first, the latest of equal ones."""
+    """Returns the steps that have an accuracy: the highest first, then the latest."""
     measured = [step for step in steps if step in accuracy]
     return sorted(measured, key=lambda step: (accuracy[step], step), reverse=True)

@@ -1,4 +1,4 @@
-"""The directory of a run: whose it is, and that no other process trains in it."""
+"""The directory of a run: holds one config's run, and only one process trains in it."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Training that begins with what another network learned."""
+"""Training that starts from the parameters of another network."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -14,11 +14,11 @@ from capsjax.runs import checkpoints
 def read(
     path: str, shapes: Mapping[str, jax.ShapeDtypeStruct], layers: Collection[str] = ()
 ) -> tuple[dict[str, Array], str]:
-    """Reads what of the best checkpoint in `path` fits a network, by path, and in words which.
+    """Reads the variables in the best checkpoint of `path` that fit a network; says which they are.
 
-    A variable fits where name and shape are those in `shapes`; the others stay fresh, such as the
-    class layer for another number of classes. `layers` are paths of attributes to take, such as
-    "conv" or "capsules/0"; () for all that fit.
+    A variable fits if its name and shape are in `shapes`; the others, such as the class layer for
+    another number of classes, keep fresh values. `layers` are the paths of attributes to take, such
+    as "conv" or "capsules/0"; () for all that fit. Raises ValueError if one of these does not fit.
     """
     checkpoint = checkpoints.read(path)
     source = f"{path}, step {checkpoint.step}"

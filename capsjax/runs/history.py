@@ -10,7 +10,7 @@ Record = dict[str, Any]
 
 
 class Diverged(ArithmeticError):
-    """A loss or a gradient is no longer finite."""
+    """A loss, a gradient or a score is no longer finite."""
 
 
 class History:

@@ -1,4 +1,4 @@
-"""Whether a checkpoint is as it was saved: checksums of all its files, which it holds itself."""
+"""Whether a checkpoint is as it was saved: it contains checksums of all its files."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ SUMS = "sha256.json"  # in each checkpoint, beside its items
 
 
 def newest_intact(folder: epath.Path, steps: Sequence[int]) -> int:
-    """Returns the first step as it was saved; Orbax alone would restore a flipped bit."""
+    """Returns the first of `steps` saved intact; Orbax alone would not notice a flipped bit."""
     problems: list[str] = []
     for step in steps:
         directory = folder / str(step)
@@ -50,7 +50,7 @@ def _damage(directory: epath.Path) -> str | None:
             return f"{name} is missing"
         if name in sums and found[name] != sums[name]:
             return f"{name} is damaged: its contents are not what was saved"
-        # Hidden files, such as .DS_Store, are left by whoever looks at a folder.
+        # Hidden files, such as .DS_Store, are left by programs that show a folder.
         if name not in sums and not name.rpartition("/")[2].startswith("."):
             return f"{name} does not belong to this checkpoint"
     return None

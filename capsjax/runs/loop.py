@@ -68,8 +68,8 @@ def train(
         no limit.
 
     Raises:
-      ValueError: a config that does not fit itself, the data, the devices or the directory.
-      Diverged: a loss or gradient is not finite. The last good checkpoint stays.
+      ValueError: a config that contradicts itself, the data, the devices or the directory.
+      Diverged: a loss, gradient or score is not finite. The last good checkpoint stays.
       Interrupted: by Ctrl-C or SIGTERM, after saving.
     """
     config, devices = agreed(config), list(devices or jax.devices())
@@ -123,7 +123,7 @@ def agreed(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
 class Run:
     """The dispatches of one run: its `state` after `step` updates, and its `history`.
 
-    What it opens is closed with the `stack` that it is given.
+    What it opens is closed by the `stack` passed to it.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Trained networks to hand out: one file of safetensors, with all that `restore` needs in it.
+"""Trained networks to publish: one file of safetensors, with all that `restore` needs.
 
-Tensors are named by path, such as "primary/conv/kernel". The file's metadata hold the config, the
-history and the step as JSON under "capsjax", and a checksum.
+Tensors are named by path, such as "primary/conv/kernel". The file's metadata contains the config,
+the history and the step as JSON under "capsjax", and a checksum.
 """
 
 import json
@@ -56,7 +56,7 @@ def write(
 
 
 def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoint:
-    """Reads the network of a file that `write` made; `which` is any word, or the step of it."""
+    """Reads the network of a file that `write` made; a step in `which` must be that of the file."""
     name = os.fspath(file)
     contents = _contents(name)
     try:

@@ -44,7 +44,7 @@ class Checkpoints(contextlib.AbstractContextManager):
         return self._manager.latest_step()
 
     def save(self, state: TrainState, about: About) -> None:
-        """Begins to save, once a step; returns when the buffers of `state` may be donated."""
+        """Begins to save, once per step; returns when the buffers of `state` may be donated."""
         step = int(state.step)
         if step == self.latest_step():
             return
@@ -73,8 +73,8 @@ class Checkpoints(contextlib.AbstractContextManager):
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
         """Tells Orbax which checkpoints to keep: the latest, and the best by validation accuracy.
 
-        Orbax's own policy for the best knows the accuracies that its process has saved, and in a
-        resumed run no others: it would delete the best checkpoint of those before.
+        Orbax's own policy for the best knows only the accuracies that its process has saved: in a
+        resumed run it would delete the best checkpoint from before.
         """
         steps = [checkpoint.step for checkpoint in checkpoints]
         kept = {*steps[-self._keep :], *best_first(steps, self._accuracy)[:1]}
@@ -83,8 +83,8 @@ class Checkpoints(contextlib.AbstractContextManager):
     def _seal_saved(self) -> None:
         """Seals a save. Orbax calls it, in its own thread, when all is written but not committed.
 
-        Until then the name of a local directory has an ending; an object store has no renaming,
-        and there a file that Orbax writes last makes the checkpoint one.
+        Until it is committed, a local directory's name has a suffix. An object store cannot rename;
+        there a file that Orbax writes last marks the checkpoint as finished.
         """
         if _files.is_local(self._directory):
             for directory in self._directory.glob(f"{self._saving}.*"):

@@ -58,13 +58,13 @@ class Training:
         return init_state(model, self.optimizer)[1]
 
     def dispatch(self) -> Program:
-        """Runs `step.run_steps` on the devices; the state that it is given is consumed."""
+        """Returns a program that runs `step.run_steps`; it consumes the state it is given."""
         update = partial(step.update, optimizer=self.optimizer, **self._of_forward)
         run_steps = partial(step.run_steps, update=update, capacity=MAX_STEPS_PER_DISPATCH)
         return self._on_devices(run_steps, None, donate=(0,))
 
     def examination(self) -> Program:
-        """Runs `divergence.examine` on the devices."""
+        """Returns a program that runs `divergence.examine` on the devices."""
         return self._on_devices(partial(divergence.examine, **self._of_forward))
 
     @property
@@ -73,7 +73,7 @@ class Training:
         return {"graphdef": self.graphdef, "objective": self.objective, "compute_dtype": dtype}
 
     def _on_devices(self, function: Callable, *axes: None, donate: tuple[int, ...] = ()) -> Program:
-        """Runs a function of a state, a source, a key and what has the further `axes`."""
+        """Compiles a function of a state, a source, a key, and arguments with further `axes`."""
         images: Any = 0 if is_streamed(self.task) else None
         source: Any = DeviceSource(None, images, None)  # type: ignore[arg-type]
         function = partial(function, task=self.task, batches=self.batches)
@@ -83,8 +83,8 @@ class Training:
 def build(config: ml_collections.ConfigDict, task: Task, devices: Devices) -> Training:
     """Builds the network, optimizer, objective and step that `config` describes; no parameters.
 
-    The config is complete; the devices are those of all hosts, or of a topology that is only
-    compiled for. Raises ValueError if the config does not fit the task or the devices.
+    The config must be complete; the devices are those of all hosts, or of a topology to compile
+    for. Raises ValueError if the config does not fit the task or the devices.
     """
     config = resolve(config, task.input_shape, task.class_names)
     model = abstract_model(config)
@@ -137,7 +137,7 @@ def build_model(config: ml_collections.ConfigDict) -> nnx.Module:
 
 
 def abstract_model(config: ml_collections.ConfigDict) -> nnx.Module:
-    """Returns the network of a resolved config, in evaluation mode, without numbers."""
+    """Returns the network of a resolved config, in evaluation mode, with shapes for arrays."""
     model = nnx.eval_shape(lambda: build_model(config))
     model.eval()
     return model
@@ -148,7 +148,7 @@ def trained_model(
 ) -> Model:
     """Returns the network of a resolved config, in evaluation mode, with `variables` by path.
 
-    `where` they come from is named if they are not those of the network.
+    Raises ValueError, which names `where` they come from, if they do not fit the network.
     """
     graphdef, state = nnx.split(abstract_model(config))
     there, expected = (

@@ -123,8 +123,8 @@ NAMED = {
 def default(model: str, data: str) -> ml_collections.ConfigDict:
     """Returns the recipe of Sabour et al. 2017 for the network `model` on the task `data`.
 
-    Files in `configs/` start from here and change what differs. It is locked: a key that is not
-    there is an error.
+    Files in `configs/` start from here and change what differs. It is locked: setting an unknown
+    key is an error.
     """
     names = {"model": model, "data": data, "optimizer": "adam", "schedule": "exponential"}
     sections = {section: defaults(section, names.get(section, "")) for section in SECTIONS}
@@ -132,7 +132,7 @@ def default(model: str, data: str) -> ml_collections.ConfigDict:
 
 
 def defaults(section: str, name: str = "", **changed: Any) -> dict[str, Any]:
-    """Returns the options of a section, of this `name` if it has names, but for those `changed`."""
+    """Returns a section's default options (of this `name`, if it has names), with `changed`."""
     return _checked(section, ({"name": name} if section in NAMED else {}) | changed)
 
 
@@ -183,12 +183,12 @@ def override(
 ) -> ml_collections.ConfigDict:
     """Returns a complete copy of `config` with other values.
 
-    With another name of a network, data set, optimizer or schedule its section gets the options of
-    that name, and keeps what `config` had changed from the defaults of the old name, where the new
-    one has such an option too.
+    If `texts` names another network, data set, optimizer or schedule, its section gets the default
+    options of that name. Values that `config` had changed from the defaults of the old name are
+    kept if the new one has such an option too.
 
-    `texts` are values by dotted key, such as {"optimizer.momentum": "0.8"}, and take the types of
-    those that they replace.
+    `texts` are values by dotted key, such as {"optimizer.momentum": "0.8"}; each is read as the
+    type of the value that it replaces.
     """
     values = complete(config).to_dict()
     for section in NAMED:
@@ -231,7 +231,7 @@ def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """Inverts `to_json` (tuples were lists there), of earlier versions too."""
+    """Inverts `to_json` (turns lists back into tuples), also for configs of earlier versions."""
     # The first version was not written down.
     values = {"key_version": 1} | _options.tuples(tree)
     for key, inactive in RETIRED.items():
@@ -245,7 +245,7 @@ def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) ->
     """Returns the differences that prevent a run of `old` from continuing with a complete `new`.
 
     More epochs or seeds extend a run: no schedule depends on them. How many checkpoints are kept
-    may change. An option that came after a config was written had its default then.
+    may change. An option added since `old` was written counts as having its default there.
     """
     was = flatten(old)
     if "task" not in new:  # it follows from the data

@@ -30,7 +30,7 @@ def examine(
 ) -> Parts:
     """Recomputes the step after `state` in parts, on the batch that `run_steps` would draw.
 
-    They come in the order in which a step needs them: variables, what the network computes,
+    The parts are in the order in which a step needs them: variables, what the network computes,
     gradients.
     """
     draw = drawing(state.step, source, key, task=task, batches=batches)

@@ -1,4 +1,4 @@
-"""How source images come to the devices: all at once, or batch by batch from the host.
+"""How source images reach the devices: all at once, or in chunks of steps from the host.
 
 Both give the same examples. Which source images a step needs follows from the seed and the step's
 number alone; on the host the same functions compute it, with JAX on the CPU, ahead of the step.
@@ -36,7 +36,7 @@ def is_streamed(task: Task) -> bool:
 
 
 def flat_size(shape: tuple[int, ...]) -> int:
-    """Returns the numbers of an image of this shape as it lies on a device (`DeviceSource`)."""
+    """Returns how many numbers an image of this shape takes on a device (`DeviceSource`)."""
     pixels = math.prod(shape)
     return pixels + -pixels % 128
 

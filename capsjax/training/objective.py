@@ -50,9 +50,9 @@ class LossOptions(Options):
 def make_objective(*, rule: Rule, **options: Any) -> Objective:
     """Returns a loss of the class scores plus `reconstruction_weight` times one of the image.
 
-    The options are those of `LossOptions`. It takes a batch's output to the mean loss and to these
-    means: `loss`; the loss of the scores, under its name; `reconstruction`; and `accuracy`, the
-    fraction of examples for which `rule` predicts exactly the classes present.
+    The options are those of `LossOptions`. The function returns the mean loss of a batch, and these
+    means: `loss`; the loss of the scores, under its name; `reconstruction`, if there is one; and
+    `accuracy`, the fraction of examples for which `rule` predicts exactly the classes present.
     """
     own = LossOptions.of(options)
     name = own.name
@@ -85,7 +85,7 @@ def _squared_error(
 ) -> Float[Array, "n"]:
     """Returns the squared errors of an image's objects, added up (Sabour et al. 2017, section 6.1).
 
-    A decoder that ignores the mask makes one image of all, which is compared with the input.
+    A decoder that ignores the mask makes one image, which is compared with the input.
     """
     if reconstruction.ndim == batch.image.ndim:
         return jax.vmap(losses.reconstruction_loss)(reconstruction, batch.image)

@@ -86,13 +86,13 @@ def on_devices(
     """Compiles `function`, which may use collectives over `DEVICES`, to run on all `devices`.
 
     Its outputs must be the same on all of them. For each argument `in_axes` has None if it is
-    replicated, 0 if `divide` made it, or a tree of these; `donate` numbers those to overwrite.
+    replicated, 0 if `divide` made it, or a tree of these; `donate` lists arguments to overwrite.
     """
     mapped = jax.pmap(
         # pmap wants one mapped argument; the place of a device is lax.axis_index.
         lambda _, *args: function(*args),
         axis_name=DEVICES,
-        # A tuple, because pmap mistakes flat axes for those of leaves where as many leaves come.
+        # A tuple: pmap would take flat axes for those of leaves if there are as many leaves.
         in_axes=((0,), *in_axes),
         out_axes=None,
         devices=devices,

@@ -39,7 +39,7 @@ def forward(
     compute_dtype: DTypeLike = jnp.float32,
     capture: bool = False,
 ) -> tuple[Float[Array, ""], tuple[Output, Metrics, nnx.State]]:
-    """Returns the loss on this device's part of the batch, and beside it output, metrics, `rest`.
+    """Returns the loss on this device's part of the batch, and (output, metrics, new `rest`).
 
     The network computes in `compute_dtype`; parameters, their gradients, routing's logits and the
     loss stay in float32.
@@ -82,8 +82,8 @@ def _agree(own: Array) -> Array:
 class Batches(NamedTuple):
     """How a global batch is cut out of an epoch and divided over the devices.
 
-    An epoch is a random order of the training examples, without the few (fewer than a batch) at
-    its end. Of `versions` of each training image, epoch e shows version e mod `versions`.
+    An epoch is a random order of the training examples; those at its end that do not fill a batch
+    are left out. If images have several `versions`, epoch e shows version e mod `versions`.
     """
 
     num_examples: int
@@ -111,10 +111,10 @@ class Batches(NamedTuple):
 
 
 class DeviceSource(NamedTuple):
-    """The source images as they lie on a device.
+    """The source images on a device.
 
-    All of them, flat, padded to multiples of 128: a TPU would first copy others to another layout.
-    Or, where they would not fit, those of each example in this device's share of some steps.
+    Either all of them, flat, padded to a multiple of 128 (TPUs would copy others to a new layout);
+    or, if they do not fit, those that this device's examples need in a few steps.
     """
 
     labels: Int[Array, "n"]  # of all source images
@@ -144,7 +144,7 @@ def example_keys(
 def drawing(
     first: Number, source: DeviceSource, key: PRNGKeyArray, *, task: Task, batches: Batches
 ) -> Callable[[Number], tuple[Example, Keys]]:
-    """Returns a function from a step of the epoch of step `first` to examples and model keys."""
+    """Returns a function that makes a step's examples and model keys, in the epoch of `first`."""
     order_key, example_key = jax.random.split(key)
     order = batches.order(order_key, first // batches.per_epoch)
     slots = batches.slots_of(lax.axis_index(DEVICES))
@@ -180,8 +180,8 @@ def run_steps(
 
     The loop's length is an argument: the same executable runs whatever the number of steps, so
     where a run was interrupted cannot change its numbers. (A `lax.scan` would be compiled again for
-    each length, and the compiler rounds differently for each.) Of the `capacity` metrics those
-    beyond `count` are zeros. A step whose metrics are not all finite is not taken.
+    each length, and each program may round differently.) The metrics have `capacity` entries, zeros
+    from `count` on. A step whose metrics are not all finite does not change the state.
     """
     draw = drawing(state.step, source, key, task=task, batches=batches)
 

@@ -40,7 +40,7 @@ _GENERATED: dict[str, Family | Tetrominoes] = {
 
 
 def generated() -> tuple[str, ...]:
-    """Returns the tasks whose images are made from another set's; every set is also a task."""
+    """Returns the tasks whose images are generated; every data set is also a task."""
     return tuple(_GENERATED)
 
 
@@ -62,7 +62,7 @@ def create(
     Args:
       name: one of `generated()`, or any name that `capsjax.data.load` takes.
       data_dir, device_budget_mb: as for `capsjax.data.load`.
-      read: takes the names of a source and of a split in place of `capsjax.data.load`.
+      read: used in place of `capsjax.data.load`, called with the names of a source and a split.
       **overrides: see `options(name)`; they are documented in the task's class in this package.
     """
     own = family(name)

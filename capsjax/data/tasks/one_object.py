@@ -96,9 +96,9 @@ class Distortions(NamedTuple):
 class Distorted(task.Recipe):
     """A source image turned, shifted and squeezed in one resampling, and with a square erased.
 
-    Mazzia et al. 2021, as the released code draws them: each amount is |z| of its maximum, z normal
-    with standard deviation 0.33 and at most 1. Half of the images are turned. A shift is towards
-    one side, of as many whole pixels as its part of the margin between the ink and that side.
+    Mazzia et al. 2021, as the released code draws them: each amount is |z| times its maximum, z
+    normal with standard deviation 0.33, clipped to ±1. Half of the images are turned. A shift goes
+    to a random side, in whole pixels; its maximum is the margin between the ink and that side.
     """
 
     max_rotation: float = 0.0
@@ -113,7 +113,7 @@ class Distorted(task.Recipe):
         least, greatest = ink_translations(images[0], affine_matrix(rotation), size)
         towards_end = jax.random.bernoulli(side_key, shape=(2,))
         margins = jnp.where(towards_end, jnp.maximum(greatest, 0), jnp.minimum(least, 0))
-        # The erased square keeps its own size of distance from the first rows and columns.
+        # The erased square is at least its own size away from every edge.
         first, last = self.erased, jnp.asarray(size) - 2 * self.erased
         return Distortions(
             rotation=rotation,

@@ -1,7 +1,7 @@
 """Tasks of two overlapping objects per image, and their recipes.
 
-Recipes need source images that are sorted by label: then the images of a class are a range, and a
-partner of another class is two random numbers away.
+Recipes need source images that are sorted by label: then the images of a class are a range, and two
+random numbers choose a partner, its class and its place in that range.
 """
 
 from dataclasses import dataclass, replace
@@ -48,24 +48,24 @@ class _TwoObjects(task.Recipe):
 
 @dataclass(frozen=True)
 class Overlaid(_TwoObjects):
-    """An object and, mostly, another of a different class on top.
+    """An object and, except with `single_probability`, another of a different class on top.
 
     MultiMNIST: Sabour et al. 2017, section 6.1; with `single_probability` 1/6 DiverseMultiMNIST:
-    Tsai et al. 2020, section 6 and appendix B.2. The first object is the one asked for, so an
-    epoch goes through all of them; the second's class is uniform among the others, or those of the
-    `domain`, and its image uniform in that class.
+    Tsai et al. 2020, section 6 and appendix B.2. The first object is the image at `index`, so an
+    epoch goes through all images; the second's class is uniform among the others, or those paired
+    with the first in the `domain`, and its image is uniform in that class.
 
-    The transfer domains are of Lin et al. 2018, section 3.3. The paper asks for two disjoint sets
+    The transfer domains are from Lin et al. 2018, section 3.3. The paper asks for two disjoint sets
     of pairs of digits that each cover all ten, and prints seven: (1, 2), (3, 4), (7, 9) and (1, 8)
     of A; (2, 3), (4, 1) and, only tested, (7, 8) of B. Here a pair belongs to A if the last digit
-    of its sum is 3 or at least 6, and else to B, which puts those seven where they are printed: 23
-    and 22 pairs, in which each digit has 4 or 5 partners.
+    of its sum is 3 or at least 6, and otherwise to B. This agrees with those seven and gives 23 and
+    22 pairs, in which each digit has 4 or 5 partners.
     """
 
     domain: str = ""  # "A" or "B"; "" for all pairs of two different classes
     single_probability: float = 0.0  # of an image with one object only
-    # If positive, index v · n + i is version v of first object i of n, drawn once and for all with
-    # `seed`, and keys count for nothing.
+    # If positive, index v · n + i is version v of first object i of n. It depends on `seed` and the
+    # index alone: keys are ignored.
     versions: int = 0
     seed: int = 0
 
@@ -149,7 +149,7 @@ class OverlaidDigits(task.OnCanvas):
     max_shift: int = 4
 
     def splits(self, read: task.Reader) -> task.Splits:
-        """Sorts the source's images by class, as overlaying needs them: some of every class."""
+        """Sorts the source's images by class; raises ValueError if a class has none."""
         splits = super().splits(read)
         names = splits.class_names
         if len(names) < 2:

@@ -58,7 +58,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe(ABC):
-    """How one example is made; hashable, holding nothing but plain numbers.
+    """How one example is made; hashable: its fields hold no arrays.
 
     Attributes:
       num_classes: length of the labels.
@@ -143,7 +143,7 @@ class EvaluationSet:
 
     def examples(self, numbers: Int[np.ndarray, "n"]) -> Example:
         """Makes a batch of the examples of these numbers; only their images go to the device."""
-        numbers = np.arange(self.size)[numbers]  # not negative: a key follows from a number
+        numbers = np.arange(self.size)[numbers]  # resolves negative ones: they determine keys
         images, labels = (array[self.chosen[numbers]] for array in self.source)
         return _make(self.numbered, numbers, images, labels)
 
@@ -270,7 +270,7 @@ class Family(Options):
         raise NotImplementedError
 
     def read(self, source: str, read: Reader) -> Splits:
-        """Splits the training set in two, alike for all seeds of training; reads the test split."""
+        """Splits the training set in two, alike for all training seeds; tests are read later."""
         dataset = read(source, "train")
         own = [s for s in VALIDATION_SPLITS if s in dataset.splits and self.own_validation]
         kept, held_out = np.arange(len(dataset.labels)), np.arange(0)
@@ -364,7 +364,7 @@ def _render(numbered: NumberedExamples, sources: tuple[Array, Array, Array]) -> 
 
 
 def spread(examples: EvaluationSet, count: int) -> Int[np.ndarray, "count"]:
-    """Returns `count` evenly spaced indices, at most all, so that they cover all sources."""
+    """Returns `count` evenly spaced indices from the whole set, or all if there are fewer."""
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
     count = min(count, len(examples))

@@ -1,4 +1,4 @@
-"""Coloured tetrominoes that do not touch each other's squares, to be told apart without labels."""
+"""Coloured tetrominoes that do not overlap, to be told apart without labels."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -30,7 +30,7 @@ COLOURS = np.array(
 
 
 def pieces() -> task.Source:
-    """Returns the 19 pieces, turned in all ways, in the top left of 4×4 pixels, and their kinds."""
+    """Returns the 19 pieces (in all rotations), in the top left of 4×4 pixels, and their kinds."""
     images, labels = [], []
     for label, rows in enumerate(PIECES.values()):
         shape = np.array([[square == "#" for square in row] for row in rows])
@@ -101,8 +101,8 @@ class Scattered(task.Recipe):
 class Tetrominoes(Options):
     """Three tetrominoes of six colours on black, 35×35: as Locatello et al. 2020's Tetrominoes.
 
-    Made here instead of read from a file, so there are as many as one likes. The label says which
-    of the seven pieces are in an image; `objects` has each alone, whose pixels are its mask.
+    They are generated, not read from a file, so their number is not limited. The label says which
+    of the seven pieces are in an image; `objects` has each alone, and its pixels are its mask.
 
     Attributes:
       num_objects: pieces in an image.

@@ -1,4 +1,4 @@
-"""What routing asks of votes v_ij = P_i W_ij, with no vote ever stored, on every platform."""
+"""What routing asks of votes v_ij = P_i W_ij, on every platform, without storing all votes."""
 
 from capsjax.routing.kernels.derivatives import agreement as agreement
 from capsjax.routing.kernels.derivatives import combine as combine

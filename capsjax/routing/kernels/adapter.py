@@ -162,10 +162,10 @@ instantiate, is_unknown = ad.instantiate_zeros, ad.is_undefined_primal
 
 
 def alike(arrays: Sequence[Any]) -> list[Any]:
-    """Returns the arrays, typed as different on all the devices on which any of them is.
+    """Returns the arrays, each typed as varying over all mesh axes over which any of them varies.
 
-    Under `jax.shard_map` weights are the same on all devices and poses are not, which is a part of
-    their types. The operands of a primitive must agree.
+    Under `jax.shard_map` types say that weights are the same on all devices and that poses are not.
+    The operands of a primitive must agree in this.
     """
     varying = [_varying(x) for x in arrays]
     missing = [frozenset().union(*varying) - axes for axes in varying]

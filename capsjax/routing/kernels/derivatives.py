@@ -6,8 +6,8 @@ vmap moves its axis to the batch axes, so that the gradient of weights that are 
 over the map in one contraction instead of being formed for each example.
 
 `custom_vjp` with `custom_vmap` has that contraction under `grad(vmap(f))` too. But under
-`vmap(grad(f))`, which asks for the gradient of each example, the same rule gives each their sum,
-without a word. The rules of a primitive get both right (`test_gradients_of_each_example`).
+`vmap(grad(f))`, which asks for the gradient of each example, the same rule silently gives each
+their sum. The rules of a primitive get both right (`test_gradients_of_each_example`).
 """
 
 import functools

@@ -12,8 +12,8 @@ device: under `jax.pmap`, `jax.shard_map` and `jit` on a mesh of explicit axes t
 each device runs its own, but a program that XLA divides over devices by itself (other meshes) gets
 products, which XLA can divide.
 `jax.export` for cuda gets products too, since Triton kernels have no portable form. So do GPUs
-before Ampere (T4, V100), GPUs that a program is lowered for without a word on which they are, and
-a JAX without Pallas through Triton, which 0.11 deprecated.
+before Ampere (T4, V100), GPUs whose compute capability is unknown when a program is lowered, and
+versions of JAX without Pallas through Triton, which 0.11 deprecated.
 """
 
 import importlib.util
@@ -29,14 +29,14 @@ from capsjax.routing.kernels.terms import Operands, Sizes
 
 _LARGEST_LOOP = 256  # multiplications in a pose product, unrolled, that suit XLA on a CPU
 _LARGEST_KERNEL = {"tpu": 512, "cuda": 256}  # the same in a kernel, to compile in seconds
-_LARGEST_VECTOR_KERNEL = 24 * 1024  # numbers for one child: a TPU's chip holds 128
+_LARGEST_VECTOR_KERNEL = 24 * 1024  # weights of a child: those of 128 fit on a TPU's chip
 _MOST_PARENTS = 512  # in one tile of a Triton kernel
 _LEAST_CAPABILITY = (8, 0)  # Ampere
 _MOST_ELEMENTS = 2**31 - 1  # that a Triton kernel can count
 
 
 class Form(NamedTuple):
-    """One way to do the arithmetic. What it has not in one pass is made of derivatives."""
+    """One way to do the arithmetic. What it cannot do in one pass is composed of derivatives."""
 
     name: str
     differentiate: Callable[..., Array]  # a derivative of E, Q or G that TERMS has

@@ -109,7 +109,7 @@ class Plan(abc.ABC):
         return blocks.restore_batch(dict(zip(self.results, restored, strict=True)), self.sizes)
 
     def each_tile(self, body: Callable[[Any], None], when: Any = True) -> None:
-        """Calls `body` with the lanes of each 128 positions of a block, or of none."""
+        """Calls `body` with the lanes of each 128 positions of a block, if `when` holds."""
 
         def step(number: Array, _: None) -> None:
             body(pl.ds(pl.multiple_of(number * LANES, LANES), LANES))

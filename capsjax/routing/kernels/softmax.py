@@ -22,7 +22,7 @@ def _jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 
 def exponentials(logits: Array, largest: Array, *, computed_once: bool = False) -> Array:
-    """exp(logits − largest), but 1 for large logits that differ from the largest by rounding alone.
+    """Returns exp(logits − largest), 1 where a large logit is the largest but for rounding.
 
     XLA may compute logits twice on a CPU, once for their maximum and once for this, and round them
     differently. For logits of 1e30 the two are 1e23 apart: all exponentials would be 0, or one ∞.
