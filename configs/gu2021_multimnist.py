@@ -2,7 +2,7 @@
 
 Any of its networks: --config=configs/gu2021_multimnist.py:gu2021_convnet_fc_lk. An epoch shows one
 image of each first digit, so 100 epochs go through the 6M once (but for the last, incomplete batch
-of each). For another number of them set both --config.data.versions=1000
+of each). To change their number, set both options: --config.data.versions=1000
 --config.training.epochs=1000.
 
 The paper gives no schedule: the rate is constant here.

@@ -2,8 +2,8 @@
 
 The paper varies --config.model.num_iterations (r; 3 here) and --config.model.update_rate (η; 1
 here): at r = 6 η = 0.01 trains better than 1. …:lin2018_cnn is the network without capsules. The
-paper gives neither optimizer nor batch size: those of Sabour et al. 2017; nor the length of
-training: 20 epochs.
+paper gives no optimizer, batch size or length of training. Here the first two are those of Sabour
+et al. 2017, and training takes 20 epochs.
 """
 
 from capsjax.training import config as configs

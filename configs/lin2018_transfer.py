@@ -7,15 +7,15 @@ layers that were trained on B:
   python experiments/train.py --config=configs/lin2018_transfer.py:A2B --workdir=runs/a2b \\
       --config.init_from=runs/a
 
-and with :B and :B2B for the other; the CNN with --config=configs/lin2018_transfer.py:A2B,cnn.
-The paper counts three layers, from the bottom up, those with a routing or the dense ones in their
-place; what is below them is kept with the first. It does not say for how long it trains: 20 epochs,
-each time.
+For the other domain use :B and :B2B; for the CNN --config=configs/lin2018_transfer.py:A2B,cnn.
+The paper counts three layers, from the bottom up: those with a routing, or the dense ones in their
+place. What is below them is kept with the first. The paper gives no length of training; here each
+takes 20 epochs.
 """
 
 from capsjax.training import config as configs
 
-# The domain and the number of the kept layers, and the domain of all else.
+# Domain and number of the layers kept, then the domain that the rest is trained on.
 TESTS = ("A1B", "A2B", "B1B", "B2B")
 FIRST_TWO = {
     "capsnet": [("conv", "primary", "capsules/0"), ("capsules/1",)],

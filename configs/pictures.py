@@ -1,8 +1,8 @@
 """Pictures of your own, one subfolder per class: --config.data.name=folder:PATH.
 
 Sixty pictures take four minutes on two cores. …:96 makes them 96×96 pixels instead of 64×64. The
-network is of no paper (capsjax/models/pictures.py). The reconstruction weighs as in Sabour et al.
-2017 for each pixel of MNIST, 0.0005 · 784, whatever the size of the image.
+network is not from a paper (capsjax/models/pictures.py). The weight of the reconstruction is that
+of Sabour et al. 2017 for MNIST, 0.0005 · 784, whatever the size of the image.
 """
 
 from capsjax.training import config as configs

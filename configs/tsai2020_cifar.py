@@ -1,8 +1,8 @@
 """Inverted attention and its baselines on CIFAR (Tsai et al. 2020, table 1).
 
-Any of the networks: --config=configs/tsai2020_cifar.py:tsai2020_em_cifar100_resnet. The data set is
-the one of its name. The paper reports the best test epoch; here the best validation epoch is kept.
-Losses of the baselines are those of its table of differences. It reports the best of 1 to 5 routing
+Any of the networks: --config=configs/tsai2020_cifar.py:tsai2020_em_cifar100_resnet. Its name says
+which data set. The paper reports the best test epoch; here the best validation epoch is kept. The
+baselines' losses are from the paper's table of differences. It reports the best of 1 to 5 routing
 iterations: on the simple backbone its networks take the best of its figure 4, on the ResNet, where
 it prints none, 1 for dynamic routing and 2 for the others. Ablations take 2.
 """

@@ -1,10 +1,10 @@
 """One or two overlapping digits (Tsai et al. 2020, figure 5).
 
 Any of its networks: --config=configs/tsai2020_diverse.py:tsai2020_diverse_matrix. The paper's 350
-rounds of 60,000 generated images are 350 epochs here, of one new image per training digit; nothing
-is held out, as there. It fixes the optimizer for all networks. It does not say whether the binary
-cross-entropy is the sum or the mean over the classes: at its rate a narrow network diverges by the
-sum.
+rounds of 60,000 generated images are 350 epochs here, of one new image per training digit. As in
+the paper, nothing is held out, and all networks use the same optimizer. The paper does not say
+whether the binary cross-entropy is summed or averaged over the classes; here it is averaged, as a
+narrow network diverges with the sum at the paper's rate.
 """
 
 from capsjax.training import config as configs

@@ -36,7 +36,7 @@ PROGRAM = ""  # what runs scripts by name and was typed, such as "capsjax" (caps
 
 # Arguments that several scripts take.
 SHARED: dict[str, dict[str, Any]] = {
-    "--checkpoint": {"required": True, "metavar": "DIR", "help": "of a run, or a released file"},
+    "--checkpoint": {"required": True, "metavar": "DIR", "help": "a run, or a released file"},
     "--which": {
         "type": lambda text: int(text) if text.isdecimal() else text,
         "default": "best",
@@ -45,7 +45,7 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--dataset": {"metavar": "NAME", "help": "default: the one that the network was trained on"},
     "--split": {"help": "default: test, or validation where there is no test set"},
-    "--data_dir": {"metavar": "DIR", "help": "of prepared TFDS sets; default: CAPSJAX_DATA_DIR"},
+    "--data_dir": {"metavar": "DIR", "help": "prepared TFDS data sets; default: CAPSJAX_DATA_DIR"},
     "--device_budget_mb": {"type": float, "default": 2048.0, "help": "larger sets are streamed"},
     "--batch_size": {"type": int, "help": "images at a time; default: 128 per device"},
 }
@@ -79,11 +79,11 @@ def parser(text: str) -> argparse.ArgumentParser:
         add_help=False,  # ours lists the options of a config too
     )
     parser.add_argument("-h", "--help", nargs=0, action=_Help, help="show this")
-    text = "run a file of yours first, which registers networks; may be repeated"
+    text = "run this file first, for example to register networks; may be repeated"
     parser.add_argument(
         "--import", dest="imports", action="append", default=[], metavar="FILE.py", help=text
     )
-    parser.add_argument("--quiet", action="store_true", help="print errors and warnings alone")
+    parser.add_argument("--quiet", action="store_true", help="print only errors and warnings")
     versions = [f"{name} {version(name)}" for name in ("capsjax", "jax", "flax")]
     text = ", ".join([*versions, f"Python {platform.python_version()}"])
     parser.add_argument("--version", action="version", version=text)
@@ -107,7 +107,7 @@ def add(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
 
 def add_config(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Adds --config and its changed values; `config_of` returns the config."""
-    text = "of configs/; --config.SECTION.KEY=VALUE changes a value; --config=FILE --help lists all"
+    text = "a recipe; --config.SECTION.KEY=VALUE changes a value; --config=FILE --help lists them"
     parser.add_argument("--config", required=required, metavar="FILE[:VARIANT]", help=text)
 
 
@@ -127,7 +127,7 @@ class _Help(argparse.Action):
             configs = capsjax.training.config
             dotted = {k.removeprefix("config."): v for k, v in vars(args).items() if "." in k and v}
             config = configs.override(_configs.read(file), dotted)  # another network has others
-            print(f"\noptions of {file}, which --config.OPTION=VALUE changes:")
+            print(f"\noptions of {file}; change one with --config.OPTION=VALUE:")
             for name, option in configs.describe(config).items():
                 allowed = f" ({option.allowed})" if option.allowed else ""
                 print(f"  {name}={option.default}{allowed}")

@@ -29,7 +29,7 @@ def score(
 
     terminal, data = runs.display.console(), images_of(checkpoint, args)
     if args.split is None and data.split != "test":
-        terminal.print(f"{data.name} has no test set: this is its {data.split}.", markup=False)
+        terminal.print(f"{data.name} has no test set: using its {data.split} set.", markup=False)
     evaluation.scoring.check_fits(checkpoint.config, data)
     devices, quiet = jax.local_devices(), not terminal.is_terminal
     with Progress(console=terminal, transient=True, disable=quiet) as bar:

@@ -1,12 +1,12 @@
-"""Times and memory on this machine.
+"""Measures time and memory on this machine.
 
   python experiments/benchmark.py routing --rows b c --repeats 7 --output=routing.json
   python experiments/benchmark.py routing --device   # on a GPU or TPU: are its kernels right?
   python experiments/benchmark.py pytorch            # beside PyTorch, which you install
   python experiments/benchmark.py models --names sabour2017_capsnet choi2019_mnist
 
-docs/benchmarks.md and docs/models.md show what they gave. How fast a network of yours trains,
-experiments/train.py says.
+docs/benchmarks.md and docs/models.md have our results. experiments/train.py prints how fast
+your own network trains.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     subjects = parser.add_subparsers(required=True, dest="subject")
 
-    routing = subjects.add_parser("routing", help="procedures against the textbook")
+    routing = subjects.add_parser("routing", help="routing against a textbook version")
     text = "the sizes, listed in docs/benchmarks.md; default: all"
     routing.add_argument("--rows", nargs="+", choices="abcde", default=list("abcde"), help=text)
     text = "on a GPU or TPU: check every kernel, time all forms, and write device.json"

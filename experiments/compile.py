@@ -8,7 +8,7 @@
 XLA's own compilers make the programs that experiments/train.py runs; no device is needed. Targets
 are slices of TPUs (v5e:2x2 … v5e:16x16, v5p:4x4x4, v6e:2x4, TPU7x:2x2x1), GPUs (a100, h100, h200;
 h100:8 for eight of them), and cpu. Cycles, and what follows from them (milliseconds, images per
-second), are estimates; all else is a fact.
+second), are estimates; other numbers are not.
 """
 
 import argparse
@@ -34,16 +34,16 @@ def parser() -> argparse.ArgumentParser:
     _cli.add_config(parser, required=False)
     option = parser.add_argument
     option("--target", metavar="NAME", help="what to compile for, such as v5e:2x4 or h100")
-    option("--chips", type=int, metavar="N", help="only the first so many of its devices")
+    option("--chips", type=int, metavar="N", help="use only its first N devices")
     option("--program", nargs="+", choices=PROGRAMS, default=PROGRAMS, help="only these")
-    text = "not a run but a procedure at its size in benchmark.py routing, on one device"
+    text = "instead of a run: a procedure at its size in benchmark.py routing, on one device"
     option("--routing", choices=(*catalogue.PROCEDURES, *catalogue.SLOTS), help=text)
     option("--gradient", action="store_true", help="with --routing: forward and backward")
     option("--output", type=Path, metavar="FILE.json", help="write everything to it")
     option("--fetch", action="store_true", help="fetch the compilers that are missing")
-    text = "compile all of docs/accelerators.md and docs/scaling.md; interrupted, it goes on"
+    text = "compile everything in docs/accelerators.md and docs/scaling.md; run again, it resumes"
     option("--list", action="store_true", help=text)
-    text = "with --list: give up a program that takes more to compile"
+    text = "with --list: give up on a program that takes longer to compile"
     option("--cpu_seconds", type=int, default=300, metavar="S", help=text)
     return parser
 

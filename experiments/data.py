@@ -1,4 +1,4 @@
-"""Shows a task: a sheet of its images with their classes, or a file of them for use elsewhere.
+"""Shows a task or data set: a summary, a sheet of images, or a file for other programs.
 
   python experiments/data.py cifar10                            # how many images of which classes
   python experiments/data.py folder:flowers --out=flowers.png   # what is in a folder of yours
@@ -6,10 +6,10 @@
   python experiments/data.py affnist_generated --option=max_shear=1 --option=keep_ink=false \\
       --export=affnist.npz --count=10000
 
-NAME is a generated task or any data set. Without --out and --export it says what there is: for a
-folder of image files which classes and sizes, and which files would not be read. The exported file
-holds `images`, `labels`, `class_names`, and the parameters of every image: which source, moved how
-far, turned how much.
+NAME is a generated task or any data set. Without --out and --export it prints a summary: for a
+folder of image files, the classes, the sizes, and the files that would not be read. The exported
+file holds `images`, `labels`, `class_names`, and how each image was made, such as its source, its
+shift and its rotation.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     """Declares the command line."""
     parser = _cli.parser(__doc__)
     option = parser.add_argument
-    option("name", metavar="NAME", help="of a task or a data set")
+    option("name", metavar="NAME", help="a task or a data set")
     option("--out", type=epath.Path, metavar="FILE.png", help="draw a sheet")
     option("--export", type=epath.Path, metavar="FILE.npz", help="write images")
     text = "how many images to export, spread over all sources"
@@ -116,7 +116,7 @@ def survey(name: str) -> bool:
     if len(contents.sizes) > 1:
         terminal.print(
             "They differ: train with --config.data.size=32 --config.data.channels=3, or other "
-            "numbers; --option=size=32 --option=channels=3 shows what comes out here."
+            "numbers. To see the result here, add --option=size=32 --option=channels=3."
         )
     for what, lines in (
         ("Cannot be read, skipped", contents.broken),

@@ -5,8 +5,8 @@
   python experiments/evaluate.py --checkpoint=runs/translated --dataset=affnist_generated
   python experiments/evaluate.py --checkpoint runs/seed0 runs/seed1 runs/seed2   # an ensemble
 
-Nothing but the run's directory is needed: the network, its sizes and its data set's name are in
-the checkpoint. The numbers are also written as JSON into that directory.
+Only the run's directory is needed: the checkpoint holds the network, its sizes and the name of its
+data set. The results are also written there as JSON.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         metavar="FILE.json",
         help="default: evaluation_DATASET_SPLIT.json in the run's directory (with --which, "
-        "…_WHICH.json); for an ensemble ensemble_of_N_DATASET_SPLIT.json in that of the first",
+        "…_WHICH.json); for an ensemble, ensemble_of_N_DATASET_SPLIT.json in the first run's",
     )
     return parser
 

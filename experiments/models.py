@@ -4,8 +4,8 @@
   python experiments/models.py --input=64x64x3 --classes=5
   python experiments/models.py gu2021_capsnet --input=28x28x1
 
-Without --input and --classes each network is shown at its paper's, with the count of parameters
-that the paper prints. Operations are XLA's count for one image; the body of a loop counts once.
+Without --input and --classes each network has the input and the classes of its paper, whose count
+of parameters is shown beside ours. Operations are XLA's count for one image; a loop counts once.
 """
 
 import argparse
@@ -27,8 +27,8 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     option = parser.add_argument
     option("name", nargs="?", metavar="NAME", help="show the layers of this network")
-    option("--input", type=size, metavar="HxWxC", help="of the images; default: the paper's")
-    option("--classes", type=int, metavar="N", help="their number; default: the paper's")
+    option("--input", type=size, metavar="HxWxC", help="image size; default: the paper's")
+    option("--classes", type=int, metavar="N", help="number of classes; default: the paper's")
     return parser
 
 

@@ -1,14 +1,14 @@
-"""Classifies image files with a trained network, or writes the network as a file of its own.
+"""Classifies image files with a trained network, or exports the network to a file.
 
   python experiments/predict.py --checkpoint=runs/mnist seven.png three.jpg
   python experiments/predict.py --checkpoint=runs/mnist my_digits 'scans/*.png' --output=all.html
   python experiments/predict.py --checkpoint=releases/digits_capsnet.safetensors --crop docs/photos
   python experiments/predict.py --checkpoint=runs/mnist --export=capsnet.jax_export
 
-Images are made grey or coloured and scaled as those that the network was trained on. A file that
-cannot be read is skipped and listed at the end; the exit status is then 1. Digits of MNIST are
-light on dark and fill most of the image: --crop makes photographs of writing like the training
-images, --invert alone turns ink on paper light. --export writes a file that JAX alone can run, see
+Images are converted to grey or colour and scaled like the training images. A file that cannot be
+read is skipped and listed at the end; the exit status is then 1. MNIST's digits are light on dark
+and fill most of the image: --crop makes photographs of writing look like the training images,
+--invert only makes dark ink light. --export writes a file that needs only JAX to run, see
 docs/evaluation.md.
 """
 
@@ -47,13 +47,13 @@ def parser() -> argparse.ArgumentParser:
     option("--invert", action="store_true", help="turn images into their negatives first")
     text = "crop pictures of writing to the ink, with the margin and brightness of training images"
     option("--crop", action="store_true", help=text)
-    text = "with --crop, where the training images are not there: the margin, as part of the side"
+    text = "with --crop, if the training images are not here: the margin, as a fraction of the side"
     option("--margin", type=float, metavar="PART", help=text)
     _cli.add(parser, "--data_dir")
     option("--top", type=int, default=3, metavar="N", help="classes to show per image")
     text = "write all results: a file that ends in .json, .csv or .html"
     option("--output", type=epath.Path, metavar="FILE", help=text)
-    option("--export", metavar="FILE", help="write the network for JAX, without capsjax")
+    option("--export", metavar="FILE", help="write the network to run it without capsjax")
     return parser
 
 
@@ -210,7 +210,7 @@ def show(
             advice += ", or --crop, which decides for each image"
         more = f" and {len(inverted) - TABLES} more" if len(inverted) > TABLES else ""
         terminal.print(
-            f"Dark on light, with a higher score inverted: {', '.join(inverted[:TABLES])}"
+            f"Dark on light, score higher when inverted: {', '.join(inverted[:TABLES])}"
             f"{more}. {advice}.",
             markup=False,
         )

@@ -1,4 +1,4 @@
-"""Writes a trained network as one file to hand out, and a card that says what it is.
+"""Packs a trained network into one file to share, with a card that describes it.
 
   python experiments/release.py --checkpoint=runs/demo --output=releases/digits_capsnet.safetensors
 
@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     option = parser.add_argument
     text = "the new file; its card is FILE.md"
     option("--output", required=True, type=_files.absolute, metavar="FILE.safetensors", help=text)
-    text = "of the parameters, as the card says it"
+    text = "licence of the parameters, for the card"
     option("--licence", default="Apache-2.0", metavar="NAME", help=text)
     text = "leave the decoder out, which often holds most of the parameters"
     option("--without_decoder", action="store_true", help=text)

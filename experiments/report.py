@@ -7,7 +7,7 @@
   python experiments/report.py runs/demo --poses=docs/poses.png   # for README.md
 
 The page is a single HTML file that loads nothing from outside: it can be mailed, kept, and opened
-anywhere. Its scripts only move what is in it; without them it shows the same in pictures.
+anywhere. Without JavaScript it shows the same as still pictures.
 """
 
 import argparse
@@ -36,11 +36,11 @@ def parser() -> argparse.ArgumentParser:
     option = parser.add_argument
     text = "--workdir of train.py, or a file of release.py; several are compared"
     option("runs", nargs="*", metavar="DIR", help=text)
-    text = "--workdir of reproduce.py: pages and figures of all its names instead"
+    text = "--workdir of reproduce.py: write the pages of all its tables and figures instead"
     option("--results", type=_cli.local_folder, metavar="DIR", help=text)
-    text = "with --results: where they are written, with index.md; default: pages in it"
+    text = "with --results: folder for these pages and index.md; default: its subfolder pages"
     option("--pages", type=Path, metavar="DIR", help=text)
-    text = "draw elements of the class capsules' poses moved, instead of the page of a run"
+    text = "instead of the page, draw what changes as elements of the class poses move"
     option("--poses", metavar="FILE.png", help=text)
     _cli.add(parser, "--which", *_cli.DATA)
     text = "default: report.html in that directory; comparison.html in the first of several"
@@ -177,8 +177,8 @@ def _answers(
     data, scores = score(checkpoint, args)
     if data.multi_label:
         raise ValueError(
-            f"{data.name}: the page shows images of one class each; experiments/evaluate.py gives "
-            "the numbers for several"
+            f"{data.name}: the page cannot show images with several classes; use "
+            "experiments/evaluate.py for the numbers"
         )
     rendered = capsjax.data.tasks.render(data.examples)
     labels = rendered.labels.argmax(-1).astype("int32")

@@ -5,10 +5,10 @@
   python experiments/reproduce.py gu2021/table2 --scale=small --seeds=5 --only "no squash"
   python experiments/reproduce.py all --scale=smoke
 
-Started again it repeats nothing that is finished and resumes what was interrupted. Started several
-times at once, each process takes runs that no other is at. Results lie in WORKDIR/SCALE: a JSON
-file for each run in results/, the tables and figures in tables/.
-`experiments/report.py --results=WORKDIR` makes pages of all, with an index.
+Started again, it skips what is finished and resumes what was interrupted. Several processes can
+work at once: each takes runs that no other is working on. Results are in WORKDIR/SCALE: a JSON file
+for each run in results/, the tables and figures in tables/.
+`experiments/report.py --results=WORKDIR` makes pages of everything, with an index.
 """
 
 import argparse
@@ -33,13 +33,13 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     option = parser.add_argument
     option("name", nargs="?", metavar="NAME", help="one of --list, or all")
-    text = "all names and what their claims came to in --workdir; with NAME its claims one by one"
+    text = "list all names, with verdicts from --workdir; with NAME, list its claims one by one"
     option("--list", action="store_true", help=text)
     text = "full: the paper's recipe; medium: networks that learn; small: the beginning of training"
     option("--scale", choices=SCALES, default="small", help=text)
     option("--seeds", type=int, metavar="N", help="runs of each row; default: the scale's")
-    option("--only", action="extend", nargs="+", metavar="ROW", help="these rows alone")
-    text = "runs, results and tables go into a folder of it for each scale"
+    option("--only", action="extend", nargs="+", metavar="ROW", help="run only these rows")
+    text = "runs, results and tables go into DIR/SCALE"
     where = Path("runs/reproduce")
     option("--workdir", type=_cli.local_folder, default=where, metavar="DIR", help=text)
     text = "data set OTHER stands in for NAME, such as cifar10=npz:mine.npz"
@@ -141,8 +141,8 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
         )
         left += [f"{name}: {line}" for line in comparison.left]
     _cli.table_console().print(_cli.whole_names(table))
-    print(f"Claims: by the results in {store.folder}; docs/results/index.md has those shown there.")
-    print("Tested: by a rule, of those published; --list NAME says why others are not.")
+    print(f"Claims: verdicts from {store.folder}; ours are in docs/results/index.md.")
+    print("Tested: claims of the paper that a rule decides; --list NAME says why others are not.")
     if left:
         print("Kept apart:\n  " + "\n  ".join(left))
 

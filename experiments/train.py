@@ -4,14 +4,14 @@
   python experiments/train.py --config=configs/digits.py --workdir=runs/digits \\
       --config.training.epochs=3 --config.model.width=0.125
 
-Any value of the config can be set this way. With another name (--config.optimizer.name=sgd) the
-options are those of that name. A few pictures of yours (--config.data.name=folder:PATH or npz:PATH)
-get smaller batches and more epochs than the recipe, unless they are given. Ctrl-C saves, then
-exits. A larger --config.training.epochs extends a run.
+Any value of the config can be set this way. Another name (--config.optimizer.name=sgd) brings its
+own options. If you train on only a few pictures of your own (--config.data.name=folder:PATH or
+npz:PATH), batches are smaller and epochs more than in the recipe, unless you set them. Ctrl-C
+saves, then exits. A larger --config.training.epochs extends a run.
 
 --config.seeds=5 trains seed, seed + 1, … in one call, each in its own WORKDIR/seed_N.
 
-On several hosts the same command runs on each, with one work directory that all of them reach:
+On several hosts, run the same command on each, with one work directory that all can reach:
 
   python experiments/train.py ... --workdir=gs://bucket/run --distributed
   python experiments/train.py ... --coordinator_address=10.0.0.1:1234 --num_processes=2 \\
@@ -46,10 +46,10 @@ def parser() -> argparse.ArgumentParser:
     option = parser.add_argument_group("several hosts").add_argument
     text = "JAX finds the hosts by itself (Cloud TPU, SLURM, Open MPI, Kubernetes)"
     option("--distributed", action="store_true", help=text)
-    option("--coordinator_address", metavar="HOST:PORT", help="of process 0, for hosts anywhere")
-    option("--num_processes", type=int, metavar="N", help="with it: how many there are")
-    option("--process_id", type=int, metavar="I", help="with it: which this is, from 0")
-    text = "a host that is silent for this long is taken for dead, and the others end"
+    option("--coordinator_address", metavar="HOST:PORT", help="address of process 0, on any hosts")
+    option("--num_processes", type=int, metavar="N", help="number of processes")
+    option("--process_id", type=int, metavar="I", help="number of this process, from 0")
+    text = "a host that is silent for this long counts as dead, and the others stop"
     option("--heartbeat_seconds", type=float, default=60.0, metavar="S", help=text)
     return parser
 
@@ -116,7 +116,7 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
     if 0 < held_out < FEW:
         say(
             f"Each of the {held_out} pictures held out is {1 / held_out:.0%} of the validation "
-            "accuracy: it says little, and so does the choice of the best epoch by it."
+            "accuracy: neither it nor the best epoch chosen by it says much."
         )
 
 

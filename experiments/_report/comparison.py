@@ -125,7 +125,7 @@ def _configs(groups: Sequence[Group]) -> Html:
         values = [str(config.get(key, "–")) for config in configs]
         if len(set(values)) > 1:
             rows.append([key, *values])
-    text = "The values of the configs that are not the same, apart from the seed."
+    text = "Config values that differ between the runs, apart from the seed."
     return section("configs", title, text, table(["", *(group.name for group in groups)], rows))
 
 
@@ -164,7 +164,7 @@ def _learning(groups: Sequence[Group]) -> Html:
     loss = curves.losses(losses, f"Training loss of {listed}")
     accuracy = curves.accuracies(shares, f"{kind.capitalize()} accuracy of {listed}")
     plots = tag("div", loss, accuracy, class_="plots")
-    seeds = "Several seeds are shown by their mean, in a band of one standard deviation."
+    seeds = "For several seeds: the mean, with a band of one standard deviation."
     return _section("learning", f"Training loss and {kind} accuracy.", groups, seeds, plots)
 
 
@@ -182,8 +182,8 @@ def _line(group: Group, by_run: list[dict[int, float]], colour: int) -> curves.L
 def _mistakes(columns: Sequence[Group]) -> Html:
     """Compares each run with the first."""
     base, *others = columns
-    text = "What one gets wrong and the other does not: where they differ, for better or worse."
-    seeds = "Several seeds get an image wrong when more than half of them do."
+    text = "Images that one run gets wrong and the other gets right."
+    seeds = "For several seeds: images that more than half of them get wrong."
     return _section("mistakes", text, columns, seeds, *(_versus(base, other) for other in others))
 
 

@@ -157,9 +157,9 @@ def reconstructions(results: Results, examples: Examples, drawing: Drawing | Non
     )
     if drawing is not None:
         text += (
-            f" Drawn from their true classes, images have a mean squared error of "
-            f"{drawing.errors.decoder:.4f} (pixels lie between 0 and 1); the mean of the "
-            f"other images of each class would have {drawing.errors.typical:.4f}."
+            f" Reconstructions from the true class have a mean squared error of "
+            f"{drawing.errors.decoder:.4f} (pixels lie between 0 and 1); the mean of the class's "
+            f"other images, in their place, would have {drawing.errors.typical:.4f}."
         )
     if left_out := len(np.unique(dataset.labels)) - len(examples.by_class):
         text += f" {counted(left_out, 'more class is', 'more classes are')} not shown."

@@ -63,7 +63,7 @@ def explorer(
         if ours >= mean:
             text = (
                 f"The decoder is undertrained: its mean squared error is {ours:.4f} (pixels lie "
-                f"between 0 and 1), that of the mean of its class's other images {mean:.4f}."
+                f"between 0 and 1); the mean of the class's other images would have {mean:.4f}."
             )
             body = tag("p", text, class_="warning")
         data |= _poses(drawing, layers, places)

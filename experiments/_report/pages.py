@@ -30,7 +30,7 @@ from capsjax.training.config import flatten
 from capsjax.training.state import num_parameters
 
 SCRIPTS = ("elements.js", "curves.js", "answers.js", "decoder.js", "explorer.js")
-EVALUATED = "A finished run is only evaluated"
+EVALUATED = "A finished run is evaluated, not trained again"
 SECTIONS = {
     "learning": "Learning",
     "confusion": "Confusion matrix",
@@ -62,7 +62,7 @@ def of_run(results: Results, versions: dict[str, str], lines: Sequence[str]) -> 
         decoder.poses(results, drawing),
         mistakes(results),
         settings(config),
-        commands(lines, f"{EVALUATED}; to train again, give another directory."),
+        commands(lines, f"{EVALUATED}, unless you give another directory."),
         "</main>",
     ]
     title = f"{config.model.name} on {results.dataset.name}"
@@ -167,7 +167,7 @@ def learning(results: Results) -> Html:
     at_most = "" if len(steps) == 1 else "at most "
     text = (
         f"Training values are means over {at_most}{counted(max(steps), 'step')}, on images as "
-        "training draws them and while the network changes. "
+        "training sees them, while the network is still changing. "
     )
     if validation:
         text += "Validation is measured after each epoch on images held out of the training split. "
@@ -238,8 +238,8 @@ def mistakes(results: Results) -> Html:
         for places in (first, more)
     )
     text = (
-        f"{len(first) + len(more)} of {counted(len(worst), 'wrong answer')}; those in which the "
-        "wrong class leads most come first. The bars are the class scores (for a CapsNet, the "
+        f"{len(first) + len(more)} of {counted(len(worst), 'wrong answer')}, starting with those "
+        "where the wrong class leads by most. The bars are the class scores (for a CapsNet, the "
         "lengths of the class capsules). Blue: the true class. Orange: the predicted one."
     )
     body = tag("div", id="filter", hidden=True) + cards

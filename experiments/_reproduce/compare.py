@@ -187,14 +187,14 @@ class Comparison:
         for name in concerned:
             if name in self.failed:
                 floor = self.rows[name].floor or self.experiment.floor
-                return f"“{name}” did not learn ({self.failed[name]}; trained: {floor})"
+                return f"“{name}” did not learn ({self.failed[name]}; required: {floor})"
         return ""
 
     def _unrouted(self, claim: Claim) -> str:
         """Says if a claim about routing is about a network that did not route; "" if it did."""
         entropies = [*self.values(claim.routes, ENTROPY).values()]
         if claim.routes and not entropies:
-            return f"it was not measured whether “{claim.routes}” routed"
+            return f"whether “{claim.routes}” routed was not measured"
         if entropies and max(entropies) > ROUTED:
             return (
                 f"“{claim.routes}” did not route (its couplings have {max(entropies):.1f} % of the "

@@ -30,7 +30,7 @@ from _reproduce.runs import Store, key_of, outcome, read_json, recorded
 from capsjax._names import ABSENT
 
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
-NO_RECORDS = "Not run: there are no records, so nothing is decided."
+NO_RECORDS = "Not run yet, so nothing is decided."
 
 
 def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
@@ -122,7 +122,7 @@ def blocks(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield from claims(comparisons[-1])
     notes = [f"chosen: {text}" for text in experiment.chosen]
     notes += [f"different: {text}" for text in experiment.different]
-    yield from _folded("Chosen here, or different from the paper", notes)
+    yield from _folded("Our choices, and differences from the paper", notes)
     for comparison in run:
         yield from _folded(f"Runs at scale {comparison.scale}", [*_about_runs(comparison)])
     left = [f"{comparison.scale}: {line}" for comparison in comparisons for line in comparison.left]
@@ -188,7 +188,7 @@ def claims(comparison: Comparison, of: Sequence[Comparison] = ()) -> Iterator[st
     ]
     yield from _table("What the paper says, and what we find", ("claim", "verdict", ""), rows)
     lines = [f"{claim}: {reason}" for claim, reason in experiment.untested.items()]
-    yield from _folded("Claims that no rule decides", lines)
+    yield from _folded("Claims not tested, and why", lines)
 
 
 def in_words(verdict: Verdict, experiment: Experiment) -> str:
@@ -320,14 +320,14 @@ def _about_runs(comparison: Comparison) -> Iterator[str]:
     ):
         yield f"{what}: {', '.join(sorted(set(texts)))}"
     minutes = sum(r["times"]["training_seconds"] for r in records) / 60
-    yield f"Training: {minutes:.1f} minutes, trainings shared with other names counted here too"
+    yield f"Training: {minutes:.1f} minutes, including trainings shared with other pages"
     rows = (
         f"`{key_of(of_row[0]['config'])}` {name} ({', '.join(sorted(set(map(_commit, of_row))))})"
         for name, of_row in run.items()
     )
     yield f"Recipes (commits): {'; '.join(rows)}"
     for name, reached in comparison.failed.items():
-        yield f"Learned or not: {name}, {reached}"
+        yield f"Did not learn: {name} ({reached})"
     for record in records:
         if record["failed"]:
             yield f"{record['variant']}, seed {record['seeds'][0]}: {record['failed']}"

@@ -11,9 +11,9 @@ from papers.sabour2017 import EIGHT_EPOCHS
 
 FINDING = (
     "in part: three routing iterations beat one (73.1 against 68.6 % on overlapping digits); with "
-    "six or seven, training fails (14 and 8 %), and at six a softer update repairs it (71.4 %). In "
-    "another network and recipe seven iterations train, and a softer update shows no gain. Nor is "
-    "it shown that CapsNet keeps the plane of shifts better than a CNN, an untrained network or "
+    "six or seven, training fails (14 and 8 %), and at six a softer update repairs it (71.4 %). "
+    "With another network and recipe, seven iterations train, and a softer update shows no gain. "
+    "CapsNet is not shown to keep the plane of shifts better than a CNN, an untrained network or "
     "pixels."
 )
 
@@ -28,7 +28,7 @@ SHORT = SMALL | {"data.train_fraction": 0.25, "training.epochs": 4}
 SMALL_ROUTING = SHORT | {"model.middle_capsules": (256,)}
 MEDIUM = replace(EIGHT_EPOCHS, about=f"{EIGHT_EPOCHS.about} 4 middle capsules.", images=20 * 81)
 SMOKE = NARROW | {"model.kernel_size": 5, "data.source": "digits", "training.epochs": 2}
-ABOUT_FULL = "Networks of the paper's structure; it does not say for how long: 20 epochs."
+ABOUT_FULL = "Networks of the paper's structure, for 20 epochs; the paper gives no number."
 ABOUT_SMALL = "1/16 of the width, batches of 64"
 ABOUT_SMOKE = "1/16 of the width, 5×5 kernels, two epochs of scikit-learn's 1,797 digits."
 CHOSEN = (
@@ -37,7 +37,7 @@ CHOSEN = (
     "couplings start at 1/J in every forward pass (c_old of the first iteration)",
     "no decoder",
 )
-DIFFERENT = ("new images without end, not the paper's 30,889, and 10,000 test images, not 4,738",)
+DIFFERENT = ("unlimited new images, not the paper's 30,889, and 10,000 test images, not 4,738",)
 # Both digits right; by chance 2.2 %.
 LEARNED = Floor("accuracy", 30.0)
 ACCURACY = Column("accuracy", "MultiMNIST, accuracy, %", best=100)
@@ -170,7 +170,7 @@ MANIFOLD = Experiment(
         ("training brings CapsNet nearer to the grid", "CapsNet, untrained", "CapsNet"),
         ("CapsNet is nearer than raw pixels", "pixels", "CapsNet"),
     )
-    + claims("variance", ("its distances vary less than the CNN's", "CNN", "CapsNet")),
+    + claims("variance", ("CapsNet's distances vary less than the CNN's", "CNN", "CapsNet")),
     scales={
         "full": Scale(ABOUT_FULL, seeds=RUNS, images=90 * 81),
         "medium": replace(
@@ -273,7 +273,7 @@ FIGURE_7 = Experiment(
         "which pairs are in A and B, but for the seven that are printed (docs/data.md)",
         "A1B keeps one layer that was trained on A and trains the two others anew on B, for as "
         "many epochs; the first training of B1B and B2B is row B of the same run",
-        "the floor is on B; what the networks of A reached was not recorded",
+        "the floor applies on B; the accuracy of the networks trained on A was not recorded",
     ),
     different=DIFFERENT,
 )

@@ -64,7 +64,7 @@ MNIST = Experiment(
         "capsules are equivariant: poses change as the image does": "no measurement is given here; "
         "choi2019/table3 and figure4 have one, with CapsNet as a row",
         "it is slow, not the best on CIFAR-10, may fail on large images and on two identical "
-        "objects side by side, and promises well for segmentation and detection": "listed likewise",
+        "objects side by side, and promises well for segmentation and detection": "not measured",
     },
     scales={
         "full": Scale(f"{ABOUT_FULL} 30 epochs.", FULL | {"training.epochs": 30}, seeds=3),
@@ -83,8 +83,8 @@ MNIST = Experiment(
 )
 
 EIGHT_EPOCHS = Scale(
-    "1/8 of the width, 8 epochs, batches of 16, new images without end; the rate falls to 0.7 of "
-    "itself in an epoch.",
+    "1/8 of the width, 8 epochs, batches of 16, unlimited new images; the learning rate falls "
+    "to 0.7 of its value in each epoch.",
     SMALL
     | ENDLESS
     | {"training.batch_size": 16, "training.epochs": 8}
@@ -128,9 +128,9 @@ def stop_at(accuracy: float) -> dict[str, float]:
 
 
 UNTIL_98 = Scale(
-    "1/8 of the width, batches of 16; the rate falls to 0.6 of itself in an epoch. A tenth of the "
-    "training images is held out; each network stops at the end of the first epoch with 98.0 % on "
-    "these, translated, or after 8. One version of each test digit.",
+    "1/8 of the width, batches of 16; the learning rate falls to 0.6 of its value in each epoch. A "
+    "tenth of the training images is held out; each network stops at the end of the first epoch "
+    "with 98.0 % on these, translated, or after 8. One version of each test digit.",
     SMALL
     | stop_at(0.98)
     | {"training.batch_size": 16, "training.epochs": 8}
@@ -160,7 +160,7 @@ AFFNIST = Experiment(
         "small": UNTIL_98,  # fewer show little
         "smoke": Scale(ABOUT_SMOKE, SMOKE | FROM_DIGITS | stop_at(0.0)),
     },
-    chosen=("the CNN is that for MNIST, without dropout and pooling", INITIAL),
+    chosen=("the CNN is the one for MNIST, without dropout or pooling", INITIAL),
     different=("affNIST is generated (docs/data.md)",),
 )
 

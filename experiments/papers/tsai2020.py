@@ -8,10 +8,10 @@ from _reproduce.experiment import Claim, Column, Experiment, Floor, Row, Scale, 
 
 FINDING = (
     "in part: on JPEG-compressed CIFAR-10 inverted attention (60.3 %) beats dynamic routing in a "
-    "network of four times its size (48.1 %), but not of 18 times (60.6 %), and a CNN beats both "
-    "(67.9 %). Dynamic routing has one iteration there, the paper's best, which is no routing. On "
-    "overlapping digits vectors beat matrices (61.5 against 54.2 %), but not a CNN with learned "
-    "pooling (64.6 %)."
+    "network four times its size (48.1 %), but not in one of 18 times (60.6 %), and a CNN beats "
+    "both (67.9 %). Dynamic routing has one iteration there, the paper's best, which amounts to no "
+    "routing. On overlapping digits vectors beat matrices (61.5 against 54.2 %), but not a CNN "
+    "with learned pooling (64.6 %)."
 )
 
 BATCHES = {"training.batch_size": 64, "training.log_every_steps": 50}
@@ -25,7 +25,7 @@ ABOUT_FULL = (
 )
 ABOUT_MEDIUM = (
     "1/8 of the width (4 capsules at a position, not 32), 5 epochs of 90 % of the images in "
-    "batches of 64, the paper's rates, which fall after 4; without EM (slow) and CIFAR-100"
+    "batches of 64, the paper's learning rates, falling after 4; without EM (slow) and CIFAR-100"
 )
 ABOUT_SMOKE = "1/16 of the width, one epoch of scikit-learn's 1,797 digits."
 CHOSEN = (
@@ -201,15 +201,15 @@ FIGURE_4 = Experiment(
         *claims(
             "accuracy",
             ("dynamic routing loses with iterations", _at("dynamic", 1), *[_at("dynamic", 5)] * 2),
-            ("EM gains from a second", "EM, r = 2", "EM, r = 1"),
-            ("EM loses with more", "EM, r = 2", "EM, r = 5"),
-            ("inverted gains from a second", "inverted, r = 2", "inverted, r = 1"),
+            ("EM gains from a second iteration", "EM, r = 2", "EM, r = 1"),
+            ("EM loses with more iterations", "EM, r = 2", "EM, r = 5"),
+            ("inverted gains from a second iteration", "inverted, r = 2", "inverted, r = 1"),
             ("inverted beats dynamic", "inverted, r = 2", "dynamic, r = 2"),
             ("LayerNorm is needed", "inverted, r = 2", _at(A, 2)),
             ("concurrent beats sequential", "inverted, r = 2", _at(B, 2)),
             ("activations harm", "inverted, r = 2", _at(C, 2)),
-            ("inverted gains from five", "inverted, r = 5", "inverted, r = 1"),
-            ("sequential loses with five", _at(B, 1), _at(B, 5)),
+            ("inverted gains from five iterations", "inverted, r = 5", "inverted, r = 1"),
+            ("sequential loses with five iterations", _at(B, 1), _at(B, 5)),
         ),
         *claims("accuracy", (UNIFORM, 12.0, _at(A, 5)), any_accuracy=True),
         *claims(
@@ -226,8 +226,8 @@ FIGURE_4 = Experiment(
     untested={
         "accuracy jitters before the network has converged": "seen in the curves; no rule",
         "it jitters less with larger poses": "no numbers are printed, nor which poses",
-        "more iterations take more time": "those of docs/benchmarks.md can be compared; these runs "
-        "were measured beside other trainings",
+        "more iterations take more time": "compare the times in docs/benchmarks.md; these runs "
+        "shared the machine with other trainings",
         "in sequential routing gradients may vanish, concurrent training is more stable": "the "
         "paper says “could” and measures none; its row B is in the table",
         "concurrent routing may converge to a fixed point": "cited from another paper; the "
@@ -299,11 +299,11 @@ FIGURE_5 = Experiment(
         "full": Scale("The paper's recipe: 21M images. The last epoch is measured."),
         "small": Scale(
             "1/16 of the width, which leaves 1 capsule of 16 at a position: only the class layer "
-            "routes. 6 epochs in batches of 64, a rate that falls after 5; without 42M. Gradients "
+            "routes. 6 epochs in batches of 64; the rate falls after 5; without 42M. Gradients "
             "are clipped to a norm of 1: without that, inverted attention of vectors broke down. "
             "Dynamic routing has three iterations, twice the rate and a tenth of the weight decay: "
-            "with one it had 16.6 %, with the recipe's decay 31.0 % (of seed 0, on test images). "
-            "The other rows' rates and decays were not tuned.",
+            "with one iteration it reached 16.6 %, with the recipe's decay 31.0 % (seed 0, test "
+            "images). The other rows' rates and decays were not tuned.",
             BATCHES
             | {"model.width": 1 / 16, "schedule.epochs": (5,), "training.epochs": 6}
             | {"optimizer.clip_norm": 1.0},
@@ -318,12 +318,12 @@ FIGURE_5 = Experiment(
     figure=figures.curves_by_line("training steps", "training", "steps", "training accuracy, %"),
     chosen=(
         "weight decay and momentum are those of the paper's networks for CIFAR",
-        "the binary cross-entropy is the mean over the classes: by the sum a narrow network "
+        "the binary cross-entropy is the mean over the classes: with the sum, a narrow network "
         "diverges at once at the paper's rate",
         "dynamic routing has one iteration, the best of figure 4 (three at small scale); the text "
         "gives only the 2 of inverted attention",
         "the logits of dynamic routing's capsules in the binary cross-entropy are 10 (length − ½)",
-        "the matrix network of 42M is not described: four times as many capsules",
+        "the paper does not describe the matrix network of 42M; ours has four times the capsules",
         "a class is predicted if its probability exceeds one half",
     ),
     different=(

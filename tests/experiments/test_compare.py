@@ -133,7 +133,7 @@ def test_a_claim_must_beat_all_of_its_controls():
 def test_what_did_not_learn_decides_nothing():
     floor = Floor("accuracy", 85.0)
     found = verdict(a=HIGH, b=(90.0, 80.0, 90.0), floor=floor)
-    assert found.reason == "“b” did not learn (80.0; trained: at least 85 %)"
+    assert found.reason == "“b” did not learn (80.0; required: at least 85 %)"
     assert verdict(a=HIGH, b=HIGH, c=LOW, floor=floor).verdict == "within chance", "not about “c”"
     anyway = replace(CLAIM, any_accuracy=True)
     assert verdict(anyway, a=HIGH, b=(90.0, 80.0, 90.0), floor=floor).verdict == "within chance"
