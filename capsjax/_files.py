@@ -1,6 +1,7 @@
 """Files of caches, runs and results: whole, held by one process, known by what made them."""
 
 import hashlib
+import io
 import os
 import uuid
 from collections.abc import Iterator
@@ -44,25 +45,28 @@ def is_local(path: str | os.PathLike[str]) -> bool:
     return "://" not in os.fspath(path)
 
 
-def write_atomically(path: Path | epath.Path, contents: str | bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], contents: str | bytes) -> None:
     """Writes a file, text as UTF-8, that is there whole or not at all if this is interrupted."""
     with replacing(path) as file:
         file.write(contents.encode() if isinstance(contents, str) else contents)
 
 
 @contextmanager
-def replacing(path: Path | epath.Path) -> Iterator[IO[bytes]]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Opens a file to write, which takes the place of `path` at the end of the block.
 
-    An error leaves the old file as it was, and names `path`. If `path` is a link, its target is
-    replaced; a device or a pipe is written to.
+    Folders above it are made. An error leaves the old file as it was, and names `path`. If `path`
+    is a link, its target is replaced; a device or a pipe is written to.
     """
+    place = absolute(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
     # `os.path`, not etils, for which everything that is not a directory is a file.
-    if not is_local(path) or (os.path.exists(path) and not os.path.isfile(path)):
-        with path.open("wb") as file:  # an object appears when it is closed
-            yield file
+    if not is_local(place) or (os.path.exists(place) and not os.path.isfile(place)):
+        whole = io.BytesIO()  # a store and a pipe cannot seek, as who writes an archive does
+        yield whole
+        place.write_bytes(whole.getvalue())
         return
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(place))
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         with temporary.open("xb") as file:

@@ -70,18 +70,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"{suggestion}Known: {', '.join(known) or 'none'}"
 
 
-def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns both values of each key in which two tables differ; `ABSENT` for none."""
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, absent: str = "not set"
+) -> list[str]:
+    """Writes one line for each key in which two tables differ, with `absent` for no value."""
+
+    def words(table: Mapping[str, Any], key: str) -> str:
+        return repr(table[key]) if key in table else absent
+
     keys = sorted(old.keys() | new.keys())
-    pairs = {key: (old.get(key, ABSENT), new.get(key, ABSENT)) for key in keys}
-    return {key: (before, now) for key, (before, now) in pairs.items() if before != now}
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Writes one line for each of `changes`."""
-
-    def words(value: Any) -> str:
-        return "not set" if value is ABSENT else repr(value)
-
-    pairs = changes(old, new).items()
-    return [f"{key}: {words(before)} → {words(now)}" for key, (before, now) in pairs]
+    changed = [key for key in keys if old.get(key, ABSENT) != new.get(key, ABSENT)]
+    return [f"{key}: {words(old, key)} → {words(new, key)}" for key in changed]

@@ -202,9 +202,7 @@ def write(text: str, output: str | None, run: str, name: str) -> epath.Path:
 def save(file: str | os.PathLike[str], contents: str | bytes) -> None:
     """Writes a file whole or not at all; what UTF-8 lacks of a text is written as an escape."""
     data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
-    target = _files.absolute(file)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _files.write_atomically(target, data)
+    _files.write_atomically(file, data)
 
 
 def table_console() -> Console:
@@ -225,7 +223,7 @@ def whole_names(table: Table) -> Table:
 
 def markdown_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)
-) -> list[str]:
-    """Returns the lines of a table; numbers stand to the right, the columns `left` to the left."""
+) -> str:
+    """Returns a table; numbers stand to the right, the columns `left` to the left."""
     rules = ["---" if column in left else "---:" for column in range(len(heads))]
-    return [f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))

@@ -23,8 +23,8 @@ def images_of(
 
 def score(
     checkpoint: "runs.checkpoints.Checkpoint", args: argparse.Namespace
-) -> tuple["evaluation.scoring.EvaluationData", np.ndarray]:
-    """Loads what `args` ask for, and scores all its images."""
+) -> tuple["evaluation.scoring.EvaluationData", np.ndarray, Any]:
+    """Loads what `args` ask for, scores all its images, and summarizes the scores."""
     import jax
 
     terminal, data = runs.display.console(), images_of(checkpoint, args)
@@ -41,7 +41,7 @@ def score(
             devices=devices,
             progress=lambda done: bar.update(task, completed=done),
         )
-    return data, scores
+    return data, scores, summarize(checkpoint.model, data, scores)
 
 
 def summarize(model: Any, data: "evaluation.scoring.EvaluationData", scores: np.ndarray) -> Any:

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
     if args.routing:
         function, shapes, images = procedure(args.routing, gradient=args.gradient)
         program = "forward+backward" if args.gradient else "forward"
-        compilations = {program: partial(compile_for, target, function, *shapes)}
+        compilations = {program: partial(compile_for, args.target, function, *shapes)}
         terminal.print(f"{args.routing} routing for {devices[0].device_kind}")
     else:
         config = _cli.config_of(args)

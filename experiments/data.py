@@ -13,7 +13,6 @@ shift and its rotation.
 """
 
 import argparse
-import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import capsjax
-from capsjax import runs
+from capsjax import _files, runs
 
 COLUMNS, ROWS = 10, 6
 MARGIN = 4
@@ -80,9 +79,9 @@ def main(args: argparse.Namespace) -> None:
     if not len(examples):
         raise ValueError(f"{args.name}: the set {chosen_set!r} is empty")
     if args.out:
-        picture = io.BytesIO()
-        sheet(task, examples).save(picture, "PNG")
-        _cli.save(args.out, picture.getvalue())
+        picture = sheet(task, examples)
+        with _files.replacing(args.out) as file:
+            picture.save(file, "PNG")
         print(f"Written to {args.out}: {args.name}, {chosen_set}.")
     if args.export:
         count = export(args.export, task, examples, args.count)
@@ -175,15 +174,14 @@ def export(path: epath.Path, task: Any, examples: Any, count: int) -> int:
     """Writes up to `count` examples; returns how many."""
     rendered = _spread(examples, count)
     labels = rendered.labels.astype(np.int32)
-    archive = io.BytesIO()
-    np.savez_compressed(
-        archive,
-        images=rendered.images,
-        labels=labels if task.multi_label else labels.argmax(-1).astype(np.int32),
-        class_names=np.array(task.class_names),
-        **rendered.parameters,
-    )
-    _cli.save(path, archive.getvalue())
+    with _files.replacing(path) as archive:
+        np.savez_compressed(
+            archive,
+            images=rendered.images,
+            labels=labels if task.multi_label else labels.argmax(-1).astype(np.int32),
+            class_names=np.array(task.class_names),
+            **rendered.parameters,
+        )
     return len(rendered.images)
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import _cli
 from _provenance import versions
-from _scoring import score, summarize
+from _scoring import score
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from capsjax import evaluation, runs
 
@@ -50,12 +50,11 @@ def main(args: argparse.Namespace) -> None:
     terminal = runs.display.console()
     members = [runs.checkpoints.read(path, args.which) for path in args.checkpoint]
     model = evaluation.ensemble.join([m.model for m in members], [m.config for m in members])
-    data, scores = score(members[0]._replace(model=model), args)
+    data, scores, summary = score(members[0]._replace(model=model), args)
     for path, member in zip(args.checkpoint, members, strict=True):
         of = f"{member.config.model.name} of {path}, step {member.step}"
         terminal.print(of, end=", ", markup=False)
     terminal.print(f"on {len(scores):,} images: {data.name}, split {data.split}.", markup=False)
-    summary = summarize(model, data, scores)
     results = to_json(summary, data.class_names)
     terminal.print(_by_class(results["per_class"]))
     if "confusion" in results:
@@ -119,10 +118,8 @@ def to_json(summary: Any, class_names: tuple[str, ...]) -> dict[str, Any]:
 
 def _numbers(title: str, first: str, heads: Iterable[str]) -> Table:
     """Returns a table of numbers by class, without rows."""
-    table = Table(first, title=title, title_justify="left")
-    for head in heads:
-        table.add_column(escape(head), justify="right")
-    return table
+    numbers = (Column(escape(head), justify="right") for head in heads)
+    return Table(first, *numbers, title=title, title_justify="left")
 
 
 def _by_class(per_class: Sequence[dict[str, Any]]) -> Table:

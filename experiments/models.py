@@ -15,7 +15,7 @@ from typing import Any
 
 import _cli
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 import capsjax
 
@@ -77,9 +77,8 @@ def describe(model: Any, input_shape: Shape) -> tuple[Any, float]:
 
 def table_of_all(args: argparse.Namespace) -> Iterator[Table | str]:
     """Yields a table of all networks, and a line for each that cannot have this input."""
-    table = Table("network", "input")
-    for title in ("classes", "parameters", "published"):
-        table.add_column(title, justify="right")
+    heads = ("classes", "parameters", "published")
+    table = Table("network", "input", *(Column(head, justify="right") for head in heads))
     misfits = []
     for name in capsjax.models.names():
         published, (shape, classes) = capsjax.models.lookup(name), sizes(name, args)

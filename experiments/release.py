@@ -14,7 +14,7 @@ from pathlib import Path
 
 import _cli
 from _provenance import commit, versions
-from _scoring import score, summarize
+from _scoring import score
 
 import capsjax
 from capsjax import _files, runs, training
@@ -50,8 +50,7 @@ def main(args: argparse.Namespace) -> None:
     recipe = {key: value for key, value in checkpoint.config.to_dict().items() if key != "task"}
     if args.without_decoder:
         checkpoint = _without_decoder(checkpoint)
-    data, scores = score(checkpoint, args)
-    summary = summarize(checkpoint.model, data, scores)
+    data, scores, summary = score(checkpoint, args)
     about = runs.about.About(checkpoint.config, checkpoint.history, {}).to_json()
     runs.release.write(file, checkpoint.model, about | {"step": checkpoint.step})
     config = checkpoint.config

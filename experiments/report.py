@@ -11,7 +11,6 @@ anywhere. Without JavaScript it shows the same as still pictures.
 """
 
 import argparse
-import io
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,10 +20,10 @@ import _cli
 import _configs
 import ml_collections
 from _provenance import versions
-from _scoring import images_of, score, summarize
+from _scoring import images_of, score
 
 import capsjax
-from capsjax import evaluation, runs, training
+from capsjax import _files, evaluation, runs, training
 
 if TYPE_CHECKING:
     from _report.results import Results
@@ -107,9 +106,9 @@ def of_runs(args: argparse.Namespace) -> None:
         from _report.decoder import poses_picture
         from _report.results import examples
 
-        buffer = io.BytesIO()
-        poses_picture(results, examples(results)).save(buffer, "PNG", optimize=True)
-        _cli.save(args.poses, buffer.getvalue())
+        picture = poses_picture(results, examples(results))
+        with _files.replacing(args.poses) as file:
+            picture.save(file, "PNG", optimize=True)
         runs.display.say(f"Written to {args.poses}.")
         return
     if len(answers) > 1:
@@ -168,13 +167,13 @@ def _answers(
 
     # The checkpoint's own history ends where it was saved; the run may have gone on.
     history = runs.checkpoints.read(run, "latest").history
-    if not any(record["split"] == "train" for record in history.records):
+    if not history.training("loss"):
         every = checkpoint.config.training.log_every_steps
         raise ValueError(
             f"{run} has a checkpoint of step {checkpoint.step} and no metrics yet: train it for at "
             f"least {every} steps"
         )
-    data, scores = score(checkpoint, args)
+    data, scores, summary = score(checkpoint, args)
     if data.multi_label:
         raise ValueError(
             f"{data.name}: the page cannot show images with several classes; use "
@@ -183,7 +182,7 @@ def _answers(
     rendered = capsjax.data.tasks.render(data.examples)
     labels = rendered.labels.argmax(-1).astype("int32")
     dataset = capsjax.data.Dataset(rendered.images, labels, data.class_names, data.name, data.split)
-    return Results(checkpoint, history, dataset, scores, summarize(checkpoint.model, data, scores))
+    return Results(checkpoint, history, dataset, scores, summary)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,6 @@ def cached(key: str, fingerprint: str, build: Callable[[], Examples]) -> Example
     if isinstance(examples.images, np.ndarray):
         arrays = examples._asdict() | {"class_names": np.array(examples.class_names, np.str_)}
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as new:  # readers see the old entry or the whole new one
                 np.savez(new, **arrays, fingerprint=fingerprint)
         except OSError as error:

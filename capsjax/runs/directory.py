@@ -84,6 +84,5 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
                 "remove this one to start afresh. It was made with → you asked for:\n  "
                 + "\n  ".join(lines)
             )
-    workdir.mkdir(parents=True, exist_ok=True)
     _files.write_atomically(workdir / CONFIG, json.dumps(configs.to_json(config), indent=2) + "\n")
     return config.key_version

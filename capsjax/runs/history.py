@@ -65,6 +65,10 @@ class History:
         names = records[0].keys() - {"step", "epoch", "split", "steps"}
         return {n: float(np.average([r[n] for r in records], weights=steps)) for n in names}
 
+    def training(self, name: str) -> dict[int, float]:
+        """Returns a metric of training, by step."""
+        return {r["step"]: r[name] for r in self.records if r["split"] == "train"}
+
     def validation_accuracy(self) -> dict[int, float]:
         """Returns the validation accuracies, by step."""
         return {r["step"]: r["accuracy"] for r in self.records if r["split"] == "validation"}

@@ -50,7 +50,6 @@ def write(
     tensors = {name: np.asarray(x) for name, x in paths.by_path(nnx.state(model)).items()}
     text = json.dumps(description, sort_keys=True)
     metadata = {"capsjax": text, "sha256": _digest(tensors, text)}
-    path.parent.mkdir(parents=True, exist_ok=True)
     _files.write_atomically(path, safetensors.numpy.save(tensors, metadata))
     return path
 

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
         )
         for r in records
     ]
-    print(f"{about}\n", *_cli.markdown_table(HEADS, rows), sep="\n")
+    print(f"{about}\n\n{_cli.markdown_table(HEADS, rows)}")
 
 
 def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:

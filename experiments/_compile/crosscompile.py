@@ -51,18 +51,13 @@ class Compiled:
     """A program for a target."""
 
     target: Target
-    text: str = field(repr=False)  # the module after all optimizations
+    module: hlo.Module = field(repr=False)  # after all optimizations
     memory: Memory  # of one device
     buffers: tuple[Buffer, ...] = field(repr=False)  # all stored values, the largest first
     cpu_seconds: float  # from the function to the executable
     wall_seconds: float
     _bundles: Mapping[str, str] = field(repr=False)
     _ptx: Sequence[str] = field(repr=False)
-
-    @cached_property
-    def module(self) -> hlo.Module:
-        """`text`, read."""
-        return hlo.Module(self.text)
 
     @property
     def bytes_moved(self) -> int:
@@ -77,8 +72,7 @@ class Compiled:
     @property
     def milliseconds(self) -> float | None:
         """Time of a step, estimated: `cycles` over the chip's clock, without waiting for others."""
-        clock = self.target.chip.gigahertz
-        return None if self.cycles is None or clock is None else self.cycles / clock / 1e6
+        return None if self.cycles is None else self.cycles / self.target.chip.gigahertz / 1e6
 
     @cached_property
     def costs(self) -> tuple[Cost, ...]:
@@ -87,7 +81,7 @@ class Compiled:
             Cost(
                 operation.instruction.name,
                 self.module.source(operation.instruction),
-                self._cycles_of(operation),
+                self._cycles_of(operation) if self._has_cycles else None,
                 self.module.bytes_moved(operation),
             )
             for operation in self.module.operations
@@ -129,11 +123,9 @@ class Compiled:
         if not self._has_cycles:
             return None
         chosen = (o for o in self.module.operations if o.in_step == in_step)
-        return sum(self._cycles_of(operation) or 0 for operation in chosen)
+        return sum(map(self._cycles_of, chosen))
 
-    def _cycles_of(self, operation: hlo.Operation) -> int | None:
-        if not self._has_cycles:
-            return None
+    def _cycles_of(self, operation: hlo.Operation) -> int:
         kernel = self.tpu_kernels.get(operation.instruction.name)
         return operation.times * (kernel.cycles if kernel else operation.instruction.cycles or 0)
 
@@ -167,15 +159,12 @@ class Compiled:
         }
 
 
-def compile_for(
-    target: str | Target, function: Callable[..., Any], *shapes: Any, **options: Any
-) -> Compiled:
-    """Compiles `function` for one device of `target`, or of the target of this name.
+def compile_for(name: str, function: Callable[..., Any], *shapes: Any, **options: Any) -> Compiled:
+    """Compiles `function` for one device of the target called `name`.
 
     Only shapes and types of `shapes`, the arguments, count; `options` are those of `jax.jit`.
     """
-    if isinstance(target, str):
-        target = targets.find(target)
+    target = targets.find(name)
     on = SingleDeviceSharding(targets.devices(target)[0])
     arguments = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=on), shapes)
     return compile_lowered(target, lambda: jax.jit(function, **options).lower(*arguments))
@@ -213,9 +202,10 @@ def compile_lowered(target: Target, lower: Callable[[], jax.stages.Lowered]) -> 
         _, buffers = dumps.read_memory(Path(name))
         bundles = dumps.read_bundles(compilers.dumps()) if on_tpu else {}
         ptx = dumps.read_ptx(Path(name)) if on_gpu else ()
+    module = hlo.Module(compiled.as_text())
     if target.chip.memory and memory.total > target.chip.memory:
         raise _too_much(target.chip, memory.total, buffers)
-    return Compiled(target, compiled.as_text(), memory, buffers, cpu, wall, bundles, ptx)
+    return Compiled(target, module, memory, buffers, cpu, wall, bundles, ptx)
 
 
 def _cpu_seconds() -> float:

@@ -70,11 +70,7 @@ def _table(records: Sequence[Record]) -> str:
         cells = [_cell(column, record) for column in COLUMNS]
         rows.append([f"`{record['name']}`, {record['program']}", record["target"], *cells])
     heads = ("program", "target", *COLUMNS)
-    return _joined(_cli.markdown_table(heads, rows, (0, 1, heads.index("collectives"))))
-
-
-def _joined(lines: Sequence[str]) -> str:
-    return "\n".join(lines) + "\n"
+    return _cli.markdown_table(heads, rows, (0, 1, heads.index("collectives"))) + "\n"
 
 
 def _mb(size: float) -> str:
@@ -125,7 +121,7 @@ def _largest(record: Record) -> str:
         for c in record["largest_operations"]
     ]
     table = _cli.markdown_table(("operation", "from", "cycles", "MB"), rows, (0, 1))
-    return _joined([f"\n`{record['name']}`, {record['program']}:\n", *table])
+    return f"\n`{record['name']}`, {record['program']}:\n\n{table}\n"
 
 
 # Hops of an all-reduce: the longest way across the torus.
@@ -163,7 +159,7 @@ def scaling(records: Sequence[Record]) -> str:
                     *(f"{gradients:.3f}", f"{waiting:.3f}"),
                     *(f"{1e3 * chips * speed:,.0f}", f"{speed / alone:.1%}"),
                 ]
-    return _joined(_cli.markdown_table(heads, rows, (0, heads.index("collectives (compiled)"))))
+    return _cli.markdown_table(heads, rows, (0, heads.index("collectives (compiled)"))) + "\n"
 
 
 def _of_scaling(record: Record) -> tuple[str, int, int]:

@@ -73,13 +73,8 @@ def programs(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[
         model, size = abstract_model(setup.config), config.training.batch_size
         score = partial(lower_score, model, task.validation, batch_size=size, devices=devices)
         programs["validation"] = score
-    precision = config.training.matmul_precision
-    return {name: partial(_with_precision, precision, lower) for name, lower in programs.items()}
-
-
-def _with_precision(precision: str, lower: Lower) -> jax.stages.Lowered:
-    with jax.default_matmul_precision(precision):
-        return lower()
+    with_precision = jax.default_matmul_precision(config.training.matmul_precision)
+    return {name: with_precision(lower) for name, lower in programs.items()}
 
 
 def _training(setup: Training) -> jax.stages.Lowered:

@@ -120,7 +120,7 @@ def devices(target: Target) -> Sequence[Any]:
     options: dict[str, Any] = {"platform": "tpu"}
     if target.chip.gpu is not None:
         options = {"platform": "cuda", "topology": target.topology}
-        options["target_config"] = _description(target.chip, target.chip.gpu)
+        options["target_config"] = _description(target.chip)
     try:
         return topologies.get_topology_desc(topology_name=target.name, **options).devices
     except jax.errors.JaxRuntimeError as error:  # no slice has this size
@@ -141,21 +141,18 @@ def abstract_device(target: Target) -> contextlib.AbstractContextManager[Any]:
     return jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device))
 
 
-def _description(chip: Chip, gpu: Gpu) -> str:
+def _description(chip: Chip) -> str:
     """XLA's `GpuTargetConfigProto` for a GPU, as text."""
-    major, minor = gpu.capability
+    gpu = chip.gpu
     shared_kib, threads, float32_units = _LIMITS[gpu.capability]
     # A block may have all shared memory but 1 KiB of the system's, from capability 8.0 on.
     text = Path(__file__).with_name("gpu.textproto").read_text(encoding="utf-8")
     return text.format(
         chip=chip,
         gpu=gpu,
-        major=major,
-        minor=minor,
         float32_units=float32_units,
         threads=threads,
-        bandwidth=int(chip.bandwidth or 0),
         cache=int(gpu.cache_mib * 2**20),
         shared=shared_kib * 2**10,
-        shared_of_a_block=(shared_kib - (major >= 8)) * 2**10,
+        shared_of_a_block=(shared_kib - (gpu.capability >= (8, 0))) * 2**10,
     )

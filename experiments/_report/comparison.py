@@ -156,8 +156,8 @@ def _learning(groups: Sequence[Group]) -> Html:
     losses, shares = [], []
     for i, group in enumerate(groups):
         histories = [run.history for run in group.runs]
-        losses.append(_line(group, [curves.series(each, "loss") for each in histories], i))
-        values = [curves.series(each, "accuracy") for each in histories]
+        losses.append(_line(group, [each.training("loss") for each in histories], i))
+        values = [each.training("accuracy") for each in histories]
         if held_out:
             values = [each.validation_accuracy() for each in histories]
         shares.append(_line(group, values, i)._replace(marked=held_out))

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from _report.html import Html, data_uri, tag
-from capsjax.runs.history import History
 
 MOST_POINTS = 300  # of a line, whose values the page gives
 # Each on a light and on a dark page; the first two are those of page.css.
@@ -36,11 +35,6 @@ class Line(NamedTuple):
     deviations: Mapping[int, float] | None = None
     colour: int = 0  # one of COLOURS
     marked: bool = False  # with dots
-
-
-def series(history: History, name: str) -> dict[int, float]:
-    """Returns a training metric by step."""
-    return {r["step"]: r[name] for r in history.records if r["split"] == "train"}
 
 
 def losses(lines: Sequence[Line], alt: str, step: int | None = None) -> Html:
@@ -86,7 +80,7 @@ def _svg(
 ) -> tuple[str, list[dict[str, Any]]]:
     text, grid = TEXT[dark], GRID[dark]
     # Equal runs are to give equal pages: no random ids, no date.
-    with matplotlib.rc_context({"svg.hashsalt": "capsjax"}):
+    with matplotlib.rc_context({"svg.hashsalt": "capsjax", "axes.labelcolor": text}):
         figure = Figure(figsize=(5.6, 3.2), layout="constrained")
         axes = figure.subplots()
         for line in lines:
@@ -99,8 +93,6 @@ def _svg(
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(grid)
         axes.tick_params(which="both", color=grid, labelcolor=text)
-        axes.xaxis.label.set_color(text)
-        axes.yaxis.label.set_color(text)
         axes.legend(frameon=False, labelcolor=text)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})

@@ -193,11 +193,9 @@ def rows(drawing: Drawing | None) -> list[Row] | str:
     if drawing is None:
         return "This network has no decoder of class poses."
     strength, correct = drawing.effects.copy(), drawing.results.correct
-    first: list[int] = []
-    for k, places in enumerate(drawing.examples.by_class.values()):
-        right = [place for place in places if correct[place]]
-        first.append(right[0] if right else -1)
-        strength[k, :] = strength[k] if right else -1
+    by_class = drawing.examples.by_class.values()
+    first = [next((place for place in places if correct[place]), None) for places in by_class]
+    strength[[place is None for place in first]] = -1
     chosen: list[Row] = []
     while len(chosen) < ROWS and strength.max() >= 0:
         k, element = (int(i) for i in np.unravel_index(strength.argmax(), strength.shape))

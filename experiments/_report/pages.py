@@ -151,7 +151,7 @@ def header(results: Results, versions: dict[str, str]) -> Html:
 def learning(results: Results) -> Html:
     """Shows loss and accuracy over the run."""
     step, history = results.checkpoint.step, results.history
-    losses, shares = (curves.series(history, name) for name in ("loss", "accuracy"))
+    losses, shares = (history.training(name) for name in ("loss", "accuracy"))
     validation = history.validation_accuracy()
     first, *_, last = [*losses.values()] * 2
     alt = f"Training loss, from {first:.3g} to {last:.3g} in {max(losses):,} steps"

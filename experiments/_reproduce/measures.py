@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from _benchmark.measure import measure
+from _scoring import summarize
 from flax import nnx
 
 from _reproduce.experiment import ENTROPY, PARAMETERS, SHARE, Measured, columns, options_first
 from capsjax.data import tasks
-from capsjax.evaluation import manifold, scoring, summaries
+from capsjax.evaluation import manifold, scoring
 from capsjax.evaluation.alignment import TRANSFORMATIONS, align, direction_cosines
 from capsjax.evaluation.batches import in_batches, merged, outline
 from capsjax.evaluation.compactness import AMOUNTS, compactness_of_mean, semantic_compactness
@@ -102,20 +103,15 @@ def percent_right(run: FinishedRun, chosen: str) -> float:
     """Returns the share of right answers by the task's own rule, in per cent."""
     data, model, devices = run.examples(chosen), run.checkpoint.model, jax.local_devices()
     scores = scoring.score(model, data.examples, batch_size=128 * len(devices), devices=devices)
-    logits = scoring.gives_logits(model, data.image_shape)
-    labels = data.examples.labels()
-    return 100 * summaries.summarize_multi_label(data.rule, scores, labels, logits=logits).accuracy
+    return 100 * summarize(model, data, scores).accuracy
 
 
 def learning_curve(run: FinishedRun) -> dict[str, list[float]]:
     """Returns training and, with held-out images, validation accuracy, in per cent, by step."""
-    training = [record for record in run.history.records if record["split"] == "train"]
-    if not training:  # a control
-        return {}
-    series = {
-        "training steps": [record["step"] for record in training],
-        "training": [100 * record["accuracy"] for record in training],
-    }
+    series = {}
+    if training := run.history.training("accuracy"):  # not of a control
+        series["training steps"] = list(training)
+        series["training"] = [100 * value for value in training.values()]
     if validation := run.history.validation_accuracy():
         series["steps"] = list(validation)
         series["validation"] = [100 * value for value in validation.values()]

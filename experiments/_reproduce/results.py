@@ -1,6 +1,5 @@
 """From folders of results to comparisons, and what the pages say of these, in Markdown."""
 
-import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from _reproduce.compare import (
 )
 from _reproduce.experiment import ENTROPY, PARAMETERS, SCALES, SHARE, Estimate, Experiment
 from _reproduce.runs import Store, key_of, outcome, read_json, recorded
-from capsjax._names import ABSENT
+from capsjax._files import replacing
 
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
 NO_RECORDS = "Not run yet, so nothing is decided."
@@ -40,19 +39,14 @@ def gather(store: Store, name: str, experiment: Experiment) -> Comparison:
         records[row.name] = []
         for number, file, record, changes in recorded(store, name, experiment, row):
             if changes:
-                what = ", ".join(f"{k}: {_said(a)} → {_said(b)}" for k, (a, b) in changes.items())
                 run = f"{row.name}, run {number} ({outcome(record)})"
-                left.append(f"{run}: made with an older recipe ({what})")
+                left.append(f"{run}: made with an older recipe ({', '.join(changes)})")
                 continue
             if record["arrays"]:
                 with np.load(file.with_suffix(".npz")) as arrays:
                     record["loaded"] = {key: arrays[key] for key in record["arrays"]}
             records[row.name].append(record)
     return Comparison(name, experiment, store.scale, records, left)
-
-
-def _said(value: object) -> str:
-    return "the default" if value is ABSENT else repr(value)
 
 
 def gather_all(
@@ -89,10 +83,8 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     if shown is None:
         picture.unlink(missing_ok=True)
         return [page]
-    with matplotlib.rc_context({"font.size": 9}):
-        drawn = io.BytesIO()
-        shown.experiment.figure(shown).savefig(drawn, format="png")
-    _cli.save(picture, drawn.getvalue())
+    with matplotlib.rc_context({"font.size": 9}), replacing(picture) as file:
+        shown.experiment.figure(shown).savefig(file, format="png")
     return [page, picture]
 
 
@@ -287,8 +279,8 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> I
     numbers = range(1, len(heads))
     wordy = [n for n in numbers if any(row[n][:1].isalpha() or "“" in row[n] for row in rows)]
     if rows:
-        lines = _cli.markdown_table(heads, rows, (0, *wordy))
-        yield "\n".join([f"## {title}", "", *(line.replace("|  |", "| |") for line in lines)])
+        table = _cli.markdown_table(heads, rows, (0, *wordy))
+        yield f"## {title}\n\n{table.replace('|  |', '| |')}"
 
 
 def _beside(ours: Estimate | None, printed: Estimate | None, digits: int) -> str:

@@ -4,7 +4,6 @@ docs/reproduce.md has the layout of the folder and what is kept, shared and resu
 """
 
 import functools
-import io
 import json
 import re
 import time
@@ -22,8 +21,8 @@ from _provenance import commit, machine, versions
 from _reproduce import measures
 from _reproduce.experiment import Experiment, Measured, Overrides, Row
 from _reproduce.measures import FinishedRun
-from capsjax._files import digest, lock
-from capsjax._names import changes
+from capsjax._files import digest, lock, replacing
+from capsjax._names import differences
 from capsjax.data import tasks
 from capsjax.evaluation import ensemble
 from capsjax.runs import checkpoints
@@ -34,7 +33,6 @@ from capsjax.training import config as configs
 from capsjax.training.build import build_model, resolve
 
 LATER_SEEDS = 1000  # added for a run that begins with another's layers: its fresh ones differ
-Changes = dict[str, tuple[Any, Any]]  # see `capsjax._names.changes`
 
 
 class Store(NamedTuple):
@@ -59,7 +57,7 @@ class Store(NamedTuple):
 
 def recorded(
     store: Store, name: str, experiment: Experiment, row: Row
-) -> list[tuple[int, Path, dict[str, Any], Changes]]:
+) -> list[tuple[int, Path, dict[str, Any], list[str]]]:
     """Returns, by number, a row's runs on disk: number, file, record, changes of the recipe."""
     config = trainings(experiment, row, store.scale, 0, store.use)[-1]
     found = []
@@ -147,9 +145,8 @@ def run(
             "times": {"training_seconds": seconds, **measured.times},
         }
         if measured.arrays:
-            archive = io.BytesIO()
-            np.savez_compressed(archive, **measured.arrays)
-            _cli.save(file.with_suffix(".npz"), archive.getvalue())
+            with replacing(file.with_suffix(".npz")) as archive:
+                np.savez_compressed(archive, **measured.arrays)
         write_json(file, record)  # last: with it the run counts as done
         say(outcome(record))
         return record
@@ -331,9 +328,9 @@ def key_of(values: Mapping[str, Any]) -> str:
     return digest(json.dumps(recipe(values), sort_keys=True))[:8]
 
 
-def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> Changes:
-    """Returns the options in which a recorded recipe and today's differ."""
-    return changes(recipe(recorded), recipe(configs.to_json(config)))
+def changes_since(recorded: Mapping[str, Any], config: ml_collections.ConfigDict) -> list[str]:
+    """Writes a line for each option in which a recorded recipe and today's differ."""
+    return differences(recipe(recorded), recipe(configs.to_json(config)), absent="the default")
 
 
 def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:

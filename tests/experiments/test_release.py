@@ -84,7 +84,7 @@ def test_released_networks_are_as_good_as_their_cards_say(card, request):
         request.getfixturevalue("real_mnist_dir")
     args = release.parser().parse_args([f"--checkpoint={file}", "--output=new.safetensors"])
     checkpoint = checkpoints.read(file)
-    data, scores = _scoring.score(checkpoint, args)
-    accuracy = 100 * _scoring.summarize(checkpoint.model, data, scores).accuracy
+    _, _, summary = _scoring.score(checkpoint, args)
+    accuracy = 100 * summary.accuracy
     (said,) = re.findall(r"accuracy \| ([\d.]+) %", card.read_text())
     assert float(said) == pytest.approx(accuracy, abs=0.3), "the same but for rounding"

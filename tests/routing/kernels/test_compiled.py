@@ -119,7 +119,7 @@ def test_a_mesh_gets_the_kernels_of_shard_map(compiled_for):
         found = compiled(kind, of_mesh)
         assert len(found.tpu_kernels) == len(mapped.tpu_kernels)
         assert found.cycles < 1.05 * mapped.cycles
-        assert len(re.findall(r" all-reduce(?:-start)?\(", found.text)) == 1  # of ∂W
+        assert len(re.findall(r" all-reduce(?:-start)?\(", found.module.text)) == 1  # of ∂W
 
 
 @each_target
