@@ -6,7 +6,7 @@
 
 Any value of the config can be set this way. Another name (--config.optimizer.name=sgd) brings its
 own options. If you train on only a few pictures of your own (--config.data.name=folder:PATH or
-npz:PATH), batches are smaller and epochs more than in the recipe, unless you set them. Ctrl-C
+npz:PATH), it uses smaller batches and more epochs than the recipe, unless you set them. Ctrl-C
 saves, then exits. A larger --config.training.epochs extends a run.
 
 --config.seeds=5 trains seed, seed + 1, … in one call, each in its own WORKDIR/seed_N.
