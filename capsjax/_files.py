@@ -62,7 +62,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     place.parent.mkdir(parents=True, exist_ok=True)
     # `os.path`, not etils, for which everything that is not a directory is a file.
     if not is_local(place) or (os.path.exists(place) and not os.path.isfile(place)):
-        whole = io.BytesIO()  # a store and a pipe cannot seek, as who writes an archive does
+        whole = io.BytesIO()  # writing an archive seeks, which a store or a pipe cannot
         yield whole
         place.write_bytes(whole.getvalue())
         return

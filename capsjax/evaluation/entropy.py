@@ -38,12 +38,6 @@ def true_class_shares(
     1 / classes if couplings are equal: the network takes the mean of the votes and does not route.
     Raises ValueError like `routing_entropies`, for that routing.
     """
-    classes = outline(model, images.shape[1:]).scores.shape[-1]
-    if np.shape(targets) != (len(images), classes):
-        raise ValueError(
-            f"targets must have a row for each image, [{len(images)}, {classes}], such as "
-            f"np.eye({classes})[labels]; got shape {np.shape(targets)}"
-        )
     return next(iter(_by_layer(_true_shares, model, (images, targets), batch_size).values()))
 
 
@@ -69,6 +63,12 @@ def _entropies(model: Any, images: Array) -> dict[str, tuple[Array, Array]]:
 def _true_shares(model: Any, images: Array, targets: Array) -> dict[str, tuple[Array, Array]]:
     *_, (name, last) = model(images, capture=True).routed.items()
     share = last.coupling.reshape(len(images), -1, last.coupling.shape[-1]).mean(axis=1)  # [n, J]
+    if targets.shape != share.shape:
+        classes = share.shape[-1]
+        raise ValueError(
+            f"targets must have a row of {classes} numbers for each image, such as "
+            f"np.eye({classes})[labels]; got shape {targets.shape[1:]} for each"
+        )
     return {name: ((share * targets).sum(axis=-1) / targets.sum(axis=-1), _error(last.coupling))}
 
 

@@ -61,19 +61,20 @@ def divide(tree: Any, devices: Devices) -> Any:
 
 
 class Program(NamedTuple):
-    """A function that `on_devices` made, for all `devices`."""
+    """A function that `on_devices` made."""
 
     mapped: Any
-    devices: Devices
+    mesh: Mesh  # of all devices
+    places: np.ndarray  # as many numbers as devices of this process
 
     def __call__(self, *args: Any) -> Any:
         """Runs on the devices; `args` are what this process has of the divided arguments."""
-        with jax.set_mesh(_mesh(self.devices)):  # pmap takes no mesh that a caller has set
-            return self.mapped((np.arange(len(of_this_process(self.devices))),), *args)
+        with jax.set_mesh(self.mesh):  # pmap takes no mesh that a caller has set
+            return self.mapped((self.places,), *args)
 
     def lower(self, *args: Any) -> jax.stages.Lowered:
         """Lowers for devices that need not exist, from shapes: all parts of what is divided."""
-        return self.mapped.lower((np.arange(len(self.devices)),), *args)
+        return self.mapped.lower((np.arange(self.mesh.size),), *args)
 
 
 def on_devices(
@@ -98,7 +99,7 @@ def on_devices(
         devices=devices,
         donate_argnums=tuple(n + 1 for n in donate),
     )
-    return Program(mapped, devices)
+    return Program(mapped, _mesh(devices), np.arange(len(of_this_process(devices))))
 
 
 def _mesh(devices: Devices) -> Mesh:

@@ -42,7 +42,7 @@ def test_layers_of_equal_partials_are_compiled_once():
         for _ in range(2)
     )
     assert nnx.graphdef(first) == nnx.graphdef(second)
-    held = partial(dynamic_routing, prior_logits=jnp.zeros((4, 3)))  # which cannot be compared
+    held = partial(dynamic_routing, logits=jnp.zeros((4, 3)))  # which cannot be compared
     assert DenseCapsules(4, 2, 3, 2, routing=held, rngs=nnx.Rngs(0)).routing is held
 
 
