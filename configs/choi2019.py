@@ -3,8 +3,7 @@
 After the colon: mnist, mnist_plus (shifted by a tenth), affnist (translated MNIST, tested on
 affNIST), cifar10, or cifar10_plus (augmented). Append ,capsnet for CapsNet, with the recipe of the
 Keras implementation that the paper names and as many epochs. affNIST's shift of 0.2 is at most 5.6
-pixels of a digit; here it is 6, which fills the canvas of 40. The paper gives no number of epochs
-for affNIST: MNIST's is used.
+pixels of a digit; here it is 6, which fills the canvas of 40.
 Networks of table 2: --config=configs/choi2019.py:cifar10 --config.model.num_conv_caps=2
 --config.model.pose_size=16.
 """

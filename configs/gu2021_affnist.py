@@ -5,8 +5,7 @@ Any of its networks: --config=configs/gu2021_affnist.py:gu2021_aff_capsnet. Trai
 --config.training.stop_at_accuracy=0 --config.data.validation_fraction=0
 After training: python experiments/evaluate.py --checkpoint=RUN/seed_0.
 
-The paper gives neither a schedule nor the ConvNets' loss. Here the learning rate is constant, and
-ConvNets with a linear classifier minimise the cross-entropy.
+The paper gives no schedule: the rate is constant here.
 """
 
 from capsjax.training import config as configs

@@ -19,6 +19,7 @@ def get_config(network="capsnet"):
     config.data.versions = 1000
     config.data.test_versions = 100
     config.training.epochs = 1000
+    config.schedule.decay_steps = 20_000  # ten times the period for MNIST
     if network == "cnn":
         config.loss.name = "sigmoid_cross_entropy"
     return config

@@ -30,7 +30,8 @@ class ConvNetConfig(Config):
     Attributes:
       features: channels of each convolution.
       strides: of each convolution.
-      kernel_size: of all convolutions (no padding).
+      kernel_size: of all convolutions.
+      padding: "VALID" for none, or "SAME".
       average_pool: average the last map over its positions; else the next layer sees them all.
       dense_features: sizes of the dense layers between maps and classes.
     """
@@ -38,6 +39,7 @@ class ConvNetConfig(Config):
     features: tuple[int, ...] = scalable((256, 256))
     strides: tuple[int, ...] = positive((1, 2))
     kernel_size: int = positive(9)
+    padding: str = one_of("VALID", "SAME")
     average_pool: bool = True
     dense_features: tuple[int, ...] = scalable(())
 
@@ -51,10 +53,13 @@ class ConvNet(Model):
     """
 
     def build(self, config: ConvNetConfig, rngs: nnx.Rngs) -> None:
-        windows = [Window(config.kernel_size, stride) for stride in config.strides]
-        height, width = grids(self.input_shape, windows)[-1]
+        k, padding = config.kernel_size, config.padding
+        windows = [Window(k, stride) for stride in config.strides]
+        seen = windows if padding == "VALID" else [Window(1, stride) for stride in config.strides]
+        height, width = grids(self.input_shape, seen)[-1]
         self.average_pool = config.average_pool
-        self.convs = convolutions([self.input_shape[-1], *config.features], windows, rngs=rngs)
+        features = [self.input_shape[-1], *config.features]
+        self.convs = convolutions(features, windows, padding=padding, rngs=rngs)
         size = config.features[-1] * (1 if config.average_pool else height * width)
         sizes = [size, *config.dense_features]
         self.dense = nnx.List([nnx.Linear(n, m, rngs=rngs) for n, m in pairwise(sizes)])

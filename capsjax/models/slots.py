@@ -46,7 +46,7 @@ class SlotAutoencoderConfig(Config):
 class SlotAutoencoder(Model):
     """Convolutions, slot attention, and a spatial broadcast decoder for each slot.
 
-    Locatello et al. 2020, section 3.1 and appendix D. The decoder draws each slot's part of the
+    Locatello et al. 2020, section 2.2 and appendix D. The decoder draws each slot's part of the
     image and how strongly it claims each pixel; a softmax over the slots turns claims into masks,
     and the reconstruction is the sum of the parts weighted by them. The first slots are drawn anew
     for each image in training, and are the same for all images in evaluation. Scores are logits of

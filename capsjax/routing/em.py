@@ -72,7 +72,8 @@ def em_routing(
       activations: a_i in [0, 1], broadcast to [..., I]; checked where the values are concrete.
       beta_use, beta_activate: β_u and β_a, each broadcast to [..., J].
       num_iterations: M-steps, at least 1.
-      coupling: the R to start from, broadcast to [..., I, J]; None for 1/J.
+      coupling: the R to start from, broadcast to [..., I, J]; None for what `normalize` makes of
+        equal logits, by default 1/J.
       inverse_temperature: λ as a function of the iteration t = 0, 1, …, or one number.
       variance_floor: added to σ², positive: equal votes have no variance to divide by.
       normalize: maps log a_j + log p_ij [..., I, J] to log R. The default, over the parents of one
@@ -115,6 +116,8 @@ def em_routing(
         relative = jnp.exp(above)
         return (log_coupling, maximize(relative, jnp.exp(log_largest), iteration)), None
 
+    if coupling is None and normalize is not softmax_over_parents:
+        coupling = jnp.exp(normalize(jnp.broadcast_to(jnp.zeros_like(activations), full)))
     relative, largest = _first_coupling(coupling, activations, full, dtype)
     fitted = maximize(relative, largest, 0)
     last = 1 / parents if coupling is None else coupling

@@ -32,8 +32,8 @@ class LossOptions(Options):
     Attributes:
       name: the loss of the class scores. Any goes with any model: a loss of presences gets the
         sigmoid of scores that are logits; a loss of logits gets `length_logits` of lengths.
-      classes: the "sum" over the classes of that loss, or their "mean" (Tsai et al. 2020's binary
-        cross-entropy).
+      classes: the "sum" over the classes of that loss, or their "mean"
+        (configs/tsai2020_diverse.py).
       reconstruction: the "sum" (Sabour et al. 2017) or the "mean" (Choi et al. 2019) over the
         pixels of the squared error.
       reconstruction_weight: factor of the reconstruction loss.
@@ -83,7 +83,7 @@ def make_objective(*, rule: Rule, **options: Any) -> Objective:
 def _squared_error(
     reconstruction: Float[Array, "n *objects h w c"], batch: Example
 ) -> Float[Array, "n"]:
-    """Returns the squared errors of an image's objects, added up (Sabour et al. 2017, section 6.1).
+    """Returns the squared errors of an image's objects, added up (Sabour et al. 2017, section 6.2).
 
     A decoder that ignores the mask makes one image, which is compared with the input.
     """

@@ -194,7 +194,8 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     digits = _digits((high - low) / 2, experiment.column(claim.metric).digits)
     seeds = " and ".join(map(str, verdict.runs))
     apart = f"{abs(mean):.{digits}f}"
-    where = f"{apart} {'above' if mean > 0 else 'below'}" if float(apart) else "equal to"
+    rounded = f"within {0.5 / 10**digits:g} of"
+    where = f"{apart} {'above' if mean > 0 else 'below'}" if float(apart) else rounded
     interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
     if verdict.reason:

@@ -14,6 +14,10 @@ def count(name, input_shape=None, num_classes=None, **overrides):
 CAPSNET = 8_215_568
 
 
+def test_the_padded_cnn_beside_capsnet_on_mnist():
+    assert count("gu2021_convnet_fc", input_shape=(28, 28, 1), padding="SAME") == 35_445_522
+
+
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

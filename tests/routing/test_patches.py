@@ -1,5 +1,7 @@
 """Convolutional use: patches, the sum of their votes, softmax over windows."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,24 +46,20 @@ def test_softmax_over_windows_splits_each_child_once(padding):
     cells = jnp.arange(5 * 4 * channels, dtype=jnp.float32).reshape(5, 4, channels) + 1
     identity = pose_patches(cells, window, stride=stride, padding=padding, pose_axes=0)
     logits = jax.random.normal(jax.random.key(0), (*identity.shape, 3))
-    shares = jnp.exp(
-        softmax_over_windows(logits[None], grid, window, stride=stride, padding=padding)[0]
+    normalize = partial(
+        softmax_over_windows, grid=grid, window=window, stride=stride, padding=padding
     )
-    for child in np.unique(identity):
-        if child:  # 0 is padding
-            total = np.sum(np.asarray(shares)[np.asarray(identity) == child])
-            np.testing.assert_allclose(total, 1, rtol=1e-5)
-    # As a normaliser of EM.
-    votes = jax.random.normal(jax.random.key(1), (2, *logits.shape, 4))
-    routed = em_routing(
-        votes,
-        jnp.ones(votes.shape[:-2]),
-        jnp.zeros(3),
-        jnp.zeros(3),
-        num_iterations=2,
-        normalize=lambda x: softmax_over_windows(x, grid, window, stride=stride, padding=padding),
-    )
-    assert jnp.all(jnp.isfinite(routed.poses))
+    # As a normaliser of EM, from the first M-step on.
+    votes = jax.random.normal(jax.random.key(1), (1, *logits.shape, 4))
+    costs = jnp.ones(votes.shape[:-2]), jnp.zeros(3), jnp.zeros(3)
+    shares = [
+        em_routing(votes, *costs, num_iterations=n, normalize=normalize).coupling[0] for n in (1, 2)
+    ]
+    for coupling in (jnp.exp(normalize(logits[None])[0]), *shares):
+        for child in np.unique(identity):
+            if child:  # 0 is padding
+                total = np.sum(np.asarray(coupling)[np.asarray(identity) == child])
+                np.testing.assert_allclose(total, 1, rtol=1e-5)
 
 
 def test_softmax_over_windows_on_explicit_axes():

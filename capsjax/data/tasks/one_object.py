@@ -96,9 +96,9 @@ class Distortions(NamedTuple):
 class Distorted(task.Recipe):
     """A source image turned, shifted and squeezed in one resampling, and with a square erased.
 
-    Mazzia et al. 2021, as the released code draws them: each amount is |z| times its maximum, z
-    normal with standard deviation 0.33, clipped to ±1. Half of the images are turned. A shift goes
-    to a random side, in whole pixels; its maximum is the margin between the ink and that side.
+    Mazzia et al. 2021, much as the released code draws them: each amount is |z| times its maximum,
+    z normal with standard deviation 0.33, clipped to ±1. Half of the images are turned. A shift
+    goes to a random side, in whole pixels; its maximum is the margin between the ink and that side.
     """
 
     max_rotation: float = 0.0

@@ -99,10 +99,11 @@ class Scattered(task.Recipe):
 
 @dataclass(frozen=True)
 class Tetrominoes(Options):
-    """Three tetrominoes of six colours on black, 35×35: as Locatello et al. 2020's Tetrominoes.
+    """Three tetrominoes of six colours on black, 35×35: like Locatello et al. 2020's Tetrominoes.
 
-    They are generated, not read from a file, so their number is not limited. The label says which
-    of the seven pieces are in an image; `objects` has each alone, and its pixels are its mask.
+    All 19 turned pieces occur (theirs has 17). They are generated, not read from a file, so their
+    number is not limited. The label says which of the seven pieces are in an image; `objects` has
+    each alone, and its pixels are its mask.
 
     Attributes:
       num_objects: pieces in an image.
