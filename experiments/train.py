@@ -121,14 +121,13 @@ def fit_length(config: ml_collections.ConfigDict, args: argparse.Namespace) -> N
 
 
 def _came_out(history: "runs.history.History") -> str:
-    epochs = max((record["epoch"] for record in history.records), default=0)
     records = [r for r in history.records if r["split"] == "validation"]
     if not records:
-        return f"Trained for {epochs} epochs"
+        return f"Trained for {history.epochs} epochs"
     best = max(records, key=lambda record: (record["accuracy"], record["step"]))
     return (
         f"Validation accuracy {records[-1]['accuracy']:.2%}; best {best['accuracy']:.2%}, of "
-        f"epoch {best['epoch']} of {epochs}"
+        f"epoch {best['epoch']} of {history.epochs}"
     )
 
 
@@ -147,4 +146,6 @@ if __name__ == "__main__":
             raise
         import jax
 
-        runs.process.fail(end.code.removeprefix("error: "), hosts=jax.process_count())
+        # Before they are connected, counting the processes would start the accelerator.
+        hosts = jax.process_count() if jax.distributed.is_initialized() else 1
+        runs.process.fail(end.code.removeprefix("error: "), hosts=hosts)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Literal
 
+import jax
 import ml_collections
 import orbax.checkpoint as ocp
 from etils import epath
@@ -55,10 +56,19 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     step = _choose(workdir, which)
     directory = workdir / FOLDER / str(step)
     config, history, _ = about_of(directory)
-    with ocp.StandardCheckpointer() as checkpointer:
+    with reader() as checkpointer:
         saved = checkpointer.restore(directory / "model")
     variables = paths.by_path(saved["params"]) | paths.by_path(saved["rest"])
     return Checkpoint(trained_model(config, variables, directory), config, history, step)
+
+
+def reader() -> ocp.StandardCheckpointer:
+    """Makes what reads on this host, whether or not the others do; by default they would wait."""
+    own = jax.process_index()
+    options = ocp.options.MultiprocessingOptions(
+        primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"host{own}"
+    )
+    return ocp.StandardCheckpointer(multiprocessing_options=options)
 
 
 def finished(workdir: epath.Path) -> list[int]:

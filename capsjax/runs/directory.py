@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,11 @@ import ml_collections
 from etils import epath
 
 from capsjax import _files
-from capsjax.runs.hosts import from_first_host
+from capsjax.runs.hosts import from_first_host, together
 from capsjax.training import config as configs
 
 LOCK, CONFIG = ".lock", "config.json"
+SEEN_SECONDS = 10  # in which what one host wrote can be seen on the others
 
 
 @contextlib.contextmanager
@@ -22,7 +24,8 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
     """Makes `workdir` the directory of this run, and keeps other processes out while in the block.
 
     The block gets the `key_version` that the run began with. Raises ValueError and changes nothing
-    if another process trains there, or it holds another config's run or something else.
+    if another process trains there, it holds another config's run or something else, or a host
+    cannot reach it.
     """
     with contextlib.ExitStack() as held:
 
@@ -32,7 +35,9 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
                 _take_lock(workdir, held)
             return _compare_or_write(workdir, config)
 
-        yield from_first_host(claim)
+        key_version = from_first_host(claim)
+        together(lambda: _check_shared(workdir))
+        yield key_version
 
 
 def begun(workdir: epath.Path) -> ml_collections.ConfigDict | None:
@@ -58,6 +63,17 @@ def _check_place(workdir: epath.Path) -> None:
             f"workdir {workdir} is not empty and not a run of capsjax (it has no {CONFIG}): "
             "choose another directory"
         )
+
+
+def _check_shared(workdir: epath.Path) -> None:
+    until = time.monotonic() + SEEN_SECONDS
+    while not (workdir / CONFIG).exists():
+        if time.monotonic() > until:
+            raise ValueError(
+                f"{workdir / CONFIG}, which host 0 wrote, is not there: workdir must be a "
+                "directory that all hosts can reach"
+            )
+        time.sleep(0.5)
 
 
 def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> None:

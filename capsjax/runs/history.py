@@ -25,6 +25,11 @@ class History:
         self.records = records or []
         self._open = open_sums or {"steps": 0}
 
+    @property
+    def epochs(self) -> int:
+        """How many have begun, as far as it is recorded."""
+        return max((record["epoch"] for record in self.records), default=0)
+
     def to_json(self) -> Record:
         """Copies the history, as saves overlap training; `History(**...)` restores it."""
         return {"records": list(self.records), "open_sums": dict(self._open)}

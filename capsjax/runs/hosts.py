@@ -10,8 +10,6 @@ from jax.experimental import multihost_utils
 
 T = TypeVar("T")
 
-SHUTDOWN_SECONDS = 30  # how long a host that failed waits for the others before it ends
-
 
 def connect(
     coordinator_address: str | None = None,
@@ -35,12 +33,12 @@ def connect(
     # JAX's own handler of SIGTERM would swallow signals that arrive before the loop listens; the
     # loop itself agrees on where to stop, at the end of a dispatch.
     jax.config.update("jax_enable_preemption_service", False)
+    addresses = (coordinator_address, num_processes, process_id)
     jax.distributed.initialize(
-        coordinator_address,
-        num_processes,
-        process_id,
+        *addresses,
+        # With all addresses, SLURM and Open MPI are not asked: they would leave it one GPU.
+        cluster_detection_method=None if None in addresses else "deactivate",
         heartbeat_timeout_seconds=round(heartbeat_seconds),
-        shutdown_timeout_seconds=SHUTDOWN_SECONDS,
     )
 
 

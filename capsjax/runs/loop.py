@@ -152,6 +152,11 @@ class Run:
         if saved and hosts.is_first_host():
             about.warn_of_changes(saved.circumstances, self._circumstances)
         self.step = int(self.state.step)
+        if self.history.epochs > (epochs := self.config.training.epochs):
+            raise ValueError(
+                f"training.epochs is {epochs}, but the run in {directory} is in epoch "
+                f"{self.history.epochs} already: ask for as many, or choose another directory"
+            )
 
     def start(self, stack: contextlib.ExitStack) -> None:
         """Puts the state on the devices, and opens what feeds, shows and records the steps."""

@@ -12,8 +12,8 @@ from etils import epath
 
 from capsjax import _files
 from capsjax.runs.about import About
-from capsjax.runs.checkpoints import FOLDER, about_of, best_first, finished
-from capsjax.runs.hosts import from_first_host
+from capsjax.runs.checkpoints import FOLDER, about_of, best_first, finished, reader
+from capsjax.runs.hosts import from_first_host, is_first_host, together
 from capsjax.runs.integrity import newest_intact, seal
 from capsjax.training.state import TrainState
 
@@ -21,32 +21,45 @@ from capsjax.training.state import TrainState
 class Checkpoints(contextlib.AbstractContextManager):
     """The checkpoints of a run; leaving the block waits for saves under way.
 
-    With several hosts all of them make every call; host 0 writes, as the state is whole on each.
+    With several hosts all of them make every call. Host 0 alone writes, as the state is whole on
+    each, and all raise what it raises; every host reads.
     """
 
     def __init__(self, workdir: epath.Path, *, keep: int):
         self._workdir, self._directory, self._keep = workdir, workdir / FOLDER, keep
         self._saving: int | None = None
         self._accuracy: Mapping[int, float] = {}  # by step, of the whole run
+        self._manager: ocp.CheckpointManager  # host 0 has one
+        from_first_host(self._open)
+
+    def _open(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
                 async_options=ocp.AsyncOptions(post_finalization_callback=self._seal_saved),
                 preservation_policy=self,
                 cleanup_tmp_directories=True,  # of saves that were killed
+                create=False,
+                multiprocessing_options=alone,
             ),
         )
 
     def __exit__(self, *exception: object) -> None:
-        self._manager.close()
+        if is_first_host():
+            self._manager.close()
 
     def latest_step(self) -> int | None:
-        return self._manager.latest_step()
+        return from_first_host(lambda: self._manager.latest_step())
 
     def save(self, state: TrainState, about: About) -> None:
         """Begins to save, once per step; returns when the buffers of `state` may be donated."""
+        from_first_host(lambda: self._begin(state, about))
+
+    def _begin(self, state: TrainState, about: About) -> None:
         step = int(state.step)
-        if step == self.latest_step():
+        if step == self._manager.latest_step():
             return
         # Copied to the host: the device's memory is donated to the next dispatch.
         items = _items(jax.tree.map(lambda x: np.array(x, copy=True), state))
@@ -59,16 +72,22 @@ class Checkpoints(contextlib.AbstractContextManager):
     def restore(self, like: TrainState) -> tuple[TrainState, About]:
         """Returns the newest intact state, of the shapes of `like`, on the host."""
         items = _items(jax.tree.map(np.asarray, like))
-        args = {name: ocp.args.StandardRestore(item) for name, item in items.items()}
-        step = from_first_host(self._set_damaged_aside)
-        self._manager.reload()
-        saved = self._manager.restore(step, args=ocp.args.Composite(**args))
-        model, rest = saved.model, saved.optimizer
+        directory = self._directory / str(from_first_host(self._set_damaged_aside))
+
+        def read() -> tuple[dict[str, Any], About]:
+            with reader() as checkpointer:
+                saved = {
+                    name: checkpointer.restore(directory / name, items[name]) for name in items
+                }
+            return saved, about_of(directory)
+
+        saved, about = together(read)
+        model, rest = saved["model"], saved["optimizer"]
         state = TrainState(rest["step"], model["params"], model["rest"], rest["state"])
-        return state, about_of(self._directory / str(step))
+        return state, about
 
     def wait(self) -> None:
-        self._manager.wait_until_finished()
+        from_first_host(lambda: self._manager.wait_until_finished())
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
         """Tells Orbax which checkpoints to keep: the latest, and the best by validation accuracy.
@@ -99,6 +118,7 @@ class Checkpoints(contextlib.AbstractContextManager):
         for step in (newer for newer in steps if newer > intact):
             damaged = self._workdir / f"damaged-{step}-{uuid.uuid4().hex[:8]}"
             (self._directory / str(step)).rename(damaged)
+        self._manager.reload()
         return intact
 
 

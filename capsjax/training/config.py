@@ -244,8 +244,9 @@ def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:
 def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) -> list[str]:
     """Returns the differences that prevent a run of `old` from continuing with a complete `new`.
 
-    More epochs or seeds extend a run: no schedule depends on them. How many checkpoints are kept
-    may change. An option added since `old` was written counts as having its default there.
+    The number of epochs may change, as no schedule depends on it, and that of seeds may grow. How
+    many checkpoints are kept may change. An option added since `old` was written counts as having
+    its default there.
     """
     was = flatten(old)
     if "task" not in new:  # it follows from the data
@@ -253,7 +254,7 @@ def conflicts(old: ml_collections.ConfigDict, new: ml_collections.ConfigDict) ->
     for section in SECTIONS:
         usual = defaults(section, old[section].get("name"))
         was = {dotted(section, key): value for key, value in usual.items()} | was
-    was["training.epochs"] = max(was["training.epochs"], new.training.epochs)
+    was["training.epochs"] = new.training.epochs
     was["checkpoints.keep"] = new.checkpoints.keep
     if min(was["seeds"], new.seeds) > 1:
         was["seeds"] = max(was["seeds"], new.seeds)

@@ -45,10 +45,10 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(script, tmp_path):
     assert re.search(r"stopped by SIGINT; saved at step \d+", output)
     assert "Traceback" not in errors
 
-    # Again with other epochs is another run; with the same it would go on.
-    refused = script("train.py", *arguments)
+    # Again with another seed is another run; with the same it would go on.
+    refused = script("train.py", *arguments, "--config.seed=1")
     assert refused.returncode == 1
-    assert "training.epochs: 500 → 2" in refused.stderr
+    assert "seed: 0 → 1" in refused.stderr
 
 
 @pytest.mark.slow
@@ -80,7 +80,9 @@ def test_a_finished_run_is_extended(npz, tmp_path, capsys):
         assert (extended / file).read_text() == (whole / file).read_text()
     with pytest.raises(SystemExit) as stop:
         quick(npz, workdir, "--config.training.epochs=2")
-    assert "training.epochs: 3 → 2" in str(stop.value.code)
+    assert "training.epochs is 2, but the run in" in str(stop.value.code)
+    quick(npz, workdir, "--config.training.epochs=3")
+    assert "finished before, at step 21" in capsys.readouterr().out
 
 
 def test_few_pictures_are_shown_often_enough(tmp_path, npz, capsys, monkeypatch):

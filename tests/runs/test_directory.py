@@ -82,11 +82,11 @@ def test_a_name_that_orbax_takes_for_a_pattern(tmp_path, npz):
 def test_another_config_is_refused(copy):
     directory, config = copy
     before = {p: p.read_bytes() for p in Path(directory).rglob("*") if p.is_file()}
-    config.training.epochs = 1
+    config.training.batch_size = 8
     config.optimizer.learning_rate = 0.1
     said = refused("another config", directory, config)
     assert "optimizer.learning_rate: 0.001 → 0.1" in said
-    assert "training.epochs: 2 → 1" in said
+    assert "training.batch_size: " in said
     after = {p: p.read_bytes() for p in Path(directory).rglob("*") if p.is_file()}
     assert after == before
     (directory / CONFIG).write_text("{")
