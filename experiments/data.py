@@ -134,13 +134,10 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def options(name: str, texts: list[str]) -> dict[str, Any]:
-    """Returns the KEY=VALUE pairs of the command line, read and checked as values of a config."""
-    tasks, parse = capsjax.data.tasks, capsjax.training.config.parse_value
-    pairs = {key: value for key, _, value in (text.partition("=") for text in texts)}
-    defaults = tasks.options(name)
-    chosen = {key: parse(value, defaults.get(key)) for key, value in pairs.items()}
-    tasks.family(name).of(chosen)
-    return chosen
+    """Returns the KEY=VALUE pairs of the command line, read as values of a config."""
+    parse, defaults = capsjax.training.config.parse_value, capsjax.data.tasks.options(name)
+    pairs = (text.partition("=")[::2] for text in texts)
+    return {key: parse(value, defaults.get(key)) for key, value in pairs}
 
 
 def _spread(examples: Any, count: int) -> Any:

@@ -81,8 +81,8 @@ class Folder(Source):
                     "--config.data.channels=3 (or 1, for grey), and --config.data.fit=crop to "
                     "crop where pad would be black. In Python: fitting=images.Fitting(32, 32, 3)"
                 )
-        for label in sorted({label for _, label in files} - {label for _, label, _ in decoded}):
-            raise ValueError(f"no image of {self.class_names[label]} can be read: {broken[0]}")
+        if lost := {label for _, label in files} - {label for _, label, _ in decoded}:
+            raise ValueError(f"no image of {self.class_names[min(lost)]} can be read: {broken[0]}")
         if broken:
             said = f"{where}: {len(broken)} of {len(files)} images are skipped:"
             warnings.warn("\n  ".join([said, *broken[:LISTED]]), RuntimeWarning, stacklevel=5)

@@ -56,7 +56,7 @@ class DenseCapsules(nnx.Module):
         if use_bias:
             self.bias = nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
 
-    def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes | WindowVotes:
+    def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes:
         """Returns the votes v_ij of `poses`, not yet computed."""
         check_poses(poses, num_children=self.num_children, in_pose=self.in_pose)
         kernel = self.kernel[...]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from capsjax.functional import check_floating as check_floating
+from capsjax.functional import check_floating
 
 
 def check_scalar(name: str, value: Any, why: str) -> None:

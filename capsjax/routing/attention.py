@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from capsjax.functional import at_least_float32, type_of_sums
-from capsjax.routing._checks import check_floating
+from capsjax.functional import at_least_float32, check_floating, type_of_sums
 from capsjax.routing.routed import Routed
 
 

@@ -26,8 +26,8 @@ from capsjax.routing.votes import (
 
 # Sums Σ_i c_ij v_ij [..., J, D] and coupling c [..., I, J].
 _Coupled = tuple[Array, Array]
-# Between iterations: b without the agreement with the latest poses, or q including them (see
-# _route); the latest sums and coupling, if a soft update mixes them with the next; the poses.
+# Between iterations: the sum q of all poses so far; the latest sums and coupling, if a soft update
+# mixes them with the next; the poses.
 _State = tuple[Array, _Coupled | None, Array]
 
 
@@ -85,8 +85,8 @@ def dynamic_routing(
         logits = jnp.broadcast_to(logits.astype(dtype), (*batch, children, parents))
     activate = activation if bias is None else lambda sums: activation(sums + bias)
     hold = lax.stop_gradient if stop_gradient else identity
-    keep_logits = logits is not None or leaky or stop_gradient
-    mode: dict[str, Any] = {"update_rate": update_rate, "keep_logits": keep_logits, "leaky": leaky}
+    in_one_pass = logits is None and not leaky and not stop_gradient
+    mode: dict[str, Any] = {"update_rate": update_rate, "in_one_pass": in_one_pass, "leaky": leaky}
     counts = children, parents
     poses, coupling = _route(votes, counts, num_iterations, logits, activate, hold, **mode)
     return Routed(poses.astype(shape.dtype), coupling)
@@ -119,13 +119,13 @@ def _route(
     hold: Callable[[Array], Array],
     *,
     update_rate: Any,
-    keep_logits: bool,
+    in_one_pass: bool,
     leaky: bool,
 ) -> _Coupled:
     """Returns poses and coupling of the last iteration.
 
-    With `keep_logits` the loop carries the logits b. Without, b begins at zero and the loop carries
-    the sum q of all poses so far: b_ij = <v_ij, q_j>, and an iteration is one call of `attend`.
+    The loop carries the sum q of all poses so far: b_ij = logits_ij + <v_ij, q_j>. With
+    `in_one_pass` an iteration is one call of `attend`.
     """
     soft = isinstance(update_rate, jax.core.Tracer) or update_rate != 1
     uniform = 1 / (counts[1] + leaky)
@@ -134,35 +134,33 @@ def _route(
         rate = jnp.asarray(update_rate, new.dtype)  # a wider one must not change the type
         return rate * new + (1 - rate) * old
 
-    def couple(agreed: Array, before: tuple[Any, Any] | None) -> _Coupled:
-        """Returns sums and coupling of b or q; a soft update mixes them with those before."""
-        if keep_logits:
-            coupling = _softmax(agreed, leaky=leaky)
-            coupling = hold(mix(coupling, before[1]) if before else coupling)
-            return votes.combine(coupling), coupling
-        coupled = attend(votes, agreed)
-        return jax.tree.map(mix, coupled, before) if before else coupled
+    def couple(agreed: Array, before: Array | float | None) -> _Coupled:
+        """Returns sums and coupling of the logits b; a soft update mixes it with that before."""
+        coupling = _softmax(agreed, leaky=leaky)
+        coupling = hold(coupling if before is None else mix(coupling, before))
+        return votes.combine(coupling), coupling
 
     def iterate(state: _State) -> tuple[_State, Array]:
-        agreed, before, poses = state
-        if keep_logits:
-            agreed = hold(agreed + votes.agreement(poses))
-        sums, coupling = couple(agreed, before)
+        total, before, _ = state
+        if in_one_pass:
+            coupled = attend(votes, total)
+            sums, coupling = jax.tree.map(mix, coupled, before) if before else coupled
+        else:
+            agreed = votes.agreement(total) + (0 if logits is None else logits)
+            sums, coupling = couple(agreed, before and before[1])
         poses = activate(sums)
-        agreed = agreed if keep_logits else agreed + poses
-        return (agreed, (sums, coupling) if soft else None, poses), coupling
+        return (total + poses, (sums, coupling) if soft else None, poses), coupling
 
     if logits is None:
         # Uniform coupling needs no votes: their sum is one matrix product.
         sums = votes.total() * uniform
-        logits, coupling = (jnp.full(counts, x, sums.dtype) for x in (0, uniform))
+        coupling = jnp.full(counts, uniform, sums.dtype)
     else:
         logits = for_every_example(logits, votes.total())  # only its type is used
-        sums, coupling = couple(logits, (uniform, uniform) if soft else None)
+        sums, coupling = couple(logits, uniform if soft else None)
     coupling = for_every_example(coupling, sums)
     poses = activate(sums)
-    agreed = hold(for_every_example(logits, sums)) if keep_logits else poses
-    state: _State = (agreed, (sums, coupling) if soft else None, poses)
+    state: _State = (poses, (sums, coupling) if soft else None, poses)
     if num_iterations > 1:
         # The last iteration is outside the loop: only its coupling is returned, and with
         # stop_gradient it alone is differentiated.

@@ -11,7 +11,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from capsjax.routing._checks import check_counts, check_floating
+from capsjax.functional import check_floating
+from capsjax.routing._checks import check_counts
 from capsjax.routing.kernels.layout import row_major
 from capsjax.routing.votes import LinearVotes, placed_like
 

@@ -7,8 +7,7 @@ import jax.scipy.special
 from jax import export
 from jaxtyping import Array, Float
 
-from capsjax.functional import at_least_float32
-from capsjax.routing._checks import check_floating
+from capsjax.functional import at_least_float32, check_floating
 
 
 class Routed(NamedTuple):

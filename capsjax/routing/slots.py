@@ -9,13 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from capsjax.functional import check_array, type_of_sums
-from capsjax.routing._checks import (
-    check_broadcast,
-    check_floating,
-    check_probabilities,
-    check_scalar,
-)
+from capsjax.functional import check_array, check_floating, type_of_sums
+from capsjax.routing._checks import check_broadcast, check_probabilities, check_scalar
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import einsum, placed_like
 

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from capsjax.functional import at_least_float32, type_of_sums
+from capsjax.functional import at_least_float32, check_floating, type_of_sums
 from capsjax.routing import kernels
-from capsjax.routing._checks import check_floating
 
 Poses = Float[Array, "*batch J D"]
 Coupling = Float[Array, "*batch I J"]

@@ -164,7 +164,7 @@ class Run:
         first, last = self.step, training.num_steps
         stack.enter_context(jax.default_matmul_precision(self.config.training.matmul_precision))
         key = run_key(self.config.seed, self.config.key_version)
-        self._labels = task.validation.labels() if len(task.validation) else None
+        self._labels = task.validation.labels()
         self._dispatch = training.dispatch()
         self._signals = stack.enter_context(catch_signals())
         self._source_at = stack.enter_context(
@@ -223,7 +223,7 @@ class Run:
         source, end = self._source_at(self.step)
         count = min(count, min(epoch * batches.per_epoch, end) - self.step)
         self.state, record = self._dispatch(self.state, source, self._key, np.int32(count))
-        metrics = {name: np.asarray(values)[:count] for name, values in record.items()}
+        metrics = {name: values[:count] for name, values in jax.device_get(record).items()}
         speed = count * batches.batch_size / (time.monotonic() - began)
         every = self.config.training.log_every_steps
         self.history.add_steps(self.step, metrics, every=every, epoch=epoch)
@@ -258,7 +258,7 @@ class Run:
         self._save()
 
     def _validation_accuracy(self) -> float | None:
-        if self._labels is None:  # none are held out
+        if not len(self._labels):  # none are held out
             return None
         training, task = self._training, self._training.task
         scores = scoring.score(

@@ -185,14 +185,18 @@ def run_steps(
     """
     draw = drawing(state.step, source, key, task=task, batches=batches)
 
-    def body(i, carry):
-        state, record = carry
+    @partial(jax.jit, inline=True)  # traced once: for its shapes, and for the loop
+    def step(state):
         new, metrics = update(state, *draw(state.step))
         # The state before a step that is not finite stays, for a closer look at that step.
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(m)) for m in metrics.values()]))
-        state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state)
-        return state, jax.tree.map(lambda values, value: values.at[i].set(value), record, metrics)
+        return jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state), metrics
 
-    _, metrics = jax.eval_shape(lambda s: update(s, *draw(s.step)), state)
+    def body(i, carry):
+        state, metrics = step(carry[0])
+        record = jax.tree.map(lambda values, value: values.at[i].set(value), carry[1], metrics)
+        return state, record
+
+    _, metrics = jax.eval_shape(step, state)
     record = jax.tree.map(lambda m: jnp.zeros((capacity, *m.shape), m.dtype), metrics)
     return lax.fori_loop(0, count, body, (state, record))

@@ -11,7 +11,7 @@ from rich.table import Table
 from _benchmark.measure import normal, relative_difference
 from capsjax.routing.kernels import attend, distance, forms, moments, without_kernels
 from capsjax.routing.kernels.derivatives import differentiate
-from capsjax.routing.kernels.terms import AXES, TERMS, WEIGHTS, Sizes, operands_of, shape_of
+from capsjax.routing.kernels.terms import AXES, TERMS, WEIGHTS, Sizes, shape_of
 
 FILE = "device.json"
 TOLERANCE = 1e-4  # of the largest number, in float32
@@ -44,17 +44,12 @@ def _with_gradients(function: Callable[..., Any], letters: str) -> Callable[...,
     return compute
 
 
-def _derivative(scalar: str, wrt: str) -> Callable[..., Any]:
-    letters = operands_of(scalar, wrt)
-    return lambda operands: differentiate(scalar, wrt, {x: operands[x] for x in letters})
-
-
 # All that kernels compute.
 COMPUTED = {
     "an iteration by agreement and its gradients": _with_gradients(attend, "pkq"),
     "moments and their gradients": _with_gradients(moments, "cpk"),
     "distances and their gradients": _with_gradients(distance, "pkmw"),
-    **{f"∂{scalar}/∂{wrt}": _derivative(scalar, wrt) for scalar, wrt in TERMS},
+    **{f"∂{scalar}/∂{wrt}": partial(differentiate, scalar, wrt) for scalar, wrt in TERMS},
 }
 
 

@@ -83,9 +83,6 @@ def dense_votes(poses: jax.Array, kernel: jax.Array) -> jax.Array:
     return votes.reshape(*votes.shape[:-2], -1)
 
 
-# The rows of the table.
-
-
 class Row(NamedTuple):
     """One size: arguments and the two versions."""
 
@@ -237,8 +234,8 @@ def compare(name: str, repeats: int, versions: Sequence[str] = VERSIONS) -> dict
             "relative_difference": relative_difference(ours.result, theirs.result),
         }
         for version, measured in measurements.items():
-            numbers = measured._replace(result=None)._asdict().items()
-            record[kind] |= {f"{version}_{key}": n for key, n in numbers if n is not None}
+            numbers = measured._asdict().items()
+            record[kind] |= {f"{version}_{key}": n for key, n in numbers if key != "result"}
     return record
 
 

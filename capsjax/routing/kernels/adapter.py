@@ -167,17 +167,12 @@ def alike(arrays: Sequence[Any]) -> list[Any]:
     Under `jax.shard_map` types say that weights are the same on all devices and that poses are not.
     The operands of a primitive must agree in this.
     """
-    varying = [_varying(x) for x in arrays]
+    varying = [jax.typeof(x).manual_axis_type.varying for x in arrays]
     missing = [frozenset().union(*varying) - axes for axes in varying]
     return [
         lax.pcast(x, tuple(axes), to="varying") if axes else x
         for x, axes in zip(arrays, missing, strict=True)
     ]
-
-
-def _varying(x: Any) -> frozenset[str]:
-    """Returns the axes of `jax.shard_map` over which `x` differs."""
-    return jax.typeof(x).manual_axis_type.varying
 
 
 def zeros(like: jax.ShapeDtypeStruct, sources: Any) -> Any:

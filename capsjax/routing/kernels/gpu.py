@@ -229,11 +229,6 @@ class _Plan(NamedTuple):
         """Rows of a gradient of weights that one program holds: a divisor of them."""
         return _largest_divisor(self.sizes.columns, _LARGEST_TILE // self.sizes.width)
 
-    @property
-    def columns_at_once(self) -> int:
-        """Columns of poses that are written out, with the rows of their weights: a divisor."""
-        return _largest_divisor(self.sizes.columns, _WRITTEN_OUT // self.sizes.width)
-
     def _call(
         self,
         name: str,
@@ -333,12 +328,13 @@ class _Tile(NamedTuple):
 
     def _over_columns(self, step: Callable[[list[Array], Any], Any], start: Any) -> Any:
         """Goes through the columns of poses, some at a time."""
-        some = self.plan.columns_at_once
+        sizes = self.plan.sizes
+        some = _largest_divisor(sizes.columns, _WRITTEN_OUT // sizes.width)
 
         def body(part: Array, carry: Any) -> Any:
             return step([part * some + number for number in range(some)], carry)
 
-        return lax.fori_loop(0, self.plan.sizes.columns // some, body, start)
+        return lax.fori_loop(0, sizes.columns // some, body, start)
 
     def softmax(self, logits: Array) -> Array:
         """Normalises over the parents [positions, parents]; padding of the tile gets nothing."""

@@ -178,8 +178,8 @@ def _two_passes(
 
         child.each_tile(tile)
 
-    scratch = [plan.tiles("q"), *[plan.tile for letter in operands if letter in "qw"]]
-    return plan.for_each_child(name, body, scratch)
+    numbers = [(plan.parents, LANES) for letter in operands if letter in "qw"]
+    return plan.for_each_child(name, body, [plan.tiles("q"), *numbers])
 
 
 class _Plan(mosaic.Plan):
@@ -297,11 +297,6 @@ class _Plan(mosaic.Plan):
         largest = jnp.max(logits, axis=0, keepdims=True)
         values = exponentials(logits, largest, computed_once=not settings.current.interpret)
         return values * (1 / jnp.sum(values, axis=0, keepdims=True))
-
-    @property
-    def tile(self) -> tuple[int, ...]:
-        """The shape of one number for each parent at 128 positions."""
-        return self.parents, LANES
 
     def tiles(self, letter: str) -> tuple[int, ...]:
         """Returns the shape of a small matrix for each parent, or each sublane, at 128 places."""
