@@ -57,14 +57,11 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Trains, and says what came out."""
     address = (args.coordinator_address, args.num_processes, args.process_id)
-    several_hosts = args.distributed or address != (None, None, None)
-    # Orbax reports the errors that it raises too, with stacks. With several hosts it may be stuck
-    # before it raises one, and its report is all that says why.
-    logging.set_verbosity(logging.ERROR if several_hosts else logging.FATAL)
+    logging.set_verbosity(logging.FATAL)  # Orbax reports the errors that it raises, with stacks
     config = _cli.config_of(args)
     runs.process.cache_programs()
     try:
-        if several_hosts:
+        if args.distributed or address != (None, None, None):
             runs.hosts.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
         if ":" in args.overrides.get("data.name", ""):  # which the recipe was not made for
             fit_length(config, args)

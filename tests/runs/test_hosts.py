@@ -25,7 +25,10 @@ import jax, numpy as np
 from jax.experimental import multihost_utils
 
 address, number = sys.argv[1], int(sys.argv[2])
-jax.distributed.initialize(address, 2, number)
+from capsjax.runs import checkpoints, directory, hosts
+
+hosts.connect(address, 2, number)
+assert jax.config._read("jax_cuda_visible_devices") == "all"  # not SLURM's one of each process
 gathered = []
 gather = multihost_utils.process_allgather
 multihost_utils.process_allgather = lambda x, **how: gathered.append(np.size(x)) or gather(x, **how)
@@ -47,8 +50,6 @@ try:
 except AssertionError as error:
     print(error)
 
-from capsjax.runs import hosts
-
 
 def read():
     if number == 1:
@@ -62,8 +63,6 @@ except (ValueError, OSError) as error:
 assert hosts.from_first_host(lambda: {"é": number}) == {"é": 0}
 
 from etils import epath
-
-from capsjax.runs import checkpoints, directory
 
 if number == 0:  # one host alone can read
     run = checkpoints.read(sys.argv[3])
@@ -141,7 +140,10 @@ def test_what_hosts_exchange(quick, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    slurm = dict.fromkeys(("SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"), "0")
+    slurm |= {"SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "localhost"}
+    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    environment = os.environ | devices | slurm
     words = [sys.executable, "-c", REPLICATING, address]
     folders = [str(tmp_path / "run"), str(tmp_path)]
     both = [
