@@ -64,8 +64,8 @@ def checked(
     """
     if images.dtype != np.uint8:
         raise ValueError(
-            f"{where}: images are {images.dtype}, expected uint8 (0 to 255); "
-            "scale and convert them first, e.g. np.round(255 * images).astype(np.uint8)"
+            f"{where}: images are {images.dtype}, expected uint8 (0 to 255); convert them first: "
+            "images.astype(np.uint8), or np.round(255 * images).astype(np.uint8) if they end at 1"
         )
     if isinstance(images, np.ndarray) and images.ndim == 3:
         images = images[..., None]
@@ -74,7 +74,7 @@ def checked(
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise ValueError(
             f"{where}: labels are {labels.dtype} of shape {labels.shape}, expected an integer for "
-            f"each of {len(images)} images (for one-hot labels take the argmax)"
+            f"each of {len(images)} images (if each row has a single 1, take the argmax)"
         )
     if len(set(class_names)) < len(class_names) or not all(name.strip() for name in class_names):
         raise ValueError(f"{where}: class names must differ and not be empty, got {class_names}")

@@ -13,8 +13,8 @@ FINDING = (
     "in part: on MNIST attention routing reaches 99.06 %, CapsNet 99.22 %; whether it is as good, "
     "within 0.2, is open. Poses move along lines, the paper's evidence for equivariance, but so do "
     "raw pixels and the poses of untrained networks. Training adds to this only on shifted digits, "
-    "and only for shifts (before Holm's correction). CIFAR-10 is not settled: networks trained for "
-    "two epochs."
+    "and only for shifts (before Holm's correction). On JPEG-compressed CIFAR-10 attention routing "
+    "beats a CapsNet of 43 % of its size, 70.5 against 63.6 %, after ten epochs (the paper: 200)."
 )
 
 SMALL = {"model.width": 1 / 4, "training.log_every_steps": 50}
