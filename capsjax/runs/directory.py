@@ -24,8 +24,8 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
     """Makes `workdir` the directory of this run, and keeps other processes out while in the block.
 
     The block gets the `key_version` that the run began with. Raises ValueError and changes nothing
-    if another process trains there, it holds another config's run or something else, or a host
-    cannot reach it.
+    if another process trains there, or it holds another config's run or something else; also
+    raises it if another host cannot reach it.
     """
     with contextlib.ExitStack() as held:
 
