@@ -33,7 +33,7 @@ def claimed(workdir: epath.Path, config: ml_collections.ConfigDict) -> Iterator[
             _check_place(workdir)
             if _files.is_local(workdir):
                 _take_lock(workdir, held)
-            return _compare_or_write(workdir, config)
+            return _compare(workdir, config)
 
         key_version = from_first_host(claim)
         together(lambda: _check_shared(workdir))
@@ -89,8 +89,18 @@ def _take_lock(workdir: epath.Path, held: contextlib.ExitStack) -> None:
         )
 
 
-def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) -> int:
-    """Returns the `key_version` that the run began with, which may be an earlier one."""
+def write(workdir: epath.Path, config: ml_collections.ConfigDict) -> None:
+    """Notes on disk what the run was asked for, such as more epochs; for one host."""
+    text = json.dumps(configs.to_json(config.copy_and_resolve_references()), indent=2) + "\n"
+    _files.write_atomically(workdir / CONFIG, text)
+
+
+def _compare(workdir: epath.Path, config: ml_collections.ConfigDict) -> int:
+    """Returns the `key_version` that the run began with, which may be an earlier one.
+
+    The config is written if there is none. A run that goes on calls `write` when it has found
+    nothing against it.
+    """
     config = config.copy_and_resolve_references()
     if old := begun(workdir):
         config.key_version = min(config.key_version, old.key_version)
@@ -100,5 +110,6 @@ def _compare_or_write(workdir: epath.Path, config: ml_collections.ConfigDict) ->
                 "remove this one to start afresh. It was made with → you asked for:\n  "
                 + "\n  ".join(lines)
             )
-    _files.write_atomically(workdir / CONFIG, json.dumps(configs.to_json(config), indent=2) + "\n")
+    else:
+        write(workdir, config)
     return config.key_version

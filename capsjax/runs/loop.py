@@ -21,7 +21,7 @@ from capsjax.evaluation import scoring, summaries
 from capsjax.models import ScoreKind
 from capsjax.runs import about, checkpoints, finetuning, hosts
 from capsjax.runs.about import About
-from capsjax.runs.directory import claimed
+from capsjax.runs.directory import claimed, write
 from capsjax.runs.display import Display, say
 from capsjax.runs.history import Diverged, History
 from capsjax.runs.process import Deadline, Interrupted, catch_signals
@@ -157,6 +157,7 @@ class Run:
                 f"training.epochs is {epochs}, but the run in {directory} is in epoch "
                 f"{self.history.epochs} already: ask for as many, or choose another directory"
             )
+        hosts.from_first_host(lambda: write(directory, self.config))
 
     def start(self, stack: contextlib.ExitStack) -> None:
         """Puts the state on the devices, and opens what feeds, shows and records the steps."""

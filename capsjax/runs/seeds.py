@@ -9,7 +9,7 @@ import ml_collections
 
 from capsjax import _files
 from capsjax.runs import hosts
-from capsjax.runs.directory import claimed
+from capsjax.runs.directory import claimed, write
 from capsjax.runs.display import say
 from capsjax.runs.history import History
 from capsjax.runs.loop import Result, agreed, train
@@ -33,8 +33,10 @@ def train_seeds(
     with claimed(workdir, config) as key_version:
         say(f"Seeds {seeds[0]} to {seeds[-1]}, one after another.")
         results, own = {}, config.copy_and_resolve_references()
+        own.key_version = key_version
+        hosts.from_first_host(lambda: write(workdir, own))
         for seed in seeds:
-            own.seed, own.seeds, own.key_version = seed, 1, key_version
+            own.seed, own.seeds = seed, 1
             results[seed] = train(own, workdir / f"seed_{seed}", **options)
         summary = summarize({seed: result.history for seed, result in results.items()})
         text = json.dumps(summary, indent=2) + "\n"

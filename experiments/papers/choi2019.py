@@ -46,7 +46,9 @@ def _capsnet(data: str, config: str, accuracy: float, width: float = 1 / 8) -> R
     return _row(f"CapsNet, {data}", f"{config},capsnet", accuracy, common={"model.width": width})
 
 
-SIZES = "AR CapsNet routes 2 channels, not 8, and has 1,203,392 parameters, CapsNet 389,680."
+SIZES = (
+    "AR CapsNet routes 2 channels, not 8, and has 1,203,392 parameters on MNIST, CapsNet 389,680."
+)
 SEVEN_CAPSNETS = 89.4  # of Sabour et al., as the paper quotes it
 ONE_NETWORK = (
     _row("MNIST", "mnist", 99.45),

@@ -81,6 +81,7 @@ def test_a_finished_run_is_extended(npz, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         quick(npz, workdir, "--config.training.epochs=2")
     assert "training.epochs is 2, but the run in" in str(stop.value.code)
+    assert (extended / "config.json").read_text() == (whole / "config.json").read_text()
     quick(npz, workdir, "--config.training.epochs=3")
     assert "finished before, at step 21" in capsys.readouterr().out
 

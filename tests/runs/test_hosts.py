@@ -28,7 +28,7 @@ address, number = sys.argv[1], int(sys.argv[2])
 from capsjax.runs import checkpoints, directory, hosts
 
 hosts.connect(address, 2, number)
-assert jax.config._read("jax_cuda_visible_devices") == "all"  # not SLURM's one of each process
+assert jax.config.values["jax_cuda_visible_devices"] == "all"  # not SLURM's one of each process
 gathered = []
 gather = multihost_utils.process_allgather
 multihost_utils.process_allgather = lambda x, **how: gathered.append(np.size(x)) or gather(x, **how)
