@@ -46,7 +46,7 @@ class DenseCapsules(nnx.Module):
         kernel_init: nnx.Initializer | None = None,
         rngs: nnx.Rngs,
     ):
-        self.num_children, self.in_pose, self.routing = num_children, in_pose, bound.of(routing)
+        self.num_children, self.in_pose, self.routing = num_children, in_pose, routing
         shape = kernel_shape(num_children, in_pose, num_parents, out_pose, form)
         if shared:
             shape = (1, *shape[1:])
@@ -55,6 +55,9 @@ class DenseCapsules(nnx.Module):
         self.bias = nnx.data(None)
         if use_bias:
             self.bias = nnx.Param(jnp.full((num_parents, out_pose), 0.1, jnp.float32))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, bound.of(value) if name == "routing" else value)
 
     def votes(self, poses: Float[Array, "*batch I D"]) -> LinearVotes:
         """Returns the votes v_ij of `poses`, not yet computed."""

@@ -38,6 +38,8 @@ def replicate(tree: Any, devices: Devices) -> Any:
         return jax.device_put(tree, sharding)
 
     def put(leaf: Any) -> jax.Array:
+        if isinstance(leaf, jax.Array) and leaf.sharding == sharding:
+            return leaf
         if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf)))
         # `device_put` would gather the arrays of all hosts on every device, to compare them.

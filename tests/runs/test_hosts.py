@@ -39,6 +39,7 @@ tree = {"array": np.arange(12.0, dtype="f").reshape(3, 4), "none": np.full(3, np
 copies = replicate(tree | {"key": jax.random.key(1)}, jax.devices())
 again = replicate(copies, jax.devices())
 for name, array in tree.items():
+    assert again[name] is copies[name]  # not sent again
     assert again[name].sharding.is_fully_replicated and len(again[name].devices()) == 4
     np.testing.assert_array_equal(np.asarray(again[name]), array)
     assert again[name].dtype == jax.numpy.asarray(array).dtype, name
