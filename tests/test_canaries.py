@@ -51,7 +51,7 @@ def test_each_use_is_known():
 
 
 def test_triton():
-    """Fails when JAX drops it. What could take its place: docs/benchmarks.md."""
+    """Fails when JAX drops it. What could take its place: docs/architecture.md."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
     from jax.sharding import AbstractDevice, AbstractMesh
