@@ -6,13 +6,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.ndimage import map_coordinates
-from jaxtyping import Array, Float, Num, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from capsjax._options import Options, not_negative, positive
-from capsjax.data.transforms import check_image
+from capsjax.data.transforms import Image, check_image
 from capsjax.functional import to_unit, type_of_sums
 
-Image = Num[Array, "h w c"]
 Resampled = Float[Array, "h_out w_out c"]
 Matrix = Float[Array, "2 2"]
 Point = Float[Array, "2"]

@@ -83,26 +83,17 @@ def fitting(config: ml_collections.ConfigDict, name: str = "folder:") -> Fitting
 
 
 def score(
-    model: nnx.Module,
-    examples: EvaluationSet,
-    *,
-    batch_size: int,
-    devices: Sequence[jax.Device],
-    progress: Callable[[int], None] = lambda done: None,
+    model: nnx.Module, examples: EvaluationSet, **options: Any
 ) -> Float[np.ndarray, "n classes"]:
     """Returns the class scores of every example, in order; options as for `in_batches`."""
     function, arrays = on_examples(_scores, examples)
-    return in_batches(
-        function, model, arrays, batch_size=batch_size, devices=devices, progress=progress
-    )
+    return in_batches(function, model, arrays, **options)
 
 
-def lower_score(
-    model: nnx.Module, examples: EvaluationSet, *, batch_size: int, devices: Sequence[jax.Device]
-) -> jax.stages.Lowered:
-    """Returns the program of `score`, lowered; see `capsjax.evaluation.batches.lower`."""
+def lower_score(model: nnx.Module, examples: EvaluationSet, **options: Any) -> jax.stages.Lowered:
+    """Returns the program of `score`, lowered; options as for `evaluation.batches.lower`."""
     function, arrays = on_examples(_scores, examples)
-    return lower(function, model, arrays, batch_size=batch_size, devices=devices)
+    return lower(function, model, arrays, **options)
 
 
 def _scores(model: Any, batch: Example) -> Float[Array, "n classes"]:

@@ -35,7 +35,6 @@ def convolve(
     A CPU convolves a few images at a time and recomputes their patches in the backward pass. They
     stay in cache, which made training steps up to 40 % shorter.
     """
-
     if images.shape[-1] != kernel.shape[-2]:
         raise ValueError(f"images must have {kernel.shape[-2]} channels, got shape {images.shape}")
 

@@ -69,12 +69,7 @@ class Model(nnx.Module):
     std: tuple[float, ...] = ()
 
     def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        num_classes: int,
-        config: Any,
-        *,
-        rngs: nnx.Rngs,
+        self, input_shape: tuple[int, int, int], num_classes: int, config: Any, *, rngs: nnx.Rngs
     ):
         if isinstance(config, Config):
             config = config.narrowed()

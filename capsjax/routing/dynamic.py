@@ -1,7 +1,6 @@
 """Dynamic routing by agreement, optionally with the soft update, and uniform routing."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,6 @@ from capsjax.routing.votes import (
     Broadcast,
     Coupling,
     Poses,
-    Votes,
     VotesLike,
     as_votes,
     attend,
@@ -86,10 +84,47 @@ def dynamic_routing(
     activate = activation if bias is None else lambda sums: activation(sums + bias)
     hold = lax.stop_gradient if stop_gradient else identity
     in_one_pass = logits is None and not leaky and not stop_gradient
-    mode: dict[str, Any] = {"update_rate": update_rate, "in_one_pass": in_one_pass, "leaky": leaky}
-    counts = children, parents
-    poses, coupling = _route(votes, counts, num_iterations, logits, activate, hold, **mode)
-    return Routed(poses.astype(shape.dtype), coupling)
+    soft = isinstance(update_rate, jax.core.Tracer) or update_rate != 1
+    uniform = 1 / (parents + leaky)
+
+    def mix(new: Array, old: Array | float) -> Array:
+        rate = jnp.asarray(update_rate, new.dtype)  # a wider one must not change the type
+        return rate * new + (1 - rate) * old
+
+    def couple(agreed: Array, before: Array | float | None) -> _Coupled:
+        """Returns sums and coupling of the logits b; a soft update mixes it with that before."""
+        coupling = _softmax(agreed, leaky=leaky)
+        coupling = hold(coupling if before is None else mix(coupling, before))
+        return votes.combine(coupling), coupling
+
+    def iterate(state: _State) -> tuple[_State, Array]:
+        total, before, _ = state  # b_ij = logits_ij + <v_ij, total_j>
+        if in_one_pass:
+            coupled = attend(votes, total)
+            sums, coupling = jax.tree.map(mix, coupled, before) if before else coupled
+        else:
+            agreed = votes.agreement(total) + (0 if logits is None else logits)
+            sums, coupling = couple(agreed, before and before[1])
+        poses = activate(sums)
+        return (total + poses, (sums, coupling) if soft else None, poses), coupling
+
+    if logits is None:
+        # Uniform coupling needs no votes: their sum is one matrix product.
+        sums = votes.total() * uniform
+        coupling = jnp.full((children, parents), uniform, sums.dtype)
+    else:
+        logits = for_every_example(logits, votes.total())  # only its type is used
+        sums, coupling = couple(logits, uniform if soft else None)
+    coupling = for_every_example(coupling, sums)
+    poses = activate(sums)
+    state: _State = (poses, (sums, coupling) if soft else None, poses)
+    if num_iterations > 1:
+        # The last iteration is outside the loop: only its coupling is returned, and with
+        # stop_gradient it alone is differentiated.
+        start = jax.tree.map(hold, state)
+        state = lax.fori_loop(0, num_iterations - 2, lambda _, x: iterate(x)[0], start)
+        state, coupling = iterate(jax.tree.map(hold, state))
+    return Routed(state[2].astype(shape.dtype), coupling)
 
 
 def uniform_routing(
@@ -108,66 +143,6 @@ def uniform_routing(
       activation: applied to the last axis in place of squash.
     """
     return dynamic_routing(votes, num_iterations=1, bias=bias, activation=activation)
-
-
-def _route(
-    votes: Votes,
-    counts: tuple[int, int],
-    num_iterations: int,
-    logits: Coupling | None,
-    activate: Callable[[Poses], Poses],
-    hold: Callable[[Array], Array],
-    *,
-    update_rate: Any,
-    in_one_pass: bool,
-    leaky: bool,
-) -> _Coupled:
-    """Returns poses and coupling of the last iteration.
-
-    The loop carries the sum q of all poses so far: b_ij = logits_ij + <v_ij, q_j>. With
-    `in_one_pass` an iteration is one call of `attend`.
-    """
-    soft = isinstance(update_rate, jax.core.Tracer) or update_rate != 1
-    uniform = 1 / (counts[1] + leaky)
-
-    def mix(new: Array, old: Array | float) -> Array:
-        rate = jnp.asarray(update_rate, new.dtype)  # a wider one must not change the type
-        return rate * new + (1 - rate) * old
-
-    def couple(agreed: Array, before: Array | float | None) -> _Coupled:
-        """Returns sums and coupling of the logits b; a soft update mixes it with that before."""
-        coupling = _softmax(agreed, leaky=leaky)
-        coupling = hold(coupling if before is None else mix(coupling, before))
-        return votes.combine(coupling), coupling
-
-    def iterate(state: _State) -> tuple[_State, Array]:
-        total, before, _ = state
-        if in_one_pass:
-            coupled = attend(votes, total)
-            sums, coupling = jax.tree.map(mix, coupled, before) if before else coupled
-        else:
-            agreed = votes.agreement(total) + (0 if logits is None else logits)
-            sums, coupling = couple(agreed, before and before[1])
-        poses = activate(sums)
-        return (total + poses, (sums, coupling) if soft else None, poses), coupling
-
-    if logits is None:
-        # Uniform coupling needs no votes: their sum is one matrix product.
-        sums = votes.total() * uniform
-        coupling = jnp.full(counts, uniform, sums.dtype)
-    else:
-        logits = for_every_example(logits, votes.total())  # only its type is used
-        sums, coupling = couple(logits, uniform if soft else None)
-    coupling = for_every_example(coupling, sums)
-    poses = activate(sums)
-    state: _State = (poses, (sums, coupling) if soft else None, poses)
-    if num_iterations > 1:
-        # The last iteration is outside the loop: only its coupling is returned, and with
-        # stop_gradient it alone is differentiated.
-        start = jax.tree.map(hold, state)
-        state = lax.fori_loop(0, num_iterations - 2, lambda _, x: iterate(x)[0], start)
-        state, coupling = iterate(jax.tree.map(hold, state))
-    return state[2], coupling
 
 
 def _softmax(logits: Coupling, *, leaky: bool) -> Coupling:

@@ -1,6 +1,5 @@
 """When to iterate what: one layer, a stack of layers, or until nothing changes."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -36,8 +35,7 @@ def sequential(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
     _check_stack(layers, num_iterations)
     states = []
     for layer in layers:
-        update = functools.partial(layer, inputs)
-        inputs = _repeat(update, update(None), num_iterations - 1)
+        (inputs,) = concurrent([layer], inputs, num_iterations=num_iterations)
         states.append(inputs)
     return states
 
@@ -46,15 +44,7 @@ def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
     """Updates all layers at once, from their previous values (Tsai et al. 2020, procedure 2).
 
     The first iteration goes bottom-up. In every further one each layer is updated from the previous
-    states of the layer below and of itself. With one layer this is `sequential`.
-
-    Args:
-      layers: functions layer(below, previous) -> state, from the bottom up.
-      inputs: the state below the first layer.
-      num_iterations: iterations of each layer, at least 1.
-
-    Returns:
-      The last state of each layer.
+    states of the layer below and of itself. Arguments and result are those of `sequential`.
     """
     _check_stack(layers, num_iterations)
     states, below = [], inputs
@@ -69,7 +59,8 @@ def concurrent(layers: Sequence[Layer], inputs: PyTree, *, num_iterations: int) 
     # Usually only the top layer's state is used. In the last iterations it depends on fewer and
     # fewer layers: outside the loop XLA removes the others.
     last = min(num_iterations, len(layers)) - 1
-    states = _repeat(update, states, num_iterations - 1 - last)
+    repeated = num_iterations - 1 - last
+    states = lax.fori_loop(0, repeated, lambda _, states: update(states), states)
     for _ in range(last):
         states = update(states)
     return states
@@ -225,10 +216,6 @@ def _as_iteration(
         "their arguments to fixed_point, not to a partial. Others are a single pass, or have no "
         "fixed point: dynamic_routing adds to its logits without bound."
     )
-
-
-def _repeat(update: Callable[[PyTree], PyTree], state: PyTree, times: int) -> PyTree:
-    return lax.fori_loop(0, times, lambda _, state: update(state), state)
 
 
 def _check_stack(layers: Sequence[Layer], num_iterations: int) -> None:

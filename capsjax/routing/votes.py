@@ -33,19 +33,15 @@ class Votes(Protocol):
 
     def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
-        ...
 
     def agreement(self, poses: Poses) -> Coupling:
         """Returns the scalar products <v_ij, p_j>."""
-        ...
 
     def total(self) -> Poses:
         """Returns Σ_i v_ij."""
-        ...
 
     def dense(self) -> Float[Array, "*batch I J D"]:
         """Returns all votes in one array."""
-        ...
 
 
 VotesLike = Votes | Float[Array | np.ndarray, "*batch I J D"]
@@ -284,12 +280,8 @@ def _flat(votes: Float[Array, "*batch A Y"]) -> Float[Array, "*batch D"]:
 
 def _check_shapes(poses: tuple[Any, ...], kernel: tuple[Any, ...]) -> None:
     """Raises a ValueError unless poses [..., I, A, X] fit a kernel [I or 1, X, J, Y]."""
-    if (
-        len(poses) > 2
-        and len(kernel) == 4
-        and kernel[0] in (poses[-3], 1)
-        and kernel[1] == poses[-1]
-    ):
+    enough_axes = len(poses) > 2 and len(kernel) == 4
+    if enough_axes and kernel[0] in (poses[-3], 1) and kernel[1] == poses[-1]:
         return
     # Without the axis A, a batch of vectors reads as one example of matrices.
     vectors = len(poses) == 2 or poses[-2:] == kernel[:2]

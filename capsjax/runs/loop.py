@@ -178,8 +178,7 @@ class Run:
     @property
     def stopped_early(self) -> bool:
         target = self.config.training.stop_at_accuracy
-        accuracies = self.history.validation_accuracy().values()
-        return target > 0 and any(accuracy >= target for accuracy in accuracies)
+        return target > 0 and max(self.history.validation_accuracy().values(), default=0) >= target
 
     @property
     def finished(self) -> bool:

@@ -273,9 +273,8 @@ class Family(Options):
         """Splits the training set in two, alike for all training seeds; tests are read later."""
         dataset = read(source, "train")
         own = [s for s in VALIDATION_SPLITS if s in dataset.splits and self.own_validation]
-        kept, held_out = np.arange(len(dataset.labels)), np.arange(0)
-        if not own:
-            kept, held_out = stratified_holdout(dataset.labels, self.validation_fraction, seed=0)
+        part = 0.0 if own else self.validation_fraction
+        kept, held_out = stratified_holdout(dataset.labels, part, seed=0)
         if self.train_fraction < 1:
             used, _ = stratified_holdout(dataset.labels[kept], 1 - self.train_fraction, seed=1)
             kept = kept[used]

@@ -1,9 +1,7 @@
 """The one file that uses `jax.extend` and `jax.interpreters`: primitives and their rules.
 
-`jax.custom_jvp`, `jax.custom_vjp` and `jax.custom_batching` cannot say what is needed here: an
-operation that is linear in several arguments, differentiable any number of times in either mode,
-batched without forming a gradient of weights per example, and lowered to another program on each
-platform. A primitive can. `tests/routing/kernels/test_rules.py` tries each rule with this JAX.
+`derivatives` says why they are primitives; `tests/routing/kernels/test_rules.py` tries each rule
+with this JAX.
 """
 
 import functools

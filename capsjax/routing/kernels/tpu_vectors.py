@@ -132,10 +132,8 @@ class _Plan(mosaic.Plan):
                     (columns, all_children, all_positions),
                     (columns, _TILE, length),
                     lambda block, child: (0, child, block),
-                    arrange=lambda x: x[:, :, 0].transpose(2, 1, 0),
-                    restore=lambda x: x[..., :positions][:, :children].transpose(2, 1, 0)[
-                        :, :, None
-                    ],
+                    arrange=lambda x: x[:, :, 0].T,
+                    restore=lambda x: x[:, :children, :positions].T[:, :, None],
                 )
             case _:  # [J, Y, N']
                 return Layout(
