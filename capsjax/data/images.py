@@ -28,7 +28,7 @@ class Fitting(Options):
     """How a user's images are converted to one size and number of channels.
 
     Attributes:
-      height, width: in pixels; 0 to leave the size as it is.
+      height, width: in pixels; both 0 to leave the size as it is.
       channels: 1 for grey, 3 for colour; 0 to leave it as it is.
       fit: how proportions are kept: "pad" shows the whole image, with black beside it; "crop" fills
         the frame with its middle.
@@ -38,6 +38,12 @@ class Fitting(Options):
     width: int = not_negative(0)
     channels: int = channels_option()
     fit: str = one_of("pad", "crop")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.height == 0) != (self.width == 0):
+            size = f"{self.height} and {self.width}"
+            raise ValueError(f"height and width must both be positive or both be 0, got {size}")
 
 
 AS_IT_IS = Fitting()

@@ -1,7 +1,7 @@
 """Functions with some of their arguments filled in, as attributes of modules."""
 
 import functools
-from collections.abc import Callable
+from typing import Any
 
 from flax import nnx
 
@@ -16,11 +16,12 @@ class bound(functools.partial):
         return hash(self._parts)
 
     @classmethod
-    def of(cls, routing: Callable) -> Callable:
-        """Returns `routing`, a partial as a `bound`; raises ValueError if it holds a module."""
+    def of(cls, routing: Any) -> Any:
+        """Makes `routing` and partials in it `bound`; raises ValueError if one holds a module."""
         if not isinstance(routing, functools.partial):
             return routing
-        made = cls(routing.func, *routing.args, **routing.keywords)
+        keywords = {name: cls.of(value) for name, value in routing.keywords.items()}
+        made = cls(routing.func, *map(cls.of, routing.args), **keywords)
         for value in (*made.args, *made.keywords.values()):
             if isinstance(value, nnx.Module):
                 raise ValueError(

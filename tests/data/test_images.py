@@ -59,6 +59,8 @@ def test_a_strip_that_would_vanish_is_refused(tmp_path):
     write_image(tmp_path / "x.png", random_images(1, size=(1, 300))[0])
     with pytest.raises(ValueError, match=r"x\.png: 300×1 is too narrow to be made 12×12"):
         read_fitted(tmp_path / "x.png", Fitting(12, 12))
+    with pytest.raises(ValueError, match="must both be positive or both be 0, got 0 and 12"):
+        Fitting(width=12)
 
 
 RAMP = np.linspace(0, 1, 20).reshape(4, 5)
