@@ -205,7 +205,8 @@ def _image_and_label_keys(info: Any, where: str) -> tuple[list[str], str]:
 
     They are what the set names as input and label, or its only image and only class label.
     """
-    import tensorflow_datasets as tfds
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
     features = info.features if isinstance(info.features, tfds.features.FeaturesDict) else {}
     images = [k for k, f in features.items() if isinstance(f, tfds.features.Image)]
