@@ -202,9 +202,9 @@ TABLE_2 = Experiment(
     scales={
         "full": Scale(ABOUT_FULL, seeds=3),
         "small": Scale(
-            "1/8 of the width, 2 epochs; only rows with a claim. One channel of capsules is "
+            "1/8 of the width, 5 epochs; only rows with a claim. One channel of capsules is "
             "left of eight, so conv-caps have nothing to route.",
-            SMALL | {"model.width": 1 / 8, "training.epochs": 2},
+            SMALL | {"model.width": 1 / 8, "training.epochs": 5},
             only=tuple(f"{row}{plus}" for plus in PRINTED_TABLE_2 for row in IN_CLAIMS),
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE, only=("0 conv-caps of 32", "4 conv-caps of 16")),
