@@ -138,14 +138,22 @@ def to_unit(image: Shaped[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape
     Raises:
       ValueError: neither uint8 nor floating, or a NumPy array of floats with values above 16.
     """
-    if isinstance(image, np.ndarray) and image.dtype.kind == "f" and image.max(initial=0) > 16:
-        raise ValueError(f"image must be in [0, 1], got floats up to {image.max()}: divide by 255")
-    image = jnp.asarray(image)
+    check_range(image)
+    given, image = image.dtype, jnp.asarray(image)
     if image.dtype == jnp.uint8:
         return image.astype(jnp.float32) / 255
     if jnp.issubdtype(image.dtype, jnp.floating):
         return image
-    raise ValueError(f"image must be uint8 (0…255) or floating (0…1), got {image.dtype}")
+    raise ValueError(
+        f"image must be uint8 (0…255) or floating (0…1), got {given}: pass "
+        "images.astype(np.uint8) if they are from 0 to 255"
+    )
+
+
+def check_range(image: Array | np.ndarray) -> None:
+    """Raises ValueError for a NumPy array of floats that go up to 255."""
+    if isinstance(image, np.ndarray) and image.dtype.kind == "f" and image.max(initial=0) > 16:
+        raise ValueError(f"image must be in [0, 1], got floats up to {image.max()}: divide by 255")
 
 
 def normalize(

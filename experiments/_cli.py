@@ -70,6 +70,17 @@ def local_folder(text: str) -> Path:
     return Path(text)
 
 
+def file(*endings: str) -> Callable[[str], epath.Path]:
+    """Returns the type of an argument that names a file to write."""
+
+    def parse(text: str) -> epath.Path:
+        if not text.endswith(endings):
+            raise argparse.ArgumentTypeError(f"must end in {', '.join(endings)}; got {text}")
+        return _files.absolute(text)
+
+    return parse
+
+
 def parser(text: str) -> argparse.ArgumentParser:
     """Returns a parser for the command line of a script whose docstring is `text`."""
     parser = argparse.ArgumentParser(
@@ -183,7 +194,7 @@ def _import(file: str) -> None:
         runpy.run_path(file)
 
 
-def write(text: str, output: str | None, run: str, name: str) -> epath.Path:
+def write(text: str, output: epath.Path | None, run: str, name: str) -> epath.Path:
     """Writes `text` into `output`, or else into the file `name` of `run`; returns which.
 
     Beside a released network it has that one's name in front; of one on the web it comes here.
@@ -194,7 +205,7 @@ def write(text: str, output: str | None, run: str, name: str) -> epath.Path:
         place = f"{beside.removesuffix(release.SUFFIX)}.{name}"
     else:
         place = os.path.join(run, name)
-    file = _files.absolute(output or place)
+    file = output or _files.absolute(place)
     save(file, text)
     return file
 

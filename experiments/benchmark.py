@@ -11,7 +11,6 @@ your own network trains.
 
 import argparse
 from importlib import import_module
-from pathlib import Path
 
 import _cli
 
@@ -33,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     for subject in (routing, pytorch, models):
         text = "calls to take the median of; default: 3"
         subject.add_argument("--repeats", type=int, default=3, help=text)
-        subject.add_argument("--output", type=Path, help="write everything to this JSON file")
+        subject.add_argument("--output", type=_cli.file(".json"), help="write everything to it")
     return parser
 
 

@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     text = "instead of a run: a procedure at its size in benchmark.py routing, on one device"
     option("--routing", choices=(*catalogue.PROCEDURES, *catalogue.SLOTS), help=text)
     option("--gradient", action="store_true", help="with --routing: forward and backward")
-    option("--output", type=Path, metavar="FILE.json", help="write everything to it")
+    option("--output", type=_cli.file(".json"), metavar="FILE.json", help="write everything to it")
     option("--fetch", action="store_true", help="fetch the compilers that are missing")
     text = "compile everything in docs/accelerators.md and docs/scaling.md; run again, it resumes"
     option("--list", action="store_true", help=text)

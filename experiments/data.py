@@ -41,8 +41,8 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(__doc__)
     option = parser.add_argument
     option("name", metavar="NAME", help="a task or a data set")
-    option("--out", type=epath.Path, metavar="FILE.png", help="draw a sheet")
-    option("--export", type=epath.Path, metavar="FILE.npz", help="write images")
+    option("--out", type=_cli.file(".png"), metavar="FILE.png", help="draw a sheet")
+    option("--export", type=_cli.file(".npz"), metavar="FILE.npz", help="write images")
     text = "how many images to export, spread over all sources"
     option("--count", type=int, default=1000, metavar="N", help=text)
     text = "train, validation or a test set; default: test, or validation where there is none"
@@ -56,9 +56,6 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Draws and exports."""
     chosen, of_files = options(args.name, args.option), args.name.startswith("folder:")
-    for name, path, ending in (("--out", args.out, ".png"), ("--export", args.export, ".npz")):
-        if path and path.suffix != ending:
-            raise ValueError(f"{name} must end in {ending}, got {path}")
     if of_files:
         differ = survey(args.name)
         if not args.out and not args.export:

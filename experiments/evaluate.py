@@ -13,7 +13,7 @@ import argparse
 import errno
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import _cli
@@ -22,7 +22,7 @@ from _scoring import score
 from rich.markup import escape
 from rich.table import Column, Table
 
-from capsjax import evaluation, runs
+from capsjax import _files, evaluation, runs
 
 # A wider confusion matrix fits no terminal; the JSON file has it anyway.
 MAX_PRINTED_CLASSES = 20
@@ -37,21 +37,25 @@ def parser() -> argparse.ArgumentParser:
     _cli.add(parser, "--which", *_cli.DATA)
     parser.add_argument(
         "--output",
+        type=_cli.file(".json"),
         metavar="FILE.json",
         help="default: evaluation_DATASET_SPLIT.json in the run's directory (with --which, "
-        "…_WHICH.json); for an ensemble, ensemble_of_N_DATASET_SPLIT.json in the first run's",
+        "…_WHICH.json); for an ensemble, ensemble_of_N_HASH_DATASET_SPLIT.json in the first run's",
     )
     return parser
 
 
 def main(args: argparse.Namespace) -> None:
     """Evaluates, prints, writes."""
+    if len(set(args.checkpoint)) < len(args.checkpoint):
+        raise ValueError("a run is named twice: name each once")
     runs.process.cache_programs()
     terminal = runs.display.console()
-    members = [runs.checkpoints.read(path, args.which) for path in args.checkpoint]
-    model = evaluation.ensemble.join([m.model for m in members], [m.config for m in members])
-    data, scores, summary = score(members[0]._replace(model=model), args)
-    for path, member in zip(args.checkpoint, members, strict=True):
+    members = {path: runs.checkpoints.read(path, args.which) for path in args.checkpoint}
+    first, configs = members[args.checkpoint[0]], [m.config for m in members.values()]
+    model = evaluation.ensemble.join([m.model for m in members.values()], configs)
+    data, scores, summary = score(first._replace(model=model), args)
+    for path, member in members.items():
         of = f"{member.config.model.name} of {path}, step {member.step}"
         terminal.print(of, end=", ", markup=False)
     terminal.print(f"on {len(scores):,} images: {data.name}, split {data.split}.", markup=False)
@@ -66,7 +70,9 @@ def main(args: argparse.Namespace) -> None:
         terminal.print(f"Adjusted Rand index of the foreground: {index:.3f}")
     report = about(members, data) | results | {"versions": versions()}
     text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-    kind = "evaluation" if len(members) == 1 else f"ensemble_of_{len(members)}"
+    kind = "evaluation"
+    if len(members) > 1:  # other members of the same first run have another file
+        kind = f"ensemble_of_{len(members)}_{_files.digest(*sorted(args.checkpoint))[:6]}"
     # Without the special characters of names such as "folder:a/b".
     which = "" if args.which == "best" else f"_{args.which}"
     safe = re.sub(r"[^\w.-]+", "_", f"{data.name}_{data.split}{which}")
@@ -84,12 +90,17 @@ def main(args: argparse.Namespace) -> None:
 
 
 def about(
-    members: Sequence["runs.checkpoints.Checkpoint"], data: "evaluation.scoring.EvaluationData"
+    members: Mapping[str, "runs.checkpoints.Checkpoint"], data: "evaluation.scoring.EvaluationData"
 ) -> dict[str, Any]:
     """Says what was evaluated, and on what."""
     networks = [
-        {"model": m.config.model.name, "step": m.step, "trained_on": m.config.data.name}
-        for m in members
+        {
+            "checkpoint": path,
+            "model": member.config.model.name,
+            "step": member.step,
+            "trained_on": member.config.data.name,
+        }
+        for path, member in members.items()
     ]
     network = networks[0] if len(networks) == 1 else {"ensemble": networks}
     return network | {"dataset": data.name, "split": data.split, "images": len(data.examples)}

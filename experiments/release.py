@@ -17,7 +17,7 @@ from _provenance import commit, versions
 from _scoring import score
 
 import capsjax
-from capsjax import _files, runs, training
+from capsjax import runs, training
 
 CARD = Path(__file__).with_name("release_card.md")
 
@@ -28,7 +28,8 @@ def parser() -> argparse.ArgumentParser:
     _cli.add(parser, "--checkpoint", "--which", *_cli.DATA)
     option = parser.add_argument
     text = "the new file; its card is FILE.md"
-    option("--output", required=True, type=_files.absolute, metavar="FILE.safetensors", help=text)
+    kind = _cli.file(".safetensors")
+    option("--output", required=True, type=kind, metavar="FILE.safetensors", help=text)
     text = "licence of the parameters, for the card"
     option("--licence", default="Apache-2.0", metavar="NAME", help=text)
     text = "leave the decoder out, which often holds most of the parameters"
@@ -39,8 +40,6 @@ def parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Evaluates, then writes both files."""
     file, card = args.output, args.output.with_suffix(".md")
-    if file.suffix != runs.release.SUFFIX:
-        raise ValueError(f"--output must end in {runs.release.SUFFIX}, got {file}")
     for path in (file, card):
         if path.exists():
             raise ValueError(f"{path} is there already: remove it, or choose another name")

@@ -40,10 +40,10 @@ def parser() -> argparse.ArgumentParser:
     text = "with --results: folder for these pages and index.md; default: its subfolder pages"
     option("--pages", type=Path, metavar="DIR", help=text)
     text = "instead of the page, draw what changes as elements of the class poses move"
-    option("--poses", metavar="FILE.png", help=text)
+    option("--poses", type=_cli.file(".png"), metavar="FILE.png", help=text)
     _cli.add(parser, "--which", *_cli.DATA)
     text = "default: report.html in that directory; comparison.html in the first of several"
-    option("--output", metavar="FILE.html", help=text)
+    option("--output", type=_cli.file(".html"), metavar="FILE.html", help=text)
     return parser
 
 
@@ -53,6 +53,7 @@ def main(args: argparse.Namespace) -> None:
         (bool(args.runs) == bool(args.results), "name a run's directory, or --results=DIR"),
         (args.pages and not args.results, "--pages goes with --results"),
         (args.output and args.results, "--output goes with runs, --pages with --results"),
+        (args.poses and args.output, "--poses is drawn instead of the page: leave --output out"),
         (args.poses and len(args.runs) != 1, "--poses goes with one run's directory"),
         (len(set(args.runs)) < len(args.runs), "a run is named twice: name each once"),
     ):

@@ -143,5 +143,5 @@ def test_to_unit():
     np.testing.assert_array_equal(to_unit(np.array([-2.5, 2.5])), [-2.5, 2.5])  # normalised
     with pytest.raises(ValueError, match=r"got floats up to 255\.0: divide by 255"):
         to_unit(np.array([0.0, 255.0]))
-    with pytest.raises(ValueError, match="uint8"):
-        to_unit(jnp.array([1], jnp.int32))
+    with pytest.raises(ValueError, match=r"got int64: pass images.astype\(np.uint8\)"):
+        to_unit(np.array([1], np.int64))

@@ -30,10 +30,11 @@ class Survey(NamedTuple):
 
 
 class Folder(Source):
-    """PATH/CLASS/IMAGE, split by hashes of paths, or PATH/SPLIT/CLASS/IMAGE if there is PATH/train.
+    """PATH/CLASS/IMAGE, split by hashes of paths, or PATH/SPLIT/CLASS/IMAGE.
 
-    Classes are the subfolders in sorted order (of `train`, where there are splits). Images that
-    cannot be read are skipped with a warning that lists them; other files are ignored.
+    It has splits of its own if there is PATH/train, or else PATH/test. Classes are the subfolders
+    in sorted order, of that split if there are splits. Images that cannot be read are skipped with
+    a warning that lists them; other files are ignored.
     """
 
     def __init__(self, path: Path, fitting: Fitting = AS_IT_IS) -> None:
@@ -43,12 +44,13 @@ class Folder(Source):
         if fitting != AS_IT_IS:
             self.where += f" as {fitting.height}×{fitting.width}×{fitting.channels} {fitting.fit}"
         self._strays: list[Path] = []
-        own_splits = (path / "train").is_dir() and _subfolders(path / "train")
-        classes = _subfolders(path / "train" if own_splits else path)
+        splits = [path / "train", path / "test"]
+        self._root = next((s for s in splits if s.is_dir() and _subfolders(s)), path)
+        classes = _subfolders(self._root)
         if not classes:
             raise ValueError(f"{path}: no subfolders; expected one per class, with its images")
         self.class_names = tuple(folder.name for folder in classes)
-        if own_splits:
+        if self._root in splits:
             self._files = {split.name: self._list(split) for split in _subfolders(path)}
         else:
             files = self._list(path)
@@ -116,7 +118,7 @@ class Folder(Source):
         self._strays += [path for path in _visible(root) if not path.is_dir()]
         for folder in _subfolders(root):
             if folder.name not in self.class_names:
-                raise ValueError(f"{folder} is not a class of {self._path / 'train'}")
+                raise ValueError(f"{folder} is not a class of {self._root}")
             files = _visible(folder)
             images = [file for file in files if is_image_name(file) and file.is_file()]
             if not images:

@@ -11,6 +11,7 @@ from flax import nnx
 from jax import lax
 from jaxtyping import Array, PyTree
 
+from capsjax.functional import check_range
 from capsjax.models import Output
 from capsjax.training.parallel import (
     Program,
@@ -61,7 +62,10 @@ def in_batches(
     for start in range(0, num, batch_size):
         places = np.minimum(np.arange(start, start + batch_size), num - 1)
         shares = places.reshape(len(devices), -1)[own]  # a process reads only its own
-        batch = divide([np.asarray(array[shares]) for array in arrays], devices)
+        read = [np.asarray(array[shares]) for array in arrays]
+        for images in (x for x in read if x.ndim == 5):  # [devices, n, h, w, c], not yet traced
+            check_range(images)
+        batch = divide(read, devices)
         parts.append(program(state, batch, shared))
         if start:  # one batch ahead, so that the device never waits for the host
             parts[-2] = jax.device_get(parts[-2])

@@ -39,6 +39,8 @@ def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDi
 
     Raises ValueError if they are for different images or classes, or score in different ways.
     """
+    if not models or len(models) != len(configs):
+        raise ValueError(f"expected a config for each model, got {len(configs)} for {len(models)}")
     if len(models) == 1:
         return models[0]
     first, *others = ({**c.task, "data.fit": c.data.get("fit", "pad")} for c in configs)

@@ -48,7 +48,10 @@ def _by_layer(function: Any, model: nnx.Module, arrays: Any, batch_size: int) ->
     measured = in_batches(function, model, arrays, batch_size=batch_size)
     for name, (_, errors) in measured.items():
         if errors.max() > 1e-3:
-            raise ValueError(f"{name}: a child's coupling does not add up to 1 over its parents")
+            raise ValueError(
+                f"{name}: a child's coupling does not add up to 1 over its parents, as in "
+                "attention routing, which this does not measure"
+            )
     return {name: values for name, (values, _) in measured.items()}
 
 

@@ -39,6 +39,11 @@ def summarize(
     `versions` is how many consecutive examples are made from one source image; the interval allows
     for their correlation. Raises ValueError for scores that are not finite.
     """
+    if scores.ndim != 2 or not len(scores):
+        raise ValueError(
+            f"scores must be of all classes, [n, classes], and n at least 1; got {scores.shape}. "
+            "For predicted classes pass np.eye(classes)[predicted]"
+        )
     num_classes, predicted = scores.shape[-1], scores.argmax(-1)
     _check_finite(scores)
     check_labels(labels, scores, num_classes)

@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, Int, Num
 from capsjax._names import lookup
 from capsjax.data.affine import affine_matrix, transform
 from capsjax.evaluation.batches import check_labels, in_batches, outline
+from capsjax.functional import check_range
 
 
 class Motion(NamedTuple):
@@ -49,6 +50,8 @@ def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> M
     """Returns the motions by each of `amounts` of `factor`, one of `FACTORS`."""
     motion = lookup("factor", factor, _MOTIONS)
     values = np.asarray(amounts, np.float32)
+    if values.ndim != 1 or not values.size or not np.isfinite(values).all():
+        raise ValueError(f"amounts must be a list of finite numbers, got {amounts!r}")
     if factor == "scale" and values.min() <= 0:
         raise ValueError(f"amounts of scale must be positive, got {values.min()}")
     matrices, translations = zip(*(motion(float(v)) for v in values), strict=True)
@@ -56,7 +59,13 @@ def motions(factor: str, amounts: Sequence[float] | Float[np.ndarray, "k"]) -> M
 
 
 def move(images: Num[Array, "n h w c"], motion: Motion) -> Float[Array, "n h w c"]:
-    """Moves all images by one motion, on a canvas of their size; floats in [0, 1], or uint8."""
+    """Moves all images by one motion, on a canvas of their size; floats in [0, 1], or uint8.
+
+    The first of several motions is `jax.tree.map(lambda x: x[0], motions(…))`.
+    """
+    if jnp.shape(motion.translation) != (2,):
+        raise ValueError(f"motion must be one, got those of {len(motion.translation)}: see `move`")
+    check_range(images)
     size = (images.shape[1], images.shape[2])
     return jax.vmap(lambda image: transform(image, *motion, size))(images)
 

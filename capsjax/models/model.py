@@ -99,8 +99,11 @@ class Model(nnx.Module):
         check_array("images", images)
         if images.ndim != 4 or images.shape[1:] != self.input_shape:
             wanted = ", ".join(map(str, self.input_shape))
-            alone = images.shape == self.input_shape
-            hint = "; one image needs a leading axis: images[None]" if alone else ""
+            hint = ""
+            if images.shape == self.input_shape:
+                hint = "; one image needs a leading axis: images[None]"
+            elif (*images.shape[1:], 1) == self.input_shape:
+                hint = "; grey images need an axis of channels: images[..., None]"
             raise ValueError(
                 f"images must have shape [n, {wanted}], got {list(images.shape)}{hint}"
             )

@@ -77,7 +77,9 @@ def read(file: str | os.PathLike[str], which: str | int = "latest") -> Checkpoin
 
 def _contents(name: str) -> bytes:
     if not is_on_the_web(name):
-        return _files.absolute(name).read_bytes()
+        if not (path := _files.absolute(name)).exists():
+            raise FileNotFoundError(f"{path} does not exist: expected a file of release.py")
+        return path.read_bytes()
     try:
         with urllib.request.urlopen(name, timeout=TIMEOUT_SECONDS) as answer:
             return answer.read()

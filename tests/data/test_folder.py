@@ -80,6 +80,13 @@ def test_a_validation_split_of_its_own_is_used(tmp_path):
     assert len(tasks.create(name).evaluation_set("test")) == 3
 
 
+def test_only_a_test_split(tmp_path):
+    images = write_classes(tmp_path / "set/test", 2)
+    loaded = capsjax.data.load(f"folder:{tmp_path}/set", "test")
+    np.testing.assert_array_equal(loaded.images, np.concatenate(list(images.values())))
+    assert loaded.splits == ("test",)
+
+
 def test_only_a_training_split(tmp_path):
     write_classes(tmp_path / "set/train", 5)
     name = f"folder:{tmp_path}/set"
@@ -114,7 +121,7 @@ def test_unfit_folders_are_named(tmp_path):
         with pytest.raises(error, match=message):
             capsjax.data.load(f"folder:{root}", "train")
 
-    refused(r"No such file or directory: .*set", FileNotFoundError)
+    refused(r"is not there: /.*set does not exist", FileNotFoundError)
     root.mkdir()
     refused("no subfolders; expected one per class")
     write_classes(root, 2)

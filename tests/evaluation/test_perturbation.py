@@ -67,3 +67,10 @@ def test_the_decoder_sees_the_moved_pose_of_one_class():
 def test_no_such_class(label):
     with pytest.raises(ValueError, match=f"label must be a class, 0 to 2, got {label}"):
         reconstruct_perturbed(lambda p, m: p, jnp.ones((3, 2)), label, np.array([0.0]))
+
+
+def test_no_decoder_and_poses_of_several_images():
+    with pytest.raises(ValueError, match="this network has none"):
+        reconstruct_perturbed(None, jnp.ones((3, 2)), 0, np.array([0.0]))
+    with pytest.raises(ValueError, match=r"must be of one image.* got \(1, 3, 2\)"):
+        reconstruct_perturbed(lambda p, m: p, jnp.ones((1, 3, 2)), 0, np.array([0.0]))

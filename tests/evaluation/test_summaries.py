@@ -84,6 +84,8 @@ def test_what_scores_are_is_known_without_computing(name, logits):
     ("scores", "labels", "message"),
     [
         (np.full((2, 3), np.nan), [0, 1], "scores must be finite, got .* for example 0"),
+        (np.array([0.0, 1, 2]), [0, 1, 2], r"got \(3,\). For predicted classes pass np.eye"),
+        (np.zeros((0, 3)), [], "n at least 1; got .0, 3."),
         (np.eye(3), [0, 1, -1], "labels must be classes, 0 to 2; got -1 to 1"),
         (np.eye(3), [0.0, 1, 2], "labels must be one integer for each"),
     ],

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -44,11 +45,21 @@ def test_each_image_by_each_amount_and_its_own_class():
     [
         ("shear", [0.1], "unknown factor 'shear': did you mean 'shear_"),
         ("scale", [1.0, 0.0], "scale must be positive, got 0"),
+        ("rotation", 10, "amounts must be a list of finite numbers, got 10"),
+        ("x", [], "list of finite"),
+        ("x", [np.nan], "list of finite"),
     ],
 )
 def test_bad_motions(factor, amounts, match):
     with pytest.raises(ValueError, match=match):
         motions(factor, amounts)
+
+
+def test_what_cannot_be_moved():
+    with pytest.raises(ValueError, match="motion must be one, got those of 2"):
+        move(dots((0, 0)), motions("x", [1.0, 2.0]))
+    with pytest.raises(ValueError, match="floats up to 255"):
+        move(np.full((1, 5, 5, 1), 255.0), jax.tree.map(lambda x: x[0], motions("x", [1.0])))
 
 
 @pytest.mark.parametrize(

@@ -79,12 +79,13 @@ def test_a_class_without_images_has_no_accuracy(finished_run, npz, tmp_path, cap
 
 
 def test_an_ensemble_scores_the_mean_of_its_members(finished_run, npz, capsys):
-    run(f"--checkpoint={finished_run}", f"--checkpoint={finished_run}", "--which=latest")
+    run(f"--checkpoint={finished_run}", f"--checkpoint={finished_run}/.", "--which=latest")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].count("sabour2017_capsnet of") == 2
     (file,) = finished_run.glob("ensemble_of_2_*_test_latest.json")
     results = json.loads(file.read_text())
     assert [member["step"] for member in results["ensemble"]] == [14, 14]
+    assert results["ensemble"][1]["checkpoint"] == f"{finished_run}/."
     # Of a network with itself: what the network alone says.
     run(f"--checkpoint={finished_run}", "--which=latest")
     (alone,) = finished_run.glob("evaluation_*_test_latest.json")
@@ -96,6 +97,8 @@ def test_networks_that_do_not_go_together(finished_run):
     assert ensemble.join([first.model], [first.config]) is first.model
     other = first.config.copy_and_resolve_references()
     other.task.class_names = tuple("abcdefghij")
+    with pytest.raises(ValueError, match="a config for each model, got 1 for 2"):
+        ensemble.join([first.model, first.model], [first.config])
     with pytest.raises(ValueError, match=r"member 2 .* has class_names .*'a'.* the first"):
         ensemble.join([first.model, first.model], [first.config, other])
     other = first.config.copy_and_resolve_references()
