@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     kind = _cli.file(".safetensors")
     option("--output", required=True, type=kind, metavar="FILE.safetensors", help=text)
     text = "licence of the parameters, for the card"
-    option("--licence", default="Apache-2.0", metavar="NAME", help=text)
+    option("--licence", default="not stated", metavar="NAME", help=text)
     text = "leave the decoder out, which often holds most of the parameters"
     option("--without_decoder", action="store_true", help=text)
     return parser

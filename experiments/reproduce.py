@@ -122,7 +122,7 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
     from _reproduce import results
     from _reproduce.runs import source_of, trainings
 
-    table = Table("name", "data", "claims", "what", "runs", "tested")
+    table = Table("name", "data", "claims", "what", "runs", "with a rule")
     left = list[str]()
     for name, experiment in experiments.items():
         rows = experiment.at(store.scale).values()
@@ -142,7 +142,7 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
         left += [f"{name}: {line}" for line in comparison.left]
     _cli.table_console().print(_cli.whole_names(table))
     print(f"Claims: verdicts from {store.folder}; ours are in docs/results/index.md.")
-    print("Tested: claims of the paper that a rule decides; --list NAME says why others are not.")
+    print("With a rule: claims that a test can decide; --list NAME says why others have none.")
     if left:
         print("Kept apart:\n  " + "\n  ".join(left))
 

@@ -15,7 +15,6 @@ from _reproduce.compare import (
     CHANCE,
     DECIDED,
     FEWEST,
-    HOLDS,
     NOT_RUN,
     VERDICTS,
     Comparison,
@@ -208,7 +207,7 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
         text += f"; in the paper {more.mean - less.mean:+.{digits}f}"
     if claim.slack and verdict.verdict == CHANCE:
         text += ". Neither within the margin nor beyond it"
-    if verdict.seen is False and verdict.verdict != HOLDS:
+    if verdict.seen is False and verdict.verdict == CHANCE:
         text += ". With so few seeds a difference like the paper's is easily missed"
     return text
 
@@ -234,10 +233,10 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
         "What we found",
         [
             "\n".join(f"- **{links[p]}**: {text}" for p, text in findings.items() if text),
-            f"{run} of {len(names)} tables and figures were run, {sum(tested)} of {len(tested)} "
-            "claims tested. A claim is decided by Welch's t-test between networks that learned, "
-            f"with at least {FEWEST} seeds each and against controls (the rules are in "
-            "docs/reproduce.md).",
+            f"{run} of {len(names)} tables and figures were run; of the {len(tested)} claims that "
+            f"a rule can decide, {sum(tested)} were tested. A claim is decided by Welch's t-test "
+            f"between networks that learned, with at least {FEWEST} seeds each and against "
+            "controls (docs/reproduce.md).",
             *_table("Claims by paper, after Holm's correction", ("", *VERDICTS), by_paper),
             *_table("Claims by table and figure, each at the 5 % level", heads, every),
         ],

@@ -33,7 +33,7 @@ ABOUT_FULL = "Networks of the paper's structure, for 20 epochs; the paper gives 
 ABOUT_SMALL = "1/16 of the width, batches of 64"
 ABOUT_SMOKE = "1/16 of the width, 5×5 kernels, two epochs of scikit-learn's 1,797 digits."
 CHOSEN = (
-    "sizes, optimizer and length of training: CapsNet's sizes and recipe, 20 epochs "
+    "sizes, optimizer and length of training: CapsNet's sizes and recipe, at full scale 20 epochs "
     "(docs/models_choices.md)",
     "couplings start at 1/J in every forward pass (c_old of the first iteration)",
     "no decoder",

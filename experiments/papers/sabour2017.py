@@ -82,7 +82,7 @@ MNIST = Experiment(
         ),
     },
     chosen=(
-        "30 epochs; the released code's instructions have 640",
+        "at full scale 30 epochs; the released code's instructions have 640",
         "padding in the CNN, at full scale: with it, it has the printed 35.4M parameters, four "
         "times those of CapsNet",
         INITIAL,

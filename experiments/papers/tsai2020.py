@@ -210,7 +210,7 @@ FIGURE_4 = Experiment(
             ("EM loses with more iterations", "EM, r = 2", *["EM, r = 5"] * 2),
             ("inverted gains from a second iteration", TWICE, _at("inverted", 1), TWICE),
             ("inverted beats dynamic", TWICE, "dynamic, r = 2", TWICE),
-            ("LayerNorm is needed", TWICE, _at(A, 2)),
+            ("LayerNorm helps", TWICE, _at(A, 2)),
             ("concurrent beats sequential", TWICE, _at(B, 2), TWICE),
             ("activations harm", TWICE, _at(C, 2)),
             ("inverted gains from five iterations", *[_at("inverted", n) for n in (5, 1, 5)]),
