@@ -48,10 +48,8 @@ def main(args: argparse.Namespace) -> None:
 def sizes(name: str, args: argparse.Namespace) -> tuple[Shape, int]:
     """Returns the image shape and the number of classes asked for, or the published ones."""
     published = capsjax.models.lookup(name)
-    return (
-        published.input_shape if args.input is None else args.input,
-        published.num_classes if args.classes is None else args.classes,
-    )
+    classes = published.num_classes if args.classes is None else args.classes
+    return args.input or published.input_shape, classes
 
 
 def outline(name: str, input_shape: Shape, num_classes: int) -> Any:

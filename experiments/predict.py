@@ -92,7 +92,15 @@ def main(args: argparse.Namespace) -> None:
         like = _training_ink(checkpoint, args) if args.crop else None
         paths = files(args.images, broken)
         predictions = classify(checkpoint, paths, broken, invert=args.invert, like=like)
-        show(terminal, predictions, checkpoint.config.task, args)
+        task = checkpoint.config.task
+        show(terminal, predictions, task, args)
+        weak = sum(p.scores.max() < 0.5 for p in predictions)
+        lengths = not evaluation.scoring.gives_logits(checkpoint.model, task.input_shape)
+        if lengths and 2 * weak > len(predictions):
+            terminal.print(
+                f"{weak} of {len(predictions)} images reach 0.5 in no class: they may look unlike "
+                "the training images. --output=FILE.html shows what the network saw."
+            )
         if args.output:
             write(args.output, checkpoint, predictions, broken, args.top)
             terminal.print(f"Written to {args.output}.", markup=False)

@@ -52,9 +52,7 @@ def reconstruct_perturbed(
     if decoder is None:
         raise ValueError("decoder is None: this network has none (some releases leave it out)")
     if poses.ndim != 2:
-        raise ValueError(
-            f"poses must be of one image, [classes, d], as output.poses[0]; got {poses.shape}"
-        )
+        raise ValueError(f"poses must be of one image, [classes, d]; got {poses.shape}")
     num_classes, d = poses.shape
     if not 0 <= label < num_classes:
         raise ValueError(f"label must be a class, 0 to {num_classes - 1}, got {label}")

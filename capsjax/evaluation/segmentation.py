@@ -38,10 +38,8 @@ def _segmented(model: Any, batch: Example) -> Segmented:
     output = model(batch.image, capture=True)
     ink = jnp.max(batch.objects.images, axis=-1)  # [n, k, h, w]
     objects = jnp.where(jnp.max(ink, axis=1) > 0, 1 + jnp.argmax(ink, axis=1), 0)
-    features = output.features
-    return Segmented(
-        batch.image, output.reconstruction, features["parts"], features["masks"], objects
-    )
+    parts, masks = output.features["parts"], output.features["masks"]
+    return Segmented(batch.image, output.reconstruction, parts, masks, objects)
 
 
 def foreground_ari(

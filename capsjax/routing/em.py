@@ -169,9 +169,8 @@ def _moments(votes: Any, weights: Coupling) -> tuple[Poses, Poses, Array]:
 
     Votes with a method `moments` of their own (see LinearVotes) are asked for all at once.
     """
-    own = getattr(votes, "moments", None)
-    if own is not None:
-        return own(weights)
+    if hasattr(votes, "moments"):
+        return votes.moments(weights)
     sums, total = votes.combine(weights), jnp.sum(weights, axis=-2)
     means = sums / jnp.maximum(total, LEAST_TOTAL)[..., None]
     return sums, votes.scatter(weights, means), total

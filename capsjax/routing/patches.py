@@ -156,7 +156,10 @@ def softmax_over_windows(
             "the patches."
         )
     channels = logits.shape[-2] // taps
-    cells = _cells(rows, columns, window, stride)
+    # The cell of the padded grid under each position and tap, in the order of patches.
+    row = stride * np.arange(rows.number)[:, None] + np.arange(window)
+    column = stride * np.arange(columns.number)[:, None] + np.arange(window)
+    cells = (row[:, None, :, None] * columns.padded + column[None, :, None, :]).reshape(-1)
     num_cells = rows.padded * columns.padded
     window_sums = jax.nn.logsumexp(logits, axis=-1)
     batch = logits.shape[:-4]
@@ -195,11 +198,3 @@ class Windows(NamedTuple):
                 f'use a smaller window or padding="SAME".'
             )
         return cls((padded - window) // stride + 1, (before, after), padded)
-
-
-def _cells(rows: Windows, columns: Windows, window: int, stride: int) -> np.ndarray:
-    """Returns the cell of the padded grid under each position and tap, in the order of patches."""
-    row = stride * np.arange(rows.number)[:, None] + np.arange(window)
-    column = stride * np.arange(columns.number)[:, None] + np.arange(window)
-    cell = row[:, None, :, None] * columns.padded + column[None, :, None, :]
-    return cell.reshape(-1)

@@ -75,18 +75,14 @@ def attend(votes: Votes, poses: Poses) -> tuple[Poses, Coupling]:
 
     Uses the votes' own method `attend` if they have one (see LinearVotes): it may take one pass.
     """
-    own = getattr(votes, "attend", None)
-    if own is not None:
-        return own(poses)
+    if hasattr(votes, "attend"):
+        return votes.attend(poses)
     coupling = kernels.softmax(votes.agreement(poses))
     return votes.combine(coupling), coupling
 
 
 class _Fields:
     """A frozen dataclass that is a pytree of its fields."""
-
-    def _set(self, **fields: Any) -> None:
-        vars(self).update(fields)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         return tuple(vars(self).values()), tuple(vars(self))
@@ -95,7 +91,7 @@ class _Fields:
     def tree_unflatten(cls, names: tuple[str, ...], children: tuple[Any, ...]) -> Any:
         # Without the checks: JAX puts any object in an array's place.
         instance = object.__new__(cls)
-        instance._set(**dict(zip(names, children, strict=True)))
+        vars(instance).update(zip(names, children, strict=True))
         return instance
 
 
@@ -115,7 +111,7 @@ class DenseVotes(_Fields):
                     f"got shape {votes.shape}."
                 )
             votes = jnp.asarray(votes)
-        self._set(votes=votes)
+        vars(self).update(votes=votes)
 
     def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""
@@ -179,7 +175,7 @@ class LinearVotes(_Fields):
             check_floating("kernel", kernel)
             _check_shapes(poses.shape, kernel.shape)
             poses, kernel = jnp.asarray(poses), jnp.asarray(kernel)
-        self._set(poses=poses, kernel=kernel)
+        vars(self).update(poses=poses, kernel=kernel)
 
     def combine(self, coupling: Coupling) -> Poses:
         """Returns Σ_i c_ij v_ij."""

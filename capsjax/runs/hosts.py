@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import jax
 import numpy as np
@@ -63,16 +63,12 @@ def together(function: Callable[[], T]) -> T:
     """
     if jax.process_count() == 1:
         return function()
-    result: Any = None
-    failure: Exception | None = None
     try:
         result = function()
     except (ValueError, OSError) as error:
-        failure = error
-    said = _texts_of_all((str(failure) or repr(failure)) if failure else "")
-    if failure:
-        raise failure
-    for host, text in enumerate(said):
+        _texts_of_all(str(error) or repr(error))
+        raise
+    for host, text in enumerate(_texts_of_all("")):
         if text:
             raise ValueError(f"host {host}: {text}")
     return result

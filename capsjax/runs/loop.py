@@ -36,6 +36,7 @@ from capsjax.training.step import run_key
 # How long a dispatch takes: long enough to make the host's work between dispatches negligible,
 # short enough for a person to see the bar move and Ctrl-C take effect.
 DISPATCH_SECONDS = 2.0
+IMAGES = "training images"  # their number, among the circumstances of a run
 
 
 class Result(NamedTuple):
@@ -148,7 +149,13 @@ class Run:
             self.state, saved = self._saver.restore(fresh)
             self.history = saved.history
         self._circumstances = about.current_circumstances(training.devices)
-        self._circumstances["training images"] = len(training.task.train.labels)
+        self._circumstances[IMAGES] = num = len(training.task.train.labels)
+        if saved and (then := saved.circumstances.get(IMAGES, num)) != num:
+            raise ValueError(
+                f"the run in {directory} has trained on {then} images, now there are {num}: images "
+                "held out now may have been trained on. Train in another directory, with "
+                f"init_from={directory}"
+            )
         if saved and hosts.is_first_host():
             about.warn_of_changes(saved.circumstances, self._circumstances)
         self.step = int(self.state.step)

@@ -76,15 +76,12 @@ class Checkpoints(contextlib.AbstractContextManager):
 
         def read() -> tuple[dict[str, Any], About]:
             with reader() as checkpointer:
-                saved = {
-                    name: checkpointer.restore(directory / name, items[name]) for name in items
-                }
+                saved = {n: checkpointer.restore(directory / n, x) for n, x in items.items()}
             return saved, about_of(directory)
 
         saved, about = together(read)
         model, rest = saved["model"], saved["optimizer"]
-        state = TrainState(rest["step"], model["params"], model["rest"], rest["state"])
-        return state, about
+        return TrainState(rest["step"], model["params"], model["rest"], rest["state"]), about
 
     def wait(self) -> None:
         from_first_host(lambda: self._manager.wait_until_finished())

@@ -77,16 +77,12 @@ class Compiled:
     @cached_property
     def costs(self) -> tuple[Cost, ...]:
         """All operations of a step, the most cycles first; by bytes where none are estimated."""
-        costs = [
-            Cost(
-                operation.instruction.name,
-                self.module.source(operation.instruction),
-                self._cycles_of(operation) if self._has_cycles else None,
-                self.module.bytes_moved(operation),
-            )
-            for operation in self.module.operations
-            if operation.in_step
-        ]
+        costs, module = [], self.module
+        for operation in module.operations:
+            if operation.in_step:
+                name, source = operation.instruction.name, module.source(operation.instruction)
+                cycles = self._cycles_of(operation) if self._has_cycles else None
+                costs.append(Cost(name, source, cycles, module.bytes_moved(operation)))
         return tuple(sorted(costs, key=lambda cost: (-(cost.cycles or 0), -cost.bytes)))
 
     @cached_property

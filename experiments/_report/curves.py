@@ -41,8 +41,7 @@ def losses(lines: Sequence[Line], alt: str, step: int | None = None) -> Html:
     """Draws lines on a logarithmic axis; `step` is that of a checkpoint."""
 
     def scale(axes: Axes) -> None:
-        axes.set_ylabel("loss")
-        axes.set_yscale("log")
+        axes.set(ylabel="loss", yscale="log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
@@ -56,9 +55,8 @@ def accuracies(lines: Sequence[Line], alt: str, step: int | None = None) -> Html
     lowest = min(float(np.quantile([*line.values.values()], 0.1)) for line in lines)
 
     def scale(axes: Axes) -> None:
-        axes.set_ylabel("accuracy")
-        top = 1.0 + 0.05 * (1 - lowest) + 0.0005
-        axes.set_ylim(max(0.0, lowest - 0.15 * (1 - lowest) - 0.005), top)
+        bottom, top = lowest - 0.15 * (1 - lowest) - 0.005, 1.0 + 0.05 * (1 - lowest) + 0.0005
+        axes.set(ylabel="accuracy", ylim=(max(0.0, bottom), top))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
     return _html(lines, scale, alt, "accuracy", step)

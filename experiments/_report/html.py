@@ -92,7 +92,9 @@ def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = Non
     folder, policy = Path(__file__).parent, POLICY
     sources = [(folder / name).read_text(encoding="utf-8") for name in scripts]
     if sources:
-        policy += "; script-src " + " ".join(map(_hash, sources))
+        digests = (hashlib.sha256(source.encode()).digest() for source in sources)
+        hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+        policy += f"; script-src {hashes}"
         # In a script nothing is escaped: there must be nothing that could end it.
         text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
         body += f'\n<script type="application/json" id="data">{text}</script>'
@@ -102,11 +104,6 @@ def document(title: str, body: str, scripts: Sequence[str] = (), data: Any = Non
     page = page.format(policy=policy, title=escape(title), style=style, body=body)
     # A file's name need not be text: what cannot be written is shown by its number.
     return page.encode("utf-8", "backslashreplace").decode()
-
-
-def _hash(source: str) -> str:
-    digest = hashlib.sha256(source.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def data_uri(contents: bytes, kind: str) -> str:

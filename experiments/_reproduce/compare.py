@@ -297,8 +297,5 @@ def best_verdicts(comparisons: Sequence[Comparison]) -> list[Verdict]:
     """Returns each claim's verdict at the largest scale that tested it, or else ran its rows."""
     run = [comparison for comparison in comparisons if comparison.was_run] or comparisons[-1:]
     every = zip(*(comparison.verdicts for comparison in run), strict=True)
-    return [max(of_claim, key=_how_far) for of_claim in every]  # the first of equals
-
-
-def _how_far(verdict: Verdict) -> tuple[bool, bool]:
-    return verdict.verdict in DECIDED, verdict.verdict != NOT_RUN
+    # The first of equals.
+    return [max(v, key=lambda v: (v.verdict in DECIDED, v.verdict != NOT_RUN)) for v in every]

@@ -243,10 +243,8 @@ def _figure(panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def _finish(axes: Axes, xlabel: str, ylabel: str) -> None:
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set(xlabel=xlabel, ylabel=ylabel, axisbelow=True)
     axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     many = len(axes.get_legend_handles_labels()[0])
     if many > _MOST_INSIDE:

@@ -305,9 +305,10 @@ def _about_runs(comparison: Comparison) -> Iterator[str]:
     """Says what was run on what, what failed, and what was not run."""
     run = {name: records for name, records in comparison.records.items() if records}
     records = [record for of_row in run.values() for record in of_row]
+    data = [(r["config"]["data"]["name"], r["config"]["data"].get("source")) for r in records]
     for what, texts in (
         ("Device", map("{device} ({machine})".format_map, records)),
-        ("Data", (_data(**record["config"]["data"]) for record in records)),
+        ("Data", (f"{name} from {source}" if source else name for name, source in data)),
         ("jax", (record["versions"]["jax"] for record in records)),
     ):
         yield f"{what}: {', '.join(sorted(set(texts)))}"
@@ -330,7 +331,3 @@ def _about_runs(comparison: Comparison) -> Iterator[str]:
 def _commit(record: Mapping[str, Any]) -> str:
     trained, measured = record["commit"], record["measured_at_commit"]
     return trained if trained == measured else f"{trained} (measured at {measured})"
-
-
-def _data(name: str, source: str = "", **options: object) -> str:
-    return f"{name} from {source}" if source else name

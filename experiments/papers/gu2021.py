@@ -33,10 +33,7 @@ SMALL = {"model.width": 1 / 16, "training.batch_size": 64, "training.log_every_s
 
 ABOUT_FULL = "The paper's recipe, for 50 epochs; the paper gives no number."
 ABOUT_SMALL = "1/16 of the width, batches of 64, a tenth of MNIST's training images held out"
-CHOSEN = (
-    "the length of training, and a constant rate unless a scale says otherwise",
-    INITIAL,
-)
+CHOSEN = ("the length of training, and a constant rate unless a scale says otherwise", INITIAL)
 DIFFERENT = (
     "no ReLU after the second convolution of CapsNets, below the squash (model.primary_relu), "
     "although “all Conv and FC are followed by a ReLU”: without squash it matters",

@@ -255,7 +255,10 @@ def test_verdicts_in_words():
     few = compare(an_experiment(), "small", records(a=HIGH[:1], b=LOW))
     assert results.summary([partly, few]) == "not decided: 1", "it was run, if at the smaller scale"
     index = results.index({"x/y": [large, small]}, {"x": "It holds."})
-    assert "1 of 1 tables and figures were run; of the 1 claims that a rule can decide, 1 were" in index
+    assert (
+        "1 of 1 tables and figures were run; of the 1 claims that a rule can decide, 1 were"
+        in index
+    )
     assert "- **[x](../papers/x.md)**: It holds." in index
     assert "| [x](../papers/x.md) | 1 | 0 | 0 | 0 | 0 |" in index
 

@@ -22,9 +22,8 @@ _BLOCK_BYTES = 2 * 2**20
 def differentiate(operands: Operands, *, scalar: str, wrt: str) -> Array:
     """Returns the derivative of `scalar` by `wrt`, in blocks of positions."""
     sizes = sizes_of(operands)
-    laid_out = {
-        letter: _lay_out(letter, x) for letter, x in blocks.flatten_batch(operands, sizes).items()
-    }
+    flat = blocks.flatten_batch(operands, sizes)
+    laid_out = {letter: _lay_out(letter, x) for letter, x in flat.items()}
     weights = {letter: laid_out.pop(letter) for letter in WEIGHTS if letter in laid_out}
 
     def one_block(block: Operands) -> Array:

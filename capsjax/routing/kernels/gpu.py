@@ -249,10 +249,8 @@ class _Plan(NamedTuple):
 
         def whole(*refs: Any) -> None:
             each = iter(refs)
-            arrays, outs = (
-                dict(zip(letters, each, strict=False)) for letters in (operands, results)
-            )
-            body(_Tile(self, arrays, outs))
+            named = [dict(zip(letters, each, strict=False)) for letters in (operands, results)]
+            body(_Tile(self, *named))
 
         shapes = [full(letter) for letter in results]
         outputs = pl.pallas_call(
@@ -290,8 +288,7 @@ class _Tile(NamedTuple):
 
     def columns(self, letter: str) -> Matrix:
         """Returns the columns of poses that belong to the rows of weights from `first_row` on."""
-        numbers = range(self.plan.rows_at_once)
-        columns = [self.first_row + number for number in numbers]
+        columns = [self.first_row + number for number in range(self.plan.rows_at_once)]
         return self._load(letter, range(self.plan.sizes.rows), columns)
 
     def _load(self, letter: str, rows: Sequence[Any], columns: Sequence[Any]) -> Matrix:

@@ -84,12 +84,9 @@ class Plan(abc.ABC):
         flattened = blocks.flatten_batch(self.operands, self.sizes)
         like = next(iter(flattened.values()))
         inputs = [self.layout(letter) for letter in flattened]
-        outputs = [
-            self.layout(letter).in_parts(self.num_blocks)
-            if letter in WEIGHTS
-            else self.layout(letter)
-            for letter in self.results
-        ]
+        layouts = [(letter, self.layout(letter)) for letter in self.results]
+        parts = self.num_blocks
+        outputs = [x.in_parts(parts) if letter in WEIGHTS else x for letter, x in layouts]
         scratch_bytes = 4 * sum(math.prod(shape) for shape in scratch)
         computed = pl.pallas_call(
             body,

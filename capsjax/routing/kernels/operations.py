@@ -44,8 +44,7 @@ def moments(coupling: Array, poses: Array, weights: Array) -> tuple[Array, Array
 
 def distance(poses: Array, weights: Array, means: Array, precision: Array) -> Array:
     """Returns <w_j, (P_i W_ij − μ_j)²> [*batch, I, J]."""
-    (distances,) = _distance(poses, weights, means, precision)
-    return distances
+    return _distance(poses, weights, means, precision)[0]
 
 
 def _coupling(poses: Array, weights: Array, parents: Array) -> Array:
