@@ -1,6 +1,7 @@
 """A run's programs for machines that are not here: memory, and what devices exchange."""
 
 import runpy
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -14,28 +15,19 @@ pytestmark = pytest.mark.accelerators
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
-@pytest.fixture(scope="module")
-def program_of():
-    """A function from a target, a recipe, a program and a batch size to what came out."""
-    compiled = {}
+@cache
+def program_of(name, recipe, program, batch_size, width=None):
+    """Returns what comes out of compiling a program of a recipe for a target."""
+    from _compile import targets
+    from _compile.crosscompile import compile_lowered
+    from _compile.programs import programs
 
-    def compile_program(name, recipe, program, batch_size, width=None):
-        key = (name, recipe, program, batch_size, width)
-        if key not in compiled:
-            from _compile import targets
-            from _compile.crosscompile import compile_lowered
-            from _compile.programs import programs
-
-            file, *which = recipe.split(":")
-            config = runpy.run_path(str(CONFIGS / f"{file}.py"))["get_config"](*which)
-            config.training.batch_size = batch_size
-            config.model.width = width or config.model.width
-            target = targets.find(name)
-            lower = programs(config, targets.devices(target))[program]
-            compiled[key] = compile_lowered(target, lower)
-        return compiled[key]
-
-    return compile_program
+    file, *which = recipe.split(":")
+    config = runpy.run_path(str(CONFIGS / f"{file}.py"))["get_config"](*which)
+    config.training.batch_size = batch_size
+    config.model.width = width or config.model.width
+    target = targets.find(name)
+    return compile_lowered(target, programs(config, targets.devices(target))[program])
 
 
 DIGITS_PARAMETERS = 663_984
@@ -46,15 +38,13 @@ METRICS = 4  # the loss, its two parts, and the accuracy
 @pytest.mark.parametrize(
     ("target", "batch_size"), [("v5e:2x2", 32), ("v5e:16x16", 256), ("h100:8", 32)]
 )
-def test_gradients_are_exchanged_once_and_metrics_with_them(
-    compiled_for, program_of, target, batch_size
-):
+def test_gradients_are_exchanged_once_and_metrics_with_them(compiled_for, target, batch_size):
     compiled = program_of(target, "digits", "training", batch_size)
     assert compiled.module.collectives == {"all-reduce": (1, 4 * (DIGITS_PARAMETERS + METRICS))}
 
 
 @pytest.mark.parametrize("target", ["v5e:2x2", "h100:8"])
-def test_the_state_is_updated_in_place(compiled_for, program_of, target):
+def test_the_state_is_updated_in_place(compiled_for, target):
     compiled = program_of(target, "digits", "training", 32)
     # Parameters and two moments are given and not given back; 256 steps of five metrics are.
     assert compiled.memory.arguments > 3 * 4 * DIGITS_PARAMETERS
@@ -62,12 +52,12 @@ def test_the_state_is_updated_in_place(compiled_for, program_of, target):
     assert compiled.memory.total < 60e6
 
 
-def test_the_largest_network_keeps_its_memory(compiled_for, program_of):
+def test_the_largest_network_keeps_its_memory(compiled_for):
     compiled = program_of("h100", "tsai2020_cifar", "training", 128)
     assert compiled.memory.temporary < 1.3e9
 
 
-def test_a_step_costs_cycles_and_the_order_of_an_epoch_is_drawn_once(compiled_for, program_of):
+def test_a_step_costs_cycles_and_the_order_of_an_epoch_is_drawn_once(compiled_for):
     compiled = program_of("v5e:2x2", "digits", "training", 32)
     assert 0 < compiled.cycles_of(in_step=False) < compiled.cycles
     assert sum(cost.cycles for cost in compiled.costs) == compiled.cycles
@@ -77,7 +67,7 @@ def test_a_step_costs_cycles_and_the_order_of_an_epoch_is_drawn_once(compiled_fo
     assert "capsjax/layers/convolution.py" in sources
 
 
-def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, program_of):
+def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for):
     from flax import nnx
 
     from capsjax import models
@@ -96,7 +86,7 @@ def test_batch_norm_adds_its_statistics_and_their_gradients(compiled_for, progra
     assert size == parameters + 4 * METRICS + statistics
 
 
-def test_validation_gathers_scores_alone(compiled_for, program_of):
+def test_validation_gathers_scores_alone(compiled_for):
     compiled = program_of("v5e:2x2", "digits", "validation", 32)
     assert compiled.module.collectives == {"all-gather": (1, 4 * 32 * 10)}
 
