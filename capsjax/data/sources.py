@@ -87,7 +87,7 @@ def _open(
             raise ValueError(f"name: {name!r} has no path: write {kind}:PATH")
         files = Path(os.path.expanduser(path)).absolute()
         if not files.exists():
-            raise FileNotFoundError(f"name: {name!r} is not there: {files} does not exist")
+            raise FileNotFoundError(f"name: {kind}:{files} does not exist")
         return Folder(files, fitting) if kind == "folder" else _OF_A_USER[kind](files)
     directories = tfds.search_path(data_dir)
     prepared = tfds.find(name, directories) or tfds.download(name, directories, known=BUILT_IN)
