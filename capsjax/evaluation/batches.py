@@ -44,6 +44,7 @@ def in_batches(
         compiled program: a function of a module is equal in all calls, a new lambda is not.
       model: a network; with several hosts, the same on each.
       arrays: of one length; anything that NumPy arrays of integers can index, such as `LazyImages`.
+        Floats [n, h, w, c] are taken for images and must be in [0, 1].
       *shared: further arguments, the same for all batches: trees of arrays.
       batch_size: examples at a time, on all devices together.
       devices: of all hosts that make this call. Default: the first of this process.
