@@ -19,3 +19,10 @@ def printed(program, folder=ROOT, **environment):
         check=True,
     )
     return done.stdout
+
+
+def start_training(*arguments, **options):
+    """Starts experiments/train.py with one device; the options are those of Popen."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "XLA_FLAGS": ""}
+    words = [sys.executable, "experiments/train.py", *arguments]
+    return subprocess.Popen(words, cwd=ROOT, env=environment, text=True, **options)

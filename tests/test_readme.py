@@ -1,6 +1,5 @@
 """The README's snippets run as they stand, and what it shows is up to date."""
 
-import configparser
 import importlib
 import re
 import subprocess
@@ -16,6 +15,7 @@ from capsjax.runs import loop
 from capsjax.training import config as configs
 from tests import pages
 from tests.processes import ROOT
+from tests.test_package import required
 
 README = (ROOT / "README.md").read_text()
 # Too long, or needs what is not here: only their arguments are tried.
@@ -93,8 +93,6 @@ def test_commands(elsewhere, monkeypatch, words):
 
 def test_other_commands():
     """`make` has the targets, and setup.cfg the extras."""
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
     seen = set()
     for program, *words in pages.commands(README):
         seen.add(program)
@@ -105,7 +103,7 @@ def test_other_commands():
             assert install == "install"
             assert editable in ([], ["--editable"])
             extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", what)[1]
-            assert set(extras.split(",") if extras else ()) <= set(config["options.extras_require"])
+            assert set(extras.split(",") if extras else ()) <= required().keys()
     assert seen == {"make", "pip", "python"}
 
 

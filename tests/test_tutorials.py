@@ -1,6 +1,5 @@
 """What the tutorials show runs: Python in one piece, commands or at least their arguments."""
 
-import configparser
 import os
 import re
 import socket
@@ -14,6 +13,7 @@ import yaml
 
 from tests import pages
 from tests.processes import ROOT
+from tests.test_package import required
 
 PAGES = {file.stem: file.read_text() for file in sorted((ROOT / "docs/tutorials").glob("*.md"))}
 NOTEBOOK = "{code-cell} python"
@@ -109,12 +109,8 @@ def test_shell(name):
     """Bash takes it, and extras of capsjax exist."""
     for code in pages.blocks(PAGES[name], "sh") + pages.blocks(PAGES[name], "bash"):
         subprocess.run(["bash", "-n", "-c", code], check=True)
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
     named = re.findall(r"(?:\.|/capsjax)\[([\w,]+)\]", PAGES[name])
-    assert {extra for extras in named for extra in extras.split(",")} <= set(
-        config["options.extras_require"]
-    )
+    assert {extra for extras in named for extra in extras.split(",")} <= required().keys()
 
 
 def test_manifest():

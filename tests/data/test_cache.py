@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -8,6 +7,8 @@ import pytest
 from capsjax.data.cache import cached
 from capsjax.data.dataset import Examples
 from tests.data.small_datasets import CLASSES, random_images
+
+pytestmark = pytest.mark.filterwarnings("error")
 
 EXAMPLES = Examples(random_images(30), np.arange(30, dtype=np.int32) % 3, CLASSES)
 
@@ -31,13 +32,6 @@ def assert_same(got: Examples, expected: Examples) -> None:
     assert got.images.dtype == np.uint8
     assert got.labels.dtype == np.int32
     assert got.class_names == expected.class_names
-
-
-@pytest.fixture(autouse=True)
-def unexpected_warnings_are_errors():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
 
 
 def test_second_load_comes_from_the_cache(cache_dir):

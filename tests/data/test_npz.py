@@ -56,8 +56,6 @@ def test_classes_are_counted_over_both_sets(tmp_path):
         ({"images": IMAGES / 255}, "images are float64, expected uint8"),
         ({"images": IMAGES // 16}, "pixels reach only 15 of 255; scale"),
         ({"labels": LABELS + 10**9}, "labels go up to 1000000003; if that is"),
-        ({"labels": LABELS / 2}, "labels are float64 of shape"),
-        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "images have shape"),
         ({"labels": LABELS.astype(object)}, "Object arrays cannot be loaded"),
         ({"labels": LABELS + 1}, "labels begin at 1, not 0"),
         ({"class_names": np.array(["a", "b"])}, r"label 2 of example 2 \(and 9 more\) is out of"),

@@ -10,10 +10,6 @@ from tests.data.small_datasets import random_images, tiny_examples, write_image,
 from tests.processes import printed
 
 
-def test_names_can_be_listed():
-    assert {"digits", "mnist"} <= set(capsjax.data.names())
-
-
 def test_user_data_and_digits_need_no_tfds(tmp_path):
     for i, image in enumerate(random_images(4)):
         write_image(tmp_path / "set" / "ab"[i % 2] / f"{i}.png", image)

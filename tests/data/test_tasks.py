@@ -117,27 +117,6 @@ def test_numbers_from_the_end_and_arrays_of_numpy(source):
     np.testing.assert_array_equal(drawn, sample(task).image)
 
 
-@pytest.mark.parametrize("name", ["affnist_generated", "multimnist"])
-def test_devices_do_not_matter(name, source):
-    task = create(name, source)
-    images, labels = jax.device_put(task.train)
-    recipe = task.evaluation_set("test").recipe
-    keys = jax.random.split(jax.random.key(3), 32)
-    indices = jnp.arange(32)
-
-    @jax.vmap
-    def render(key, index):
-        chosen = recipe.choose(key, labels, index)
-        return tasks.make_example(recipe, key, index, images[chosen], labels[chosen])
-
-    mesh = jax.sharding.Mesh(jax.devices()[:4], ("devices",))
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
-    one = jax.jit(render)(keys, indices)
-    four = jax.jit(render)(*jax.device_put((keys, indices), sharding))
-    assert len(four.image.sharding.device_set) == 4
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), one, four)
-
-
 def keys_and_indices(task, count):
     """Draws `count` training examples, going round the sources."""
     return jax.random.split(jax.random.key(0), count), np.arange(count) % len(task.train.labels)

@@ -49,10 +49,7 @@ def test_a_piece_without_room_is_left_out():
     np.testing.assert_array_equal(pixels, 4 * 25 * present)
     assert present.min() == 0
     assert (present[:, 0] == 1).all()
-
-
-def test_labels_lack_pieces_without_room():
-    test = tasks.create("tetrominoes", board=4).evaluation_set("test")
+    test = task.evaluation_set("test")
     np.testing.assert_array_equal(test.labels(), test.examples(np.arange(len(test))).label)
 
 

@@ -70,11 +70,7 @@ def test_outline_computes_nothing():
         ((np.zeros((0, 1, 1, 1)),), 1, r"at least 1; got lengths \[0\]"),
         ((np.full((2, 1, 1, 1), 255.0),), 1, "floats up to 255.0: divide by 255"),
         ((np.zeros((2, 1, 1, 1)), np.zeros(3)), 1, r"got lengths \[2, 3\]"),
-        (
-            (np.zeros((2, 1, 1, 1)),),
-            0,
-            "must be a positive multiple of the number of devices, 1, got 0",
-        ),
+        ((np.zeros((2, 1, 1, 1)),), 0, "a positive multiple of the number of devices, 1, got 0"),
     ],
 )
 def test_bad_input(arrays, batch_size, match):

@@ -4,19 +4,6 @@ import jax
 import numpy as np
 
 from capsjax.evaluation.compactness import compactness_of_mean, semantic_compactness
-from capsjax.evaluation.transformations import moved_poses
-from tests.evaluation.centroids import Centroids, dots
-
-
-def test_one_unit_alone_gives_log_d():
-    poses = np.full((3, 9, 16), 0.3)
-    poses[..., 5] = np.linspace(-1, 1, 9)
-    np.testing.assert_allclose(semantic_compactness(poses), np.full(3, math.log(16)), rtol=1e-6)
-
-
-def test_all_units_alike_give_0():
-    poses = np.linspace(-1, 1, 9)[:, None] * np.array([1, -1, 1, 1])
-    assert abs(semantic_compactness(poses)) < 1e-6
 
 
 def test_two_units_of_four_by_hand():
@@ -55,10 +42,3 @@ def test_the_printed_sizes_are_too_small_for_the_mean_over_images():
 
 def test_a_pose_that_never_moves_has_none():
     assert np.isnan(semantic_compactness(np.ones((3, 4))))
-
-
-def test_a_network_with_one_unit_for_each_direction():
-    images, labels = dots((0, 1), (2, -1)), np.array([0, 1])
-    for factor in ("x", "y"):
-        poses = moved_poses(Centroids(), images, labels, factor, [-3.0, -1.0, 0.0, 2.0])
-        np.testing.assert_allclose(semantic_compactness(poses), np.full(2, math.log(4)), rtol=1e-5)

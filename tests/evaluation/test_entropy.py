@@ -58,29 +58,13 @@ def test_a_network_that_does_not_route(cnn):
         routing_entropies(cnn, IMAGES)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "layer"),
-    [
-        ("choi2019_mnist", {"width": 1 / 8, "reconstruction": "none"}, "classes"),
-        # Children are divided only in part.
-        (
-            "tsai2020_em_cifar10_simple",
-            {"width": 1 / 32, "normalize_over": "receptive_field"},
-            "conv_caps1",
-        ),
-    ],
-)
-def test_coupling_that_is_not_divided_over_parents(name, options, layer):
-    shape = (32, 32, 3) if "cifar10" in name else (12, 12, 1)
-    with pytest.raises(ValueError, match=f"{layer}: a child.s coupling does not add up"):
-        routing_entropies(build(name, shape, 3, **options), np.zeros((1, *shape), np.float32))
-
-
-def test_shares_are_of_the_last_routing():
-    """It divides children over classes, in EM routing, while a layer below does not."""
+def test_coupling_that_is_not_divided_over_parents():
+    """In EM routing the last one divides children over classes, a layer below in part only."""
     images, targets = np.zeros((1, 32, 32, 3), np.float32), np.eye(3)[:1]
     options = {"width": 1 / 32, "normalize_over": "receptive_field"}
     network = build("tsai2020_em_cifar10_simple", (32, 32, 3), 3, **options)
+    with pytest.raises(ValueError, match=r"conv_caps1: a child.s coupling does not add up"):
+        routing_entropies(network, images)
     assert 0 < true_class_shares(network, images, targets) < 1
     network = build("choi2019_mnist", (12, 12, 1), 3, width=1 / 8, reconstruction="none")
     with pytest.raises(ValueError, match=r"classes: .* does not add up to 1"):

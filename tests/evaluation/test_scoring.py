@@ -1,12 +1,12 @@
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 
 from capsjax.evaluation.scoring import check_fits, evaluation_data, lower_score, score
 from capsjax.runs import checkpoints
 from capsjax.training import config as configs
 from capsjax.training.build import abstract_model
+from tests.data.small_datasets import write_image
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,9 @@ def test_the_program_can_be_lowered_without_parameters(
 def test_without_a_test_split_validation_images_are_evaluated(checkpoint, tmp_path):
     def write(split, count):
         for label in range(10):
+            image = np.full((9, 12, 1), 20 * label, np.uint8)
             for number in range(count):
-                path = tmp_path / split / str(label) / f"{number}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                Image.new("L", (12, 9), 20 * label).save(path)
+                write_image(tmp_path / split / str(label) / f"{number}.png", image)
 
     write("train", 3)
     config, name = checkpoint.config, f"folder:{tmp_path}"

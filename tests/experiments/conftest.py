@@ -11,9 +11,6 @@ import pytest
 
 from tests.processes import ROOT
 
-# Python does the same for the folder of a script that it runs.
-sys.path.insert(0, str(ROOT / "experiments"))
-
 
 @pytest.fixture(autouse=True)
 def settings_of_jax():

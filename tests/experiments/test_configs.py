@@ -18,7 +18,7 @@ from capsjax.training.build import resolve
 from tests.tiny import differences
 
 FILES = _configs.files()
-# What may follow the file's name after a colon, and images and classes of each task.
+# What may follow the file's name after a colon.
 VARIANTS = {
     "choi2019": ["mnist_plus", "affnist", "cifar10_plus", "mnist,capsnet", "cifar10_plus,capsnet"],
     "efficient_capsnet": ["multimnist"],

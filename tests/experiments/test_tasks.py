@@ -59,7 +59,7 @@ def test_trains_and_evaluates(config, tmp_path, capsys, name):
 
 
 def test_a_network_is_evaluated_on_another_task(config, tmp_path, npz, monkeypatch):
-    """Trained on translated digits, tested on a generated set and on plain ones."""
+    """Trained on translated digits, tested on a generated set."""
     run = tmp_path / "run"
     train(config("mnist_translated"), run)
     small = tasks.AffNIST(source=f"npz:{npz}", canvas=12, max_shift=2, test_versions=2)
@@ -67,5 +67,3 @@ def test_a_network_is_evaluated_on_another_task(config, tmp_path, npz, monkeypat
     arguments = [f"--checkpoint={run}", "--dataset=affnist_generated"]
     evaluate.main(evaluate.parser().parse_args([*arguments, "--split=test_translated"]))
     assert (run / "evaluation_affnist_generated_test_translated.json").exists()
-    with pytest.raises(ValueError, match="has images of 8×8×1, this network takes 12×12×1"):
-        evaluate.main(evaluate.parser().parse_args([f"--checkpoint={run}", f"--dataset=npz:{npz}"]))

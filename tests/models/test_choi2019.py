@@ -57,10 +57,6 @@ def test_dropout_of_an_image_depends_on_its_own_key(model, images):
     keys = jax.random.split(jax.random.key(1), 4)
     forward = nnx.jit(lambda model, images, keys: model(images, keys=keys).scores)
     scores = forward(model, images, keys)
-    np.testing.assert_allclose(
-        forward(model, images[1:3], keys[1:3]), scores[1:3], rtol=1e-4, atol=1e-5
-    )
-    assert not np.allclose(scores, model(images).scores, atol=1e-3)
     other = forward(model, images, keys.at[0].set(jax.random.key(9)))
     np.testing.assert_allclose(other[1:], scores[1:], rtol=1e-6)
     assert not np.allclose(other[0], scores[0], atol=1e-3)

@@ -8,10 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from capsjax.layers import DenseCapsules, SlotAttention
 from capsjax.routing import (
     LinearVotes,
     blocked_vmap,
@@ -67,10 +65,6 @@ def test_blocks_on_explicit_axes(block_size):
         np.testing.assert_allclose(jax.device_get(ours), theirs, rtol=1e-4, atol=1e-5)
 
 
-def automatic_mesh():
-    return jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-
-
 @pytest.mark.parametrize("axes", ["data", ("data", "model")], ids=str)
 def test_over_devices_of_automatic_axes(axes):
     poses = jax.random.normal(jax.random.key(0), (8, 6, 2, 2))
@@ -83,7 +77,7 @@ def test_over_devices_of_automatic_axes(axes):
         return jnp.sum(jnp.sin(wrap(route)(kernel, {"poses": poses}).poses))
 
     expected = jax.value_and_grad(loss, (0, 1))(kernel, poses)
-    mesh = automatic_mesh()
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
     for outer, given in ((contextlib.nullcontext(), mesh), (jax.set_mesh(mesh), None)):
         with outer:
             divided = jax.device_put(poses, NamedSharding(mesh, PartitionSpec(axes)))
@@ -93,19 +87,6 @@ def test_over_devices_of_automatic_axes(axes):
             assert "manual_computation" in f.lower(copies, divided).as_text()
             found = jax.device_get(f(copies, divided))
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
-
-
-@pytest.mark.parametrize("kind", [DenseCapsules, SlotAttention])
-def test_a_layer_over_devices(kind):
-    of_dense, of_slots = (6, 2, 4, 8), (2, 4, 8, 8)
-    layer = kind(*(of_dense if kind is DenseCapsules else of_slots), rngs=nnx.Rngs(0))
-    poses = jax.random.normal(jax.random.key(0), (8, 6, 2))
-    mesh = automatic_mesh()
-    copies = jax.device_put(nnx.state(layer), NamedSharding(mesh, PartitionSpec()))
-    wrapped = over_devices(lambda layer, poses: layer(poses), "data", mesh=mesh)
-    found = jax.jit(wrapped)(nnx.merge(nnx.graphdef(layer), copies), poses)
-    expected = layer(poses)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5, 8])

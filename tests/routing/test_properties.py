@@ -15,7 +15,6 @@ from capsjax.functional import squash
 from capsjax.routing import (
     DenseVotes,
     LinearVotes,
-    Routed,
     attention_routing,
     blocked_vmap,
     dynamic_routing,
@@ -135,15 +134,9 @@ def test_em_finds_clusters():
     votes = centres[label] + 0.1 * rng.normal(size=(40, 2))
     votes = jnp.asarray(np.stack([votes, votes], axis=1), jnp.float32)
     start = jnp.where(jnp.arange(40)[:, None] % 2 == jnp.arange(2), 0.6, 0.4)
-    routed = em_routing(
-        votes,
-        jnp.ones(40),
-        jnp.zeros(2),
-        jnp.zeros(2),
-        num_iterations=6,
-        coupling=start,
-        inverse_temperature=0.01,
-    )
+    arguments = votes, jnp.ones(40), jnp.zeros(2), jnp.zeros(2)
+    options = {"num_iterations": 6, "inverse_temperature": 0.01}
+    routed = em_routing(*arguments, coupling=start, **options)
     np.testing.assert_allclose(routed.poses, centres, atol=0.1)
     np.testing.assert_array_equal(np.argmax(routed.coupling, -1), label)
 
@@ -372,16 +365,6 @@ def test_activations_that_are_whole_on_explicit_axes():
     assert_same(gradient(lambda f: f, poses), expected, 1e-4)
     with jax.set_mesh(mesh):
         assert_same(gradient(lambda f: blocked_vmap(f, 1), poses), expected, 1e-4)
-
-
-def test_attention_over_output_channels():
-    transformed = jax.random.normal(jax.random.key(0), (B, I, J, D))
-    kernel = jax.random.normal(jax.random.key(1), (J, D, I, I))
-    route = jax.vmap(attention_routing, in_axes=(-2, 0), out_axes=Routed(-2, -1, None))
-    routed = route(transformed, kernel)
-    assert routed.poses.shape == (B, J, D)
-    assert routed.coupling.shape == (B, I, J)
-    assert_same(routed.poses[:, 1], attention_routing(transformed[:, :, 1], kernel[1]).poses)
 
 
 @pytest.mark.slow

@@ -23,9 +23,7 @@ from tests.routing import reference
 
 # Every size is a new compilation, which takes far longer than the arithmetic.
 few = settings(
-    max_examples=6,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -165,15 +163,9 @@ def test_em_by_hand(dtype):
     # M: ΣR_i1 = 0.6265726, cost_1 = 0.2171537, a_1 = 0.4459239.
     votes = jnp.asarray([[[1, 0], [2, 2]], [[-1, 0], [2, 2]]], dtype)
     betas = jnp.zeros((2, 2), dtype)
+    options = {"inverse_temperature": 1.0, "variance_floor": 1.0}
     for iterations, coupling, active in ((1, 0.5, 0.4142136), (2, 0.3132863, 0.4459239)):
-        routed = em_routing(
-            votes,
-            jnp.ones(2, dtype),
-            *betas,
-            num_iterations=iterations,
-            inverse_temperature=1.0,
-            variance_floor=1.0,
-        )
+        routed = em_routing(votes, jnp.ones(2, dtype), *betas, num_iterations=iterations, **options)
         np.testing.assert_allclose(routed.poses, [[0, 0], [2, 2]], atol=1e-6)
         np.testing.assert_allclose(routed.coupling[:, 0], [coupling] * 2, atol=1e-6)
         np.testing.assert_allclose(routed.activations, [active, 0.5], atol=1e-6)

@@ -15,7 +15,6 @@ from capsjax.routing import (
     inverted_attention_routing,
     sequential,
 )
-from capsjax.routing.schedules import _until_still
 
 normalize = jax.nn.standardize
 
@@ -32,13 +31,6 @@ def layer(seed, children, parents):
 
 
 INPUTS = jax.random.normal(jax.random.key(9), (3, 5, 4))
-
-
-def test_concurrent_is_sequential_for_one_layer():
-    stack = [layer(0, 5, 4)]
-    (one,) = concurrent(stack, INPUTS, num_iterations=3)
-    (other,) = sequential(stack, INPUTS, num_iterations=3)
-    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_iterations", [1, 2])
@@ -226,13 +218,6 @@ def test_the_gradient_of_a_limit_of_narrow_votes_and_of_none():
     assert gradient.dtype == jnp.bfloat16
     assert jnp.max(jnp.abs(gradient - expected)) < 0.1 * jnp.max(jnp.abs(expected))
     np.testing.assert_array_equal(jax.jit(kernel_gradient)(poses[:0], kernel), 0)
-
-
-def test_the_best_state_is_of_moderate_size_where_iteration_moves_away():
-    for factor in (1.1, 1.5, -1.5):
-        found = _until_still(lambda x, f=factor: f * x + 1, jnp.ones(3), 1e-6, 100)
-        np.testing.assert_array_equal(found.best, 1)
-        assert found.num_iterations == 100
 
 
 def test_the_gradient_is_finite_where_nothing_converged(float64):

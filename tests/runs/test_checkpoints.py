@@ -1,6 +1,5 @@
 import shutil
 
-import chex
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
@@ -89,27 +88,10 @@ def test_restores_without_any_other_input(run, npz):
     assert config.training.batch_size == 24
 
 
-def test_state_survives_bit_for_bit(run):
-    directory, result = run
-    with Checkpoints(epath.Path(directory), keep=1) as saver:
-        state, about = saver.restore(result.state)
-    chex.assert_trees_all_equal(state, jax.tree.map(np.asarray, result.state))
-    assert about.history.to_json() == result.history.to_json()
-
-
-def test_what_is_missing_is_said(run, tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        capsjax.restore(tmp_path / "nothing")
-    with pytest.raises(FileNotFoundError, match="has no checkpoints"):
-        capsjax.restore(tmp_path)
-    # A save that was cut off.
+def test_a_save_that_was_cut_off_is_no_checkpoint(tmp_path):
     (tmp_path / "checkpoints" / "21.orbax-checkpoint-tmp").mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match="has no checkpoints"):
         capsjax.restore(tmp_path)
-    with pytest.raises(ValueError, match=r"there is no step 5 .* only"):
-        capsjax.restore(run[0], 5)
-    with pytest.raises(ValueError, match='must be "best", "latest" or a step number'):
-        capsjax.restore(run[0], "newest")
 
 
 def test_a_foreign_checkpoint_is_named(tmp_path):

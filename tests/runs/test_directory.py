@@ -1,10 +1,8 @@
 """Whose a run's directory is: one config's and one process's."""
 
 import fcntl
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from etils import epath
 from capsjax import _files
 from capsjax.runs import checkpoints
 from capsjax.runs.directory import CONFIG, LOCK, claimed
-from tests.processes import ROOT
+from tests.processes import start_training
 from tests.tiny import quick_config
 
 
@@ -96,16 +94,9 @@ def test_another_config_is_refused(copy):
 @pytest.mark.slow
 @pytest.mark.parametrize("time", range(3))
 def test_of_two_that_start_at_once_one_is_refused(npz, tmp_path, time):
-    command = f"experiments/train.py --config=tests/quick.py:{npz} --workdir={tmp_path / 'run'}"
+    words = f"--config=tests/quick.py:{npz}", f"--workdir={tmp_path / 'run'}"
     processes = [
-        subprocess.Popen(
-            [sys.executable, *command.split(), f"--config.seed={seed}"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for seed in (0, 1)
+        start_training(*words, f"--config.seed={seed}", stderr=subprocess.PIPE) for seed in (0, 1)
     ]
     errors = [process.communicate(timeout=240)[1] for process in processes]
     winner = [process.returncode for process in processes].index(0)

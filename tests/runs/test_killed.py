@@ -3,18 +3,16 @@
 So does one on a disk that loses what was not synced, as after a power cut.
 """
 
-import os
 import random
 import shutil
 import subprocess
-import sys
 import time
 
 import jax
 import pytest
 
 from capsjax.runs import loop
-from tests.processes import ROOT
+from tests.processes import start_training
 from tests.tiny import assert_same, quick_config
 
 EPOCHS, KILLS = 60, 6
@@ -67,11 +65,8 @@ def disk(tmp_path):
 @pytest.mark.parametrize("power_cuts", [False, True])
 def test_killed_runs_end_in_the_bits_of_the_uninterrupted(npz, tmp_path, request, power_cuts):
     def start(directory):
-        words = f"--config=tests/quick.py:{npz} --workdir={directory}"
-        command = [*words.split(), f"--config.training.epochs={EPOCHS}"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
-        program = [sys.executable, "experiments/train.py"]
-        return subprocess.Popen([*program, *command], cwd=ROOT, env=environment)
+        words = f"--config=tests/quick.py:{npz}", f"--workdir={directory}"
+        return start_training(*words, f"--config.training.epochs={EPOCHS}")
 
     def saved():
         return set(killed.glob("checkpoints/[0-9]*"))

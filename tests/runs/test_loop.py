@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import signal
@@ -33,8 +32,6 @@ def test_history(finished):
     intervals = [(r["step"], r["steps"]) for r in train]
     assert intervals == [(3, 3), (6, 3), (7, 1), (9, 2), (12, 3), (14, 2)]
     assert list(history.validation_accuracy()) == [7, 14]
-    lines = (directory / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == history.records
     assert list((directory / "events").iterdir())
     assert train[-1]["loss"] < train[0]["loss"]
 

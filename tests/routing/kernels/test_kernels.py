@@ -172,10 +172,7 @@ def test_no_races_on_tpu(module, sizes):
 
     operands = as_float32(problems.problem(sizes))
     p, k, q, w = (operands[letter] for letter in "pkqw")
-    calls = [
-        lambda: module.attend(p, k, q),
-        lambda: module.attend_backward(p, k, q, w),
-    ]
+    calls = [lambda: module.attend(p, k, q), lambda: module.attend_backward(p, k, q, w)]
     if module is tpu:
         of_gradients = {letter: operands[letter] for letter in "cpkmwq"}
         calls += [
