@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from capsjax.functional import exponential_squash, mask_poses, safe_norm, squash, to_unit
+from capsjax.functional import exponential_squash, mask_poses, normalize, safe_norm, squash, to_unit
 
 LENGTHS = [safe_norm, squash, exponential_squash]
 RNG = np.random.default_rng(0)
@@ -145,3 +145,8 @@ def test_to_unit():
         to_unit(np.array([0.0, 255.0]))
     with pytest.raises(ValueError, match=r"got int64: pass images.astype\(np.uint8\)"):
         to_unit(np.array([1], np.int64))
+
+
+def test_normalize_takes_positive_deviations():
+    with pytest.raises(ValueError, match="std positive; got"):
+        normalize(jnp.ones((2, 3)), (0.5, 0.5, 0.5), (1.0, 0.0, 1.0))
