@@ -65,8 +65,11 @@ def main(args: argparse.Namespace) -> None:
             runs.hosts.connect(*address, heartbeat_seconds=args.heartbeat_seconds)
         if ":" in args.overrides.get("data.name", ""):  # which the recipe was not made for
             fit_length(config, args)
-        names = "data_dir", "device_budget_mb", "stall_seconds"
-        options = {name: getattr(args, name) for name in names}
+        options = {
+            "data_dir": args.data_dir,
+            "device_budget_mb": args.device_budget_mb,
+            "stall_seconds": args.stall_seconds,
+        }
         if config.seeds == 1:
             history = runs.loop.train(config, args.workdir, **options).history
             _say_end(f"{_came_out(history)}: {args.workdir}. ", args, [args.workdir])

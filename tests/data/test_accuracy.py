@@ -27,8 +27,11 @@ def test_of_equal_scores_the_first_is_named():
 @pytest.mark.parametrize(
     ("rule", "label", "expected"),
     [
+        (top(1), [0, 1, 0, 0], True),
+        (top(1), [1, 0, 0, 0], False),
         (top(2), [0, 1, 0, 1], True),
         (top(2), [0, 1, 1, 0], False),
+        (above(0.65), [0, 1, 0, 1], True),
         (above(0.65), [0, 1, 0, 0], False),  # one too many
         (above(0.65), [0, 1, 1, 1], False),  # one too few
     ],

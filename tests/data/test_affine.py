@@ -56,6 +56,12 @@ def test_narrow_types_have_all_rows():
     np.testing.assert_array_equal(resample(image, jnp.eye(2), jnp.zeros(2), (300, 1)), image)
 
 
+def test_rotation_is_counter_clockwise():
+    image = jax.random.uniform(jax.random.key(0), (7, 7, 1))
+    turned = transform(image, affine_matrix(rotation=90.0), jnp.zeros(2), (7, 7))
+    np.testing.assert_allclose(turned, jnp.rot90(image), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("matrix", "translation", "expected"),
     [

@@ -14,6 +14,13 @@ def config():
     return configs.default("sabour2017_capsnet", "digits")
 
 
+def test_the_papers_recipe(config):
+    assert config.training.batch_size == 128
+    assert config.optimizer.learning_rate == 1e-3
+    assert config.model.num_iterations == 3
+    assert config.loss.reconstruction_weight == 0.0005
+
+
 def test_lists_become_tuples(config):
     tree = config.to_dict()
     tree["model"]["decoder_features"] = [8, 16]

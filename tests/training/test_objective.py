@@ -36,7 +36,7 @@ def mean(loss, scores):
 def test_losses_see_lengths_or_logits(name, loss, of_lengths, of_logits):
     goal = create(name=name)
     value, metrics = goal(Output(LENGTHS), BATCH)
-    np.testing.assert_allclose(value, mean(loss, of_lengths(LENGTHS)), rtol=1e-5)
+    np.testing.assert_allclose(value, mean(loss, of_lengths(LENGTHS)), rtol=1e-6)
     np.testing.assert_array_equal(metrics[name], value)
     value, _ = goal(Output(LOGITS, score_kind=ScoreKind.LOGITS), BATCH)
     np.testing.assert_allclose(value, mean(loss, of_logits(LOGITS)), rtol=1e-6)
@@ -73,6 +73,8 @@ def test_accuracy_by_the_rule():
 
     assert accuracy(top(1), LENGTHS, LABEL) == 0.5
     both = [[1.0, 0.0, 1.0]] * 2
+    assert accuracy(top(2), [[0.8, 0.1, 0.2], [0.8, 0.3, 0.2]], both) == 0.5
+    assert accuracy(above(0.5), LENGTHS, LABEL) == 0.5
     # Of logits 0 is the middle.
     assert accuracy(above(0.5), [[1, -1, 2], [0.6, 0.7, 1]], both, ScoreKind.LOGITS) == 0.5
 
