@@ -6,7 +6,7 @@ import pytest
 from flax import nnx
 from jax import lax
 
-from capsjax.layers import AttentionConvCapsules, AttentionFullCapsules
+from capsjax.layers import AttentionConvCapsules, AttentionFullCapsules, CapsuleActivation
 
 
 def filled(layer):
@@ -64,3 +64,12 @@ def test_transforms_start_as_keras_convolutions():
     assert 0.99 * limit < jnp.abs(layer.attention[...]).max() <= limit
     limit = np.sqrt(6 / (32 + 32))
     assert 0.99 * limit < jnp.abs(layer.activation.kernel[...]).max() <= limit
+
+
+def test_capsule_activation_maps_each_channel_by_its_own():
+    layer = CapsuleActivation(3, 4, rngs=nnx.Rngs(0))
+    layer.bias[...] = jnp.arange(12.0).reshape(3, 4)
+    poses = jax.random.normal(jax.random.key(0), (2, 5, 3, 4))
+    for n in range(3):
+        expected = jnp.tanh(poses[..., n, :] @ layer.kernel[n] + layer.bias[n])
+        np.testing.assert_allclose(layer(poses)[..., n, :], expected, rtol=1e-5, atol=1e-6)
