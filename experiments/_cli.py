@@ -40,8 +40,9 @@ SHARED: dict[str, dict[str, Any]] = {
     "--which": {
         "type": lambda text: int(text) if text.isdecimal() else text,
         "default": "best",
-        "metavar": "best|latest|STEP",
-        "help": "which checkpoint: the best by validation accuracy, the latest, or a step",
+        "metavar": "best|latest|STEP|mean",
+        "help": "the best checkpoint by validation accuracy, the latest, a step, or the mean of "
+        "the latest, as many as checkpoints.keep",
     },
     "--dataset": {"metavar": "NAME", "help": "default: the one that the network was trained on"},
     "--split": {"help": "default: test, or validation where there is no test set"},

@@ -69,6 +69,7 @@ def main(args: argparse.Namespace) -> None:
         commit=commit(),
         used=versions(),
         licence=_cell(args.licence),
+        averaged="; the mean of its latest checkpoints" if args.which == "mean" else "",
         left_out=", with a decoder that is left out here" if args.without_decoder else "",
         recipe=json.dumps(recipe, indent=2, ensure_ascii=False),
     )

@@ -74,17 +74,16 @@ def of_results(workdir: Path, pages: Path) -> None:
     ours = (pages.parent / "papers").is_dir()  # docs/results, not somebody's own runs
     findings = {name: paper.FINDING if ours else "" for name, paper in PAPERS.items()}
     gathered = results.gather_all(results.folders(workdir), EXPERIMENTS)
-    files = [
-        file for comparisons in gathered.values() for file in results.write(comparisons, pages)
-    ]
+    files = sum(len(results.write(comparisons, pages)) for comparisons in gathered.values())
     _cli.save(pages / "index.md", results.index(gathered, findings))
-    print(f"{len(files) + 1} files in {pages}: begin with index.md.")
+    print(f"{files + 1} files in {pages}: begin with index.md.")
 
 
 def of_runs(args: argparse.Namespace) -> None:
     """Evaluates one network and writes its page, or several and writes how they compare."""
     members = [runs.checkpoints.read(run, args.which) for run in args.runs]
     first, kept = members[0], _cli.kept(args)
+    which = "mean" if args.which == "mean" else first.step
     command = ["python", "experiments/report.py", *kept, *args.runs]
 
     def again(data: Any, which: str | int) -> str:
@@ -99,7 +98,7 @@ def of_runs(args: argparse.Namespace) -> None:
         if args.poses:
             raise ValueError("--poses moves the poses of class capsules; this network has slots")
         data = images_of(first, args)
-        _write(args, pages.of_slots(first, data, [again(data, first.step)]))
+        _write(args, pages.of_slots(first, data, [again(data, which)]))
         return
     answers = [_answers(*run, args) for run in zip(args.runs, members, strict=True)]
     results = answers[0]
@@ -124,7 +123,7 @@ def of_runs(args: argparse.Namespace) -> None:
         workdir = f"runs/{Path(run).stem}" if runs.release.is_one(run) else run
         train = train_command(first.config, workdir, kept)
         train = train or f"# No file of configs/ fits; the values are in {run}/config.json."
-        _write(args, of_run(results, versions(), [train, again(results.dataset, first.step)]))
+        _write(args, of_run(results, versions(), [train, again(results.dataset, which)]))
 
 
 def _write(args: argparse.Namespace, text: str, name: str = "report.html") -> None:

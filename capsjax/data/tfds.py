@@ -201,10 +201,7 @@ class _Records:
 
 
 def _image_and_label_keys(info: Any, where: str) -> tuple[list[str], str]:
-    """Returns the keys of all images, the input first, and of the label.
-
-    They are what the set names as input and label, or its only image and only class label.
-    """
+    """Returns the keys of the images, the input first, and of the label: as named, or the only."""
     with extra("data"):
         import tensorflow_datasets as tfds
 

@@ -41,9 +41,6 @@ def reconstruct_perturbed(
 ) -> Float[np.ndarray, "d k h w c"]:
     """Decodes one image with every element of the pose of class `label` moved; see `perturb`.
 
-    For ConvNets, whose units are not squashed, Gu et al. 2021, figure 4, move them much farther:
-    `symmetric_offsets(8, 2)`. The 160 units of ConvNet-R are moved group by group, as classes.
-
     Args:
       decoder: from [n, classes, d] poses and [n, classes] masks to images, as a model's.
       conditional: whether the decoder sees class `label` alone; otherwise it sees all classes, the

@@ -10,12 +10,13 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import ml_collections
 import orbax.checkpoint as ocp
 from etils import epath
+from flax import nnx
 
 from capsjax import _files
 from capsjax.models import paths
@@ -25,7 +26,7 @@ from capsjax.runs.about import About, Checkpoint
 from capsjax.runs.integrity import newest_intact
 from capsjax.training.build import trained_model
 
-Which = Literal["best", "latest"] | int
+Which = Literal["best", "latest", "mean"] | int
 FOLDER = "checkpoints"
 
 
@@ -37,8 +38,9 @@ def restore(
     Args:
       path: the run's work directory, or a .safetensors file of experiments/release.py; local, or
         any address of etils.epath; for a file also an http(s) address.
-      which: "best" by validation accuracy (the latest if nothing was held out), "latest", or the
-        number of a step; a released file contains one step.
+      which: "best" by validation accuracy (the latest if nothing was held out), "latest", the
+        number of a step, or "mean", of the variables of the latest `checkpoints.keep` (Izmailov et
+        al. 2018); a released file contains one network.
 
     Raises FileNotFoundError or ValueError if there is no checkpoint, no such step, or damage.
     """
@@ -48,11 +50,13 @@ def restore(
 
 def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
     """Reads what `restore` returns, with the history and the step."""
-    if which not in ("best", "latest") and not isinstance(which, Integral):
-        raise ValueError(f'which must be "best", "latest" or a step number, got {which!r}')
+    if which not in get_args(get_args(Which)[0]) and not isinstance(which, Integral):
+        raise ValueError(f'which must be "best", "latest", "mean" or a step, got {which!r}')
     if release.is_one(path):
         return release.read(path, which)
     workdir = _files.absolute(path)
+    if which == "mean":
+        return _mean(workdir)
     step = _choose(workdir, which)
     directory = workdir / FOLDER / str(step)
     config, history, _ = about_of(directory)
@@ -60,6 +64,14 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
         saved = checkpointer.restore(directory / "model")
     variables = paths.by_path(saved["params"]) | paths.by_path(saved["rest"])
     return Checkpoint(trained_model(config, variables, directory), config, history, step)
+
+
+def _mean(workdir: epath.Path) -> Checkpoint:
+    latest = read(workdir, "latest")
+    steps = finished(workdir)[: latest.config.checkpoints.keep]
+    states = [nnx.state(read(workdir, step).model) for step in steps]
+    nnx.update(latest.model, jax.tree.map(lambda *x: sum(x) / len(x), *states))
+    return latest
 
 
 def reader() -> ocp.StandardCheckpointer:

@@ -129,7 +129,8 @@ def network(run: FinishedRun) -> Measured:
     """Counts parameters, and measures how decided the routing of 500 images is, if there is one.
 
     That is the entropy of the couplings in per cent of that of equal ones, in the layer with the
-    lowest, and the share of a child's vote that the true class gets.
+    lowest, and the share of a child's vote that the true class gets; attention routing (Choi et al.
+    2019), which divides a parent and not a child, has no such share.
     """
     model = run.checkpoint.model
     size = Measured({PARAMETERS: num_parameters(model)})
@@ -137,14 +138,14 @@ def network(run: FinishedRun) -> Measured:
     routed = outline(model, images.shape[1:]).routed
     if not routed:
         return size
+    entropies, axis, true = routing_entropies(model, images), -1, {}
     try:
-        entropies = routing_entropies(model, images)
-    except ValueError:  # attention routing divides a parent, not a child (Choi et al. 2019)
-        return size
-    most = {name: np.log(routed[name].coupling.shape[-1]) for name in entropies}
-    shares = [float(values.mean() / most[name]) for name, values in entropies.items()]
-    true = true_class_shares(model, images, targets)
-    return Measured(size.metrics | {ENTROPY: 100 * min(shares), SHARE: 100 * float(true.mean())})
+        true = {SHARE: 100 * float(true_class_shares(model, images, targets).mean())}
+    except ValueError:
+        axis = -2
+    most = {name: np.log(routed[name].coupling.shape[axis]) for name in entropies}
+    lowest = min(float(values.mean() / most[name]) for name, values in entropies.items())
+    return Measured(size.metrics | {ENTROPY: 100 * lowest} | true)
 
 
 @options_first

@@ -69,3 +69,19 @@ def test_coupling_that_is_not_divided_over_parents():
     network = build("choi2019_mnist", (12, 12, 1), 3, width=1 / 8, reconstruction="none")
     with pytest.raises(ValueError, match=r"classes: .* does not add up to 1"):
         true_class_shares(network, images[:, :12, :12, :1], targets)
+
+
+def test_attention_routing_divides_parents():
+    """The two channels of each layer share a parent."""
+    network = build("choi2019_mnist", (12, 12, 1), 3, width=1 / 4, reconstruction="none")
+    network.eval()
+    entropies = routing_entropies(network, IMAGES)
+    routed = jax.jit(lambda images: network(images, capture=True).routed)(IMAGES)
+    assert entropies.keys() == routed.keys() == {"conv_caps1", "classes"}
+    for name, found in entropies.items():
+        coupling = np.asarray(routed[name].coupling, float).reshape(
+            5, -1, *routed[name].coupling.shape[-2:]
+        )
+        expected = -(coupling * np.log(coupling)).sum(axis=-2).mean(axis=(-2, -1))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert (found < math.log(coupling.shape[-2]) - 1e-4).all()

@@ -8,6 +8,7 @@ from etils import epath
 from flax import nnx
 
 import capsjax
+from capsjax.models import paths
 from capsjax.runs import checkpoints, loop
 from capsjax.runs.about import About
 from capsjax.runs.history import History
@@ -56,6 +57,19 @@ def save(run, tmp_path):
                 saver.save(state, About(config, history, {}))
 
     return save
+
+
+def test_the_mean_of_the_latest(npz, tmp_path):
+    config = tiny_config(npz)
+    config.training.epochs, config.checkpoints.keep = 3, 2
+    loop.train(config, tmp_path, devices=ONE)
+    before, last = (nnx.state(checkpoints.read(tmp_path, s).model) for s in steps(tmp_path)[-2:])
+    mean = checkpoints.read(tmp_path, "mean")
+    assert mean.step == steps(tmp_path)[-1] == 21
+    for name, x in paths.by_path(nnx.state(mean.model)).items():
+        one, other = paths.by_path(before)[name], paths.by_path(last)[name]
+        np.testing.assert_allclose(x, (one + other) / 2, rtol=1e-6, atol=1e-7)
+        assert not np.array_equal(x, other)
 
 
 def test_a_resumed_run_keeps_the_best_of_all(save, tmp_path):

@@ -110,10 +110,7 @@ def eager_program(primitive: Primitive, **params: Any) -> Callable[..., Any]:
 
 
 def _capability(backend: Any) -> tuple[int, ...] | None:
-    """Returns the least compute capability of the devices that a program is lowered for.
-
-    These may be described and not attached; of another machine's nothing may be known.
-    """
+    """Returns the least compute capability, where known, of the devices that are compiled for."""
     devices = () if backend is None else backend.devices()
     capabilities = [getattr(device, "compute_capability", None) for device in devices]
     # An AMD GPU says "gfx90a".

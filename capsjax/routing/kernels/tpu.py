@@ -144,10 +144,7 @@ def attend_backward(
 def _two_passes(
     name: str, operands: Operands, results: str, terms: Callable[..., Terms]
 ) -> Operands:
-    """Sums `terms` over all children, after the softmax over all parents.
-
-    `terms` are made of r, of t where there is a cotangent w, of the votes and of what is read.
-    """
+    """Sums `terms`, of r, t (with a cotangent w), votes and what is read, over all children."""
     plan = _Plan(operands, results)
 
     # votes [A·Y, J', 128]; logits, later r, and rates, later t, [J', 128]
