@@ -16,6 +16,8 @@ from capsjax.runs.loop import Result, agreed, train
 
 
 class SeedResults(NamedTuple):
+    """What `train_seeds` returns."""
+
     results: dict[int, Result]  #: by seed
     summary: dict[str, Any]  #: the contents of seeds.json
 
