@@ -89,9 +89,12 @@ FIGURE_2 = Experiment(
 )
 
 TRACED = (*RATES, ITERATIONS[-1])  # of figure 2
+UNTRAINED = tuple(
+    replace(row, name=f"{row.name}, untrained", network="untrained", line="") for row in TRACED
+)
 FIGURE_3 = Experiment(
     title="Entropy of the first routing's couplings during training (figure 3)",
-    rows=(*TRACED, replace(TRACED[-1], name=R7_UNTRAINED, network="untrained", line="", x=0.0)),
+    rows=(*TRACED, *UNTRAINED),
     measure=measures.all_of(
         measures.entropy_trace("capsules1"), measures.TESTED, measures.test_curve
     ),
