@@ -36,7 +36,7 @@ class RunOptions(Options):
       key_version: how random numbers follow from the seed; a run keeps the version that it began
         with.
       seeds: the number of runs, with the seeds `seed`, `seed` + 1, ….
-      init_from: a work directory whose best checkpoint the run starts from; "" for none.
+      init_from: a run (its best checkpoint) or a released file to start from; "" for none.
       init_layers: the layers to take from it; () for all that fit.
       frozen_layers: the layers that are not trained.
     """
