@@ -25,7 +25,7 @@ MISTAKES = [
     ("predict --checkpoint={run} ~nobody_here/a.png", "~nobody_here/a.png: no such file"),
     (f"predict --checkpoint={{run}} {__file__}", "not an image"),
     ("predict --checkpoint={run} --export=/dev/null/net", "'/dev/null'"),
-    ("evaluate --checkpoint={run} --which=newest", 'must be "best", "latest" or a step number'),
+    ("evaluate --checkpoint={run} --which=newest", 'must be "best", "latest", "mean" or a step'),
     ("evaluate --checkpoint={run} --dataset=digits", "images of 28×28×1, this network takes 8×8×1"),
     ("evaluate --checkpoint={run} --split=tset", "no split 'tset'"),
     ("evaluate --checkpoint={run} --which=9999", "there is no step 9999"),
