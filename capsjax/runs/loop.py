@@ -33,8 +33,7 @@ from capsjax.training.parallel import replicate
 from capsjax.training.state import TrainState
 from capsjax.training.step import run_key
 
-# How long a dispatch takes: long enough to make the host's work between dispatches negligible,
-# short enough for a person to see the bar move and Ctrl-C take effect.
+# Long enough to hide the host's work between dispatches, short enough for Ctrl-C to take effect.
 DISPATCH_SECONDS = 2.0
 IMAGES = "training images"  # their number, among the circumstances of a run
 
@@ -141,8 +140,9 @@ class Run:
         self._training, self._directory = training, directory
         self._warm = False  # whether an epoch has ended in this process
         self.config.key_version = stack.enter_context(claimed(directory, self.config))
-        keep = self.config.checkpoints.keep
-        self._saver = stack.enter_context(Checkpoints(directory, keep=keep))
+        keep, steps = self.config.checkpoints.keep, training.batches.per_epoch
+        saver = Checkpoints(directory, keep=keep, steps_per_epoch=steps)
+        self._saver = stack.enter_context(saver)
         self._deadline = stack.enter_context(Deadline(stall_seconds))
         self.state, saved = fresh, None
         if self._saver.latest_step() is not None:

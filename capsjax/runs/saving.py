@@ -25,8 +25,8 @@ class Checkpoints(contextlib.AbstractContextManager):
     each, and all raise what it raises; every host reads.
     """
 
-    def __init__(self, workdir: epath.Path, *, keep: int):
-        self._workdir, self._directory, self._keep = workdir, workdir / FOLDER, keep
+    def __init__(self, workdir: epath.Path, *, keep: int, steps_per_epoch: int):
+        self._directory, self._keep, self._per_epoch = workdir / FOLDER, keep, steps_per_epoch
         self._saving: int | None = None
         self._accuracy: Mapping[int, float] = {}  # by step, of the whole run
         self._manager: ocp.CheckpointManager  # host 0 has one
@@ -87,20 +87,20 @@ class Checkpoints(contextlib.AbstractContextManager):
         from_first_host(lambda: self._manager.wait_until_finished())
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
-        """Tells Orbax which checkpoints to keep: the latest, and the best by validation accuracy.
+        """Tells Orbax what to keep: the newest, the latest epochs and the best by validation.
 
-        Orbax's own policy for the best knows only the accuracies that its process has saved: in a
-        resumed run it would delete the best checkpoint from before.
+        What a signal saved within an epoch goes with the next save. Orbax's own policy for the best
+        knows only the accuracies of its process: in a resumed run it would delete an earlier best.
         """
         steps = [checkpoint.step for checkpoint in checkpoints]
-        kept = {*steps[-self._keep :], *best_first(steps, self._accuracy)[:1]}
+        epochs = [step for step in steps if step % self._per_epoch == 0]
+        kept = {steps[-1], *epochs[-self._keep :], *best_first(steps, self._accuracy)[:1]}
         return [step in kept for step in steps]
 
     def _seal_saved(self) -> None:
         """Seals a save. Orbax calls it, in its own thread, when all is written but not committed.
 
-        Until it is committed, a local directory's name has a suffix. An object store cannot rename;
-        there a file that Orbax writes last marks the checkpoint as finished.
+        Until then a local directory's name has a suffix, and an object store lacks the last file.
         """
         if _files.is_local(self._directory):
             for directory in self._directory.glob(f"{self._saving}.*"):
@@ -110,10 +110,10 @@ class Checkpoints(contextlib.AbstractContextManager):
 
     def _set_damaged_aside(self) -> int:
         """Returns the newest intact step; moves damaged ones out of the way of new saves."""
-        steps = finished(self._workdir)
+        steps = finished(self._directory.parent)
         intact = newest_intact(self._directory, steps)
         for step in (newer for newer in steps if newer > intact):
-            damaged = self._workdir / f"damaged-{step}-{uuid.uuid4().hex[:8]}"
+            damaged = self._directory.parent / f"damaged-{step}-{uuid.uuid4().hex[:8]}"
             (self._directory / str(step)).rename(damaged)
         self._manager.reload()
         return intact

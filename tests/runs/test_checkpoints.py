@@ -49,10 +49,12 @@ def save(run, tmp_path):
     directory, result = run
     history, config = History(), checkpoints.read(directory).config
 
-    def save(accuracies):
-        with Checkpoints(epath.Path(tmp_path), keep=1) as saver:
+    def save(accuracies, steps_per_epoch=1):
+        directory = epath.Path(tmp_path)
+        with Checkpoints(directory, keep=1, steps_per_epoch=steps_per_epoch) as saver:
             for step, accuracy in accuracies.items():
-                history.add_validation(step, step, accuracy)
+                if accuracy is not None:
+                    history.add_validation(step, step, accuracy)
                 state = result.state._replace(step=np.int32(step))
                 saver.save(state, About(config, history, {}))
 
@@ -88,6 +90,14 @@ def test_a_resumed_run_keeps_the_best_of_all(save, tmp_path):
     shutil.rmtree(tmp_path / "checkpoints/2")
     with pytest.warns(UserWarning, match="lost its best checkpoint, step 2: 5 is the best left"):
         assert checkpoints.read(tmp_path).step == 5
+
+
+def test_what_was_saved_within_an_epoch_goes_with_the_next(save, tmp_path):
+    """Else the mean of the latest would depend on when a run was interrupted."""
+    save({10: 0.5, 20: 0.4, 25: None}, steps_per_epoch=10)
+    assert steps(tmp_path) == [10, 20, 25]
+    save({30: 0.3}, steps_per_epoch=10)
+    assert steps(tmp_path) == [10, 30]
 
 
 def test_restores_without_any_other_input(run, npz):
