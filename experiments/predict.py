@@ -137,7 +137,8 @@ def files(patterns: Sequence[str], broken: dict[str, str]) -> list[Path]:
         path, images = Path(os.path.expanduser(pattern)), []
         # Not with the module glob, which follows links and so never ends where they loop.
         top = Path(path.anchor)
-        named = [path] if path.exists() else sorted(top.glob(str(path.relative_to(top))))
+        found = (p for p in top.glob(str(path.relative_to(top))) if not p.name.startswith("."))
+        named = [path] if path.exists() else sorted(found)
         for entry in named:
             images += _images_in(entry) if entry.is_dir() else [entry]
         if not images:

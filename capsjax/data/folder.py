@@ -59,7 +59,7 @@ class Folder(Source):
             words = np.array([int(name[:16], 16) for name in names], np.uint64)
             chosen = with_test_split(np.array([label for _, label in files], int), words)
             self._files = {split: [files[i] for i in chosen[split]] for split in chosen}
-        self.splits = tuple(self._files)
+        self.splits = tuple(split for split, files in self._files.items() if files)
 
     def fingerprint(self, split: str) -> str:
         files = (file for file, _ in self._files[split])
@@ -69,8 +69,6 @@ class Folder(Source):
         """Decodes a split; raises ValueError unless there are images of one size in every class."""
         files = self._files[split]
         where = f"{self.where}, split {split!r}"
-        if not files:
-            raise ValueError(f"{where}: no images in it; give each class two or more")
         broken: list[str] = []
         decoded: list[tuple[Path, int, UInt8[np.ndarray, "h w c"]]] = []
         for file, label, image in self._decoded(files, "decoding", self._fitting, broken):
@@ -84,7 +82,8 @@ class Folder(Source):
                     "crop where pad would be black. In Python: fitting=images.Fitting(32, 32, 3)"
                 )
         if lost := {label for _, label in files} - {label for _, label, _ in decoded}:
-            raise ValueError(f"no image of {self.class_names[min(lost)]} can be read: {broken[0]}")
+            said = f"no image of {self.class_names[min(lost)]} can be read:"
+            raise ValueError("\n  ".join([said, *broken[:LISTED]]))
         if broken:
             said = f"{where}: {len(broken)} of {len(files)} images are skipped:"
             warnings.warn("\n  ".join([said, *broken[:LISTED]]), RuntimeWarning, stacklevel=5)

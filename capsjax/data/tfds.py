@@ -191,8 +191,6 @@ class _Records:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except NotImplementedError:
-            raise  # a format without random access; TFDS names another
         except Exception as error:  # of JSON, protocol buffers, array_record, PIL and TFDS itself
             raise ValueError(
                 f"{self.where}: files are missing or damaged ({error}); copy them or prepare the "

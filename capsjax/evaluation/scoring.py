@@ -54,7 +54,7 @@ def evaluation_data(
       data_dir, device_budget_mb: as for `capsjax.runs.loop.train`.
     """
     name = name or config.data.name
-    own = config.data if name == config.data.name else {"name": name}
+    own: Any = config.data if name == config.data.name else {"name": name}
     usual = None if name in tasks.generated() else default_split(name, data_dir)
     held_out = own is config.data and not usual and split in (None, "validation")
     if name not in tasks.generated() and not held_out:
@@ -64,8 +64,8 @@ def evaluation_data(
         )
         examples = tasks.as_it_is(dataset)
         return EvaluationData(name, split, dataset.class_names, examples, top(1), False)
-    if "source" in config.data and hasattr(tasks.family(name), "source"):
-        own = {**own, "source": config.data.source}
+    shared = [key for key in ("source", "validation_fraction") if key in config.data]
+    own = {**{k: config.data[k] for k in shared if hasattr(tasks.family(name), k)}, **own}
     task = tasks.create(**own, data_dir=data_dir, device_budget_mb=device_budget_mb)
     split = split or ("test" if task.tests else "validation")
     examples = task.evaluation_set(split)
@@ -130,14 +130,17 @@ def check_fits(config: ml_collections.ConfigDict, data: EvaluationData) -> None:
         ("the classes", data.class_names, tuple(config.task.class_names)),
     ):
         if there != here:
+            takes = f"this network takes {_in_words(here, there)}"
             raise ValueError(
-                f"{data.name} has {what} {_in_words(there)}, this network takes {_in_words(here)}: "
+                f"{data.name} has {what} {_in_words(there, here)}, {takes}: "
                 f"it was trained on --dataset={config.data.name}"
             )
 
 
-def _in_words(shape_or_names: tuple[Any, ...], show: int = 5) -> str:
+def _in_words(shape_or_names: tuple[Any, ...], other: tuple[Any, ...], show: int = 5) -> str:
     if isinstance(shape_or_names[0], int):
         return "×".join(map(str, shape_or_names))
-    more = ", …" if len(shape_or_names) > show else ""
-    return f"{', '.join(shape_or_names[:show])}{more} ({len(shape_or_names)})"
+    alike = [*(a != b for a, b in zip(shape_or_names, other, strict=False)), True].index(True)
+    shown = ["…"][:alike] + [*shape_or_names[alike:]][:show]
+    more = ", …" if len(shape_or_names) > alike + show else ""
+    return f"{', '.join(shown)}{more} ({len(shape_or_names)})"

@@ -50,6 +50,7 @@ def test_without_a_test_split_validation_images_are_evaluated(checkpoint, tmp_pa
                 write_image(tmp_path / split / str(label) / f"{number}.png", image)
 
     write("train", 3)
+    write_image(tmp_path / "test" / "unlabelled.png", np.zeros((9, 12, 1), np.uint8))
     config, name = checkpoint.config, f"folder:{tmp_path}"
     with pytest.raises(ValueError, match="has no split 'test', only train"):
         evaluation_data(config, name)
@@ -71,6 +72,9 @@ def test_another_task_is_made_from_the_same_images():
     config = configs.default("sabour2017_capsnet", "mnist_translated")
     config.data.source = "digits"
     assert len(evaluation_data(config, "affnist_generated").examples)
+    config.data.validation_fraction = 0.0  # all digits were trained on
+    with pytest.raises(ValueError, match="has no validation images, none were held out"):
+        evaluation_data(config, "affnist_generated", "validation")
 
 
 def test_other_classes_are_refused_even_if_as_many(checkpoint, data):
@@ -79,3 +83,6 @@ def test_other_classes_are_refused_even_if_as_many(checkpoint, data):
         ValueError, match=r"the classes A, B, C, D, E, … \(10\), this network takes"
     ):
         check_fits(checkpoint.config, letters)
+    other_last = data._replace(class_names=(*"012345678", "nine"))
+    with pytest.raises(ValueError, match=r"classes …, nine \(10\), this network takes …, 9 \(10\)"):
+        check_fits(checkpoint.config, other_last)
