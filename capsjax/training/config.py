@@ -89,7 +89,7 @@ class CheckpointOptions(Options):
     """The section `checkpoints`.
 
     Attributes:
-      keep: of how many latest epochs checkpoints stay, beside the best by validation accuracy.
+      keep: how many of the latest epochs' checkpoints stay, beside the best by validation accuracy.
     """
 
     SECTION: ClassVar[str] = "checkpoints"

@@ -129,6 +129,9 @@ def test_unfit_folders_are_named(tmp_path):
     for k in range(2):
         (root / f"dog/{k}.png").write_text("no image")
     refused(r"dog/\d.png: not an image that PIL can read")
+    (root / "ant/damaged.png").write_text("no image")
+    refused(r"no image of dog can be read:\n.*ant/damaged.png: not an image.*\n.*dog/\d.png: not")
+    (root / "ant/damaged.png").unlink()
     for k, image in enumerate(random_images(2, size=(6, 6))):
         write_image(root / f"dog/{k}.png", image)
     refused(r"dog/\d.png: has \[H, W, C\] = \[6, 6, 1\] and .*ant.*--config\.data\.size=32")
