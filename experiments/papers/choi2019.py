@@ -233,8 +233,8 @@ ON_MNIST, ON_MNIST_PLUS, ON_8, ON_5 = (
 )
 CNN = "gu2021_mnist:gu2021_convnet_r"
 AR, CONTROL = "MNIST", "untrained"
-# At small scale those of gu2021/table5, and trained once.
-CNN_AT = {"small": SEMANTIC_SCALES["small"].overrides, "smoke": DIGITS}
+# Those of gu2021/table5, trained once.
+CNN_AT = {at: SEMANTIC_SCALES[at].overrides for at in ("small", "medium")} | {"smoke": DIGITS}
 EQUIVARIANCE = (
     _row(AR, "mnist", printed=ON_MNIST | ON_8 | ON_5),
     _row("MNIST+", "mnist_plus", printed=ON_MNIST_PLUS),
