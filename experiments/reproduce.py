@@ -136,7 +136,7 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
             ", ".join(sorted({source_of(config) for config in configs})),
             results.summary([comparison]),
             experiment.title,
-            str(len(rows) * experiment.scales[store.scale].seeds),
+            str(len(rows) * experiment.seeds(store.scale)),
             f"{len(experiment.claims)} of {len(experiment.claims) + len(experiment.untested)}",
         )
         left += [f"{name}: {line}" for line in comparison.left]

@@ -75,7 +75,7 @@ def run_all(
 
     Returns a line for each row that was not run since its data are missing.
     """
-    count = seeds or experiment.scales[store.scale].seeds
+    count = seeds or experiment.seeds(store.scale)
     numbers = {"trained": count, "untrained": max(count, 3), "pixels": 1}  # which have no seeds
     # Every row once, then once more: what is there after an interruption can be compared.
     every = range(max(numbers.values()))

@@ -109,12 +109,11 @@ TABLE_1 = Experiment(
         "sabour2017/affnist trains it",
     },
     scales={
-        "full": Scale(f"{ABOUT_FULL} An ensemble takes seven seeds for each run.", seeds=3),
+        "full": Scale(f"{ABOUT_FULL} An ensemble takes seven seeds for each run."),
         "medium": Scale(
             "1/4 of the width (CapsNet 1/8), the paper's 20 epochs, 10 on CIFAR-10: too few for "
             f"augmented images, on which training accuracy is 56 to 59 % and rising. {SIZES}",
             SMALL,
-            seeds=3,
             only=tuple(f"{of}{data}{p}" for data in DECIDING for of in BOTH for p in ("", "+")),
         ),
         "small": Scale(
@@ -197,7 +196,7 @@ TABLE_2 = Experiment(
         "without conv-caps it overfits": "the paper's explanation, not a measurement",
     },
     scales={
-        "full": Scale(ABOUT_FULL, seeds=3),
+        "full": Scale(ABOUT_FULL),
         "medium": Scale(
             "1/4 of the width, 10 epochs (the paper: 200). Two of eight channels are left.",
             SMALL | {"training.epochs": 10},
@@ -246,11 +245,10 @@ EQUIVARIANCE = (
     _row("pixels", "mnist", network="pixels"),
 )
 EQUIVARIANCE_SCALES = {
-    "full": Scale(ABOUT_FULL, seeds=3),
+    "full": Scale(ABOUT_FULL),
     "medium": Scale(
         "1/4 of the width (CapsNet 1/8), the paper's 20 epochs, the first 2,000 test images.",
         SMALL,
-        seeds=3,
         images=2000,
     ),
     "small": Scale(
@@ -323,7 +321,7 @@ FIGURE_3 = Experiment(
     },
     scales={
         "full": Scale(ABOUT_FULL),
-        "medium": Scale("1/4 of the width, the paper's 20 epochs.", SMALL, seeds=3),
+        "medium": Scale("1/4 of the width, the paper's 20 epochs.", SMALL),
         "small": Scale("1/4 of the width, 2 epochs.", SMALL),
         "smoke": replace(EQUIVARIANCE_SCALES["smoke"], only=()),
     },

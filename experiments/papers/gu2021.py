@@ -378,7 +378,6 @@ SEMANTIC_SCALES = {
     "medium": Scale(
         f"{ABOUT_LONGER}; the first 2,000 test images.",
         SMALL | {"model.width": 1 / 4, "training.epochs": 20},
-        seeds=3,
         images=2000,
     ),
     "small": Scale(

@@ -180,7 +180,6 @@ MANIFOLD = Experiment(
             f"{ABOUT_SMALL} (2 middle capsules; 16 dense units in the CNN), 3 epochs of half of "
             "the digits; 20 pairs of digits.",
             SMALL | {"data.train_fraction": 0.5},
-            seeds=3,
             images=20 * 81,
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE, images=81, only=("CapsNet", "CNN", "pixels")),

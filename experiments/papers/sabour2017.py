@@ -69,8 +69,8 @@ MNIST = Experiment(
         "objects side by side, and promises well for segmentation and detection": "not measured",
     },
     scales={
-        "full": Scale(f"{ABOUT_FULL} 30 epochs.", FULL | {"training.epochs": 30}, seeds=3),
-        "medium": Scale("1/4 of the width, 20 epochs of all images.", FULL | MEDIUM, seeds=3),
+        "full": Scale(f"{ABOUT_FULL} 30 epochs.", FULL | {"training.epochs": 30}),
+        "medium": Scale("1/4 of the width, 20 epochs of all images.", FULL | MEDIUM),
         "small": Scale(
             "1/8 of the width, batches of 64; a tenth of the training images held out, 1 epoch of "
             "40 % of the others.",
@@ -98,7 +98,6 @@ EIGHT_EPOCHS = Scale(
     | ENDLESS
     | {"training.batch_size": 16, "training.epochs": 8}
     | {"schedule": defaults("schedule", "exponential", decay_steps=3375, decay_rate=0.7)},
-    seeds=3,
 )
 
 MULTIMNIST = Experiment(
@@ -120,7 +119,6 @@ MULTIMNIST = Experiment(
         "full": Scale(
             f"{ABOUT_FULL} 60M images, 1,000 of each first digit, one of each in an epoch, for "
             "1,000 epochs.",
-            seeds=3,
         ),
         "medium": EIGHT_EPOCHS,
         "small": EIGHT_EPOCHS,  # fewer show little
@@ -149,7 +147,6 @@ UNTIL_98 = Scale(
     | stop_at(0.98)
     | {"training.batch_size": 16, "training.epochs": 8}
     | {"schedule": defaults("schedule", "exponential", decay_steps=3375, decay_rate=0.6)},
-    seeds=3,
 )
 
 AFFNIST = Experiment(
@@ -168,7 +165,6 @@ AFFNIST = Experiment(
         "full": Scale(
             f"{ABOUT_FULL} Each network stops at the end of the first epoch with 99.23 % on "
             "held-out translated digits, a tenth of the training images, or after 50.",
-            seeds=3,
         ),
         "medium": UNTIL_98,
         "small": UNTIL_98,  # fewer show little
@@ -191,9 +187,7 @@ PICTURED = (
     Row(CAPSNET, "sabour2017_mnist"),
     Row("untrained", "sabour2017_mnist", network="untrained"),
 )
-LOOKS = {
-    name: replace(scale, seeds=1, images=1000, only=()) for name, scale in MNIST.scales.items()
-}
+LOOKS = {name: replace(scale, images=1000, only=()) for name, scale in MNIST.scales.items()}
 
 SQUARED_ERROR = "Squared error of a pixel, first 1,000 images"
 RECONSTRUCTIONS = Experiment(

@@ -54,7 +54,7 @@ def _row(name: str, network: str, accuracy: float, **where: Any) -> Row:
 
 def _learning(*rows: str) -> dict[str, Scale]:
     """Returns the scales below full, which are one here: fewer than five epochs show nothing."""
-    return dict.fromkeys(("medium", "small"), Scale(f"{ABOUT_MEDIUM}.", MEDIUM, seeds=3, only=rows))
+    return dict.fromkeys(("medium", "small"), Scale(f"{ABOUT_MEDIUM}.", MEDIUM, only=rows))
 
 
 # By method, the network, and what is printed of CIFAR-10 and CIFAR-100.
