@@ -35,11 +35,11 @@ def check_broadcast(name: str, x: Any, shape: tuple[Any, ...], axes: str) -> Non
 
 
 def check_probabilities(name: str, x: jax.Array | np.ndarray) -> None:
-    """Raises a ValueError unless all values lie in [0, 1]; traced values are not checked."""
+    """Raises a ValueError unless all values lie in [0, 1]; traced ones are not checked."""
     if isinstance(x, jax.core.Tracer):
         return
     values = np.asarray(x, np.float32)
-    if not np.all((values >= 0) & (values <= 1)):
+    if not np.all((values >= 0) & (values <= 1 + 2 * jnp.finfo(x.dtype).eps)):  # lengths round
         raise ValueError(
             f"{name} must lie in [0, 1], got values from {values.min()} to {values.max()}; "
             f"pass logits through jax.nn.sigmoid first."

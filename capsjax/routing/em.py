@@ -90,6 +90,8 @@ def em_routing(
     check_probabilities("activations", activations)
     check_broadcast("beta_use", beta_use, (*batch, parents), "[..., J]")
     check_broadcast("beta_activate", beta_activate, (*batch, parents), "[..., J]")
+    if not callable(inverse_temperature):
+        check_scalar("inverse_temperature", inverse_temperature, "pass λ(t) to change it.")
     check_scalar("variance_floor", variance_floor, "it is added to all variances.")
     if not isinstance(variance_floor, jax.core.Tracer) and not variance_floor > 0:
         raise ValueError(f"variance_floor must be positive, got {variance_floor}; try 1e-4.")

@@ -68,8 +68,7 @@ def slot_attention(
                     f"got {array.shape}; N are inputs, J slots, and D, K and V the sizes of "
                     "inputs, queries and values."
                 )
-    if scale is None:
-        scale = 1 / math.sqrt(queries.shape[-1])
+    scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
     check_scalar("scale", scale, "multiply the queries by it where slots differ in it.")
     dtype = type_of_sums(inputs, queries, key_kernel)
     if mask is not None:

@@ -99,7 +99,7 @@ class Deadline:
 
     def restart(self) -> None:
         """Starts the time of the next piece of work."""
-        if self._seconds:
+        if 0 < self._seconds < threading.TIMEOUT_MAX:
             # In a notebook sys.stderr is not a file of the system's; file 2 is stderr everywhere.
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=2)
 

@@ -172,12 +172,9 @@ def make_optimizer(
     rates = lookup("schedule.name", rates_options.pop("name", ""), SCHEDULES).of(rates_options)
     after_warmup = rates.make(own.learning_rate, steps_per_epoch)
     rise = optax.linear_schedule(0.0, 1.0, rates.warmup_steps)
-
-    def warming_up(step: Any) -> Any:
-        return rise(step) * after_warmup(step)
-
+    rate = (lambda step: rise(step) * after_warmup(step)) if rates.warmup_steps else after_warmup
     return optax.chain(
         *([optax.add_decayed_weights(own.weight_decay)] if own.weight_decay else []),
         *([optax.clip_by_global_norm(own.clip_norm)] if own.clip_norm else []),
-        own.make(warming_up if rates.warmup_steps else after_warmup),
+        own.make(rate),
     )

@@ -114,6 +114,8 @@ def test_drawn_slots():
     slots = layer.first_slots(2, keys)
     assert not np.allclose(slots[0], slots[1])
     chex.assert_trees_all_close(layer(INPUTS, keys=keys), layer(INPUTS, slots), rtol=1e-6)
+    with pytest.raises(ValueError, match="keys must be 2, one per example"):
+        layer(INPUTS, keys=keys[:1])  # which would share one draw
     same = layer.first_slots(2)
     np.testing.assert_array_equal(same[0], same[1])
     assert not np.allclose(same[0, 0], same[0, 1])

@@ -34,6 +34,11 @@ POSES, KERNEL = jnp.zeros((2, 5, 1, 3)), jnp.zeros((5, 3, 4, 2))
 GRID = jnp.zeros((4, 4, 3, 2, 2))
 
 
+def test_lengths_that_rounding_lifts_above_one_are_probabilities():
+    routed = em_routing(VOTES, ONES * (1 + jnp.finfo(jnp.float32).eps), ZEROS, ZEROS)
+    assert jnp.all(jnp.isfinite(routed.activations))
+
+
 def em(*arguments, **options):
     given = (VOTES, ONES, ZEROS, ZEROS)
     return lambda: em_routing(*arguments, *given[len(arguments) :], **options)
@@ -64,6 +69,7 @@ WRONG = [
     (em(coupling=jnp.ones((4, 6))), "coupling must broadcast"),
     (em(variance_floor=0.0), "variance_floor must be positive"),
     (em(variance_floor=jnp.ones(3)), "variance_floor must be one number"),
+    (em(inverse_temperature=jnp.ones(4)), "inverse_temperature must be one number"),
     (em(num_iterations=2.0), "num_iterations must be a Python int"),
     (dynamic(num_iterations=0), "num_iterations must be at least 1, got 0"),
     (dynamic(update_rate=0), r"update_rate .* \(0, 1\], got 0"),

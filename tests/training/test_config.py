@@ -1,6 +1,7 @@
 import re
 
 import ml_collections
+import numpy as np
 import pytest
 
 from capsjax.data import tasks
@@ -92,6 +93,14 @@ def test_values_that_are_not_allowed(config, key, value, message):
     (values[section] if section else values)[name] = value
     with pytest.raises(ValueError, match=re.escape(message)):
         configs.complete(ml_collections.ConfigDict(values))
+
+
+def test_numpy_numbers_can_be_saved(config):
+    config.optimizer = configs.defaults("optimizer", "sgd", learning_rate=np.float32(0.5))
+    config.model.decoder_features = (np.int64(64),)
+    saved = configs.to_json(config)
+    assert saved["optimizer"]["learning_rate"] == 0.5
+    assert saved["model"]["decoder_features"] == [64]
 
 
 def test_retired_options_of_earlier_versions(config):
