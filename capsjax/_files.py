@@ -21,7 +21,7 @@ def cache_dir() -> Path:
 
 def digest(*parts: str | bytes) -> str:
     """Hashes what a file is made from, for its name or to see that it is stale (SHA-256)."""
-    encoded = (part.encode() if isinstance(part, str) else part for part in parts)
+    encoded = (p.encode(errors="surrogateescape") if isinstance(p, str) else p for p in parts)
     return hashlib.sha256(b"".join(encoded)).hexdigest()
 
 
