@@ -34,9 +34,10 @@ def assert_same(got: Examples, expected: Examples) -> None:
     assert got.class_names == expected.class_names
 
 
-def test_second_load_comes_from_the_cache(cache_dir):
-    assert_same(cached("a set", "1", build), EXAMPLES)
-    assert_same(cached("a set", "1", never), EXAMPLES)
+@pytest.mark.parametrize("key", ["a set", "a set \udce4"])  # the second of a path not in UTF-8
+def test_second_load_comes_from_the_cache(cache_dir, key):
+    assert_same(cached(key, "1", build), EXAMPLES)
+    assert_same(cached(key, "1", never), EXAMPLES)
     assert entry(cache_dir).name.startswith("a-set-")
 
 
