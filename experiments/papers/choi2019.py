@@ -12,7 +12,7 @@ from papers.gu2021 import SEMANTIC_SCALES
 FINDING = (
     "in part: on JPEG-compressed CIFAR-10 attention routing beats a CapsNet of 43 % of its size "
     "(70.5 against 63.6 %), but poses that move along lines, the paper's evidence for "
-    "equivariance, are found in untrained networks and raw pixels too."
+    "equivariance, are found in a CNN, untrained networks and raw pixels too."
 )
 
 SMALL = {"model.width": 1 / 4, "training.log_every_steps": 50}
