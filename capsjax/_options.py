@@ -13,10 +13,11 @@ from capsjax._names import check_kind, check_options, dotted
 
 
 def tuples(value: Any) -> Any:
-    """Returns `value`, or all in a dict, with tuples for the lists of JSON."""
+    """Returns `value`, or all in a dict, with tuples for lists and Python's numbers for NumPy's."""
     if isinstance(value, dict):
         return {k: tuples(v) for k, v in value.items()}
-    return tuple(value) if isinstance(value, list) else value
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return tuple(map(tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def checked(

@@ -18,8 +18,6 @@ def dropout(
     if keys is None or keep == 1:
         return x
     if keys.shape != x.shape[:1]:
-        raise ValueError(
-            f"keys {keys.shape} must be one for each example of x {x.shape}, from jax.random.key"
-        )
+        raise ValueError(f"keys must be {x.shape[0]}, from jax.random.split, got {keys.shape}")
     kept = jax.vmap(lambda key: jax.random.bernoulli(key, keep, x.shape[1:]))(keys)
     return jnp.where(kept, x / keep, 0)

@@ -88,7 +88,7 @@ class Deadline:
     """
 
     def __init__(self, seconds: float):
-        self._seconds = seconds
+        self._seconds = min(seconds, threading.TIMEOUT_MAX)
 
     def __enter__(self) -> "Deadline":
         self.restart()
@@ -99,7 +99,7 @@ class Deadline:
 
     def restart(self) -> None:
         """Starts the time of the next piece of work."""
-        if 0 < self._seconds < threading.TIMEOUT_MAX:
+        if self._seconds:
             # In a notebook sys.stderr is not a file of the system's; file 2 is stderr everywhere.
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=2)
 

@@ -227,7 +227,7 @@ def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """Returns `config` as plain dicts, lists, numbers and strings."""
-    return json.loads(json.dumps(config.to_dict(), default=lambda number: number.item()))
+    return json.loads(config.to_json())
 
 
 def from_json(tree: Mapping[str, Any]) -> ml_collections.ConfigDict:

@@ -130,6 +130,7 @@ def test_an_interrupted_run_is_resumed_and_a_finished_one_is_not_repeated(tiny, 
     assert gathered.cells["accuracy"]["a"].ours == Estimate(record["metrics"]["accuracy"])
     # Of other images, or without a number that the table shows: it is measured again, not trained.
     more = replace(tiny, scales=tiny.scales | {"small": Scale("More.", images=20)})
+    assert (more.seeds("small"), more.seeds("smoke")) == (3, 1)
     assert (record["images"], run(store, more)["images"]) == (10_000, 20)
     both = measures.accuracy(accuracy="test", train="train")
     two = replace(more, columns=(*more.columns, Column("train", "Training")), measure=both)

@@ -59,7 +59,7 @@ def biased_stack():
         (lambda: dense(6, 4, 3, 9, form="matrix"), "must be equal and a square, got 4 and 9"),
         (lambda: dense(6, 4, 3, 4, form="tensor"), "vector"),
         (lambda: layers.dropout(jnp.ones((2, 3)), None, keep=0), r"keep must be in \(0, 1\]"),
-        (lambda: layers.dropout(jnp.ones(2), jnp.ones(1), keep=0.5), "one for each example"),
+        (lambda: layers.dropout(jnp.ones(2), jnp.ones(1), keep=0.5), "keys must be 2, from jax"),
         (lambda: layers.coordinate_addition(jnp.zeros((2, 3, 1, 5, 8))), "a square of at least 4"),
         (lambda: layers.InvertedAttentionStack({}, schedule="parallel"), "'sequential', 'fixed"),
         (em_stack, "without activations"),

@@ -35,7 +35,8 @@ with Deadline(0.5) as deadline:
     time.sleep(1)
     deadline.restart()
 time.sleep(1)  # over
-with Deadline(0):
-    time.sleep(1)
+for unlimited in (0, float("inf")):
+    with Deadline(unlimited):
+        time.sleep(1)
 """
     assert run(program) == (0, "")

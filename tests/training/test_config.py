@@ -98,7 +98,7 @@ def test_values_that_are_not_allowed(config, key, value, message):
 def test_numpy_numbers_can_be_saved(config):
     config.model.decoder_features = (np.int64(64),)
     config.model.mean = tuple(np.full((3, 3, 1), 0.5, np.float32).mean((0, 1)))
-    saved = configs.to_json(config)["model"]
+    saved = configs.to_json(configs.complete(config))["model"]
     assert saved["decoder_features"] == [64]
     assert saved["mean"] == [0.5]
 
