@@ -120,10 +120,11 @@ def merged(graphdef: nnx.GraphDef, state: nnx.State) -> Any:
 
 def check_labels(labels: Any, images: Any, num_classes: int) -> None:
     """Raises ValueError unless `labels` has one class, in [0, num_classes), for each image."""
-    if np.shape(labels) != (len(images),) or not np.issubdtype(labels.dtype, np.integer):
+    labels = np.asarray(labels)
+    if labels.shape != (len(images),) or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(
             f"labels must be one integer for each of the {len(images)} images, got "
-            f"{labels.dtype}{list(np.shape(labels))}"
+            f"{labels.dtype}{list(labels.shape)}"
         )
     low, high = np.min(labels), np.max(labels)
     if low < 0 or high >= num_classes:

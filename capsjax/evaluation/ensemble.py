@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import ml_collections
 from flax import nnx
 
-from capsjax.evaluation.scoring import gives_logits
 from capsjax.models.model import Images, Keys, Mask, Output
 
 
@@ -25,19 +24,20 @@ class Ensemble(nnx.Module):
     ) -> Output:
         """See `Model`. Returns no poses; what `capture` adds is called "member0/classes" …."""
         outputs = [member(images, mask=mask, keys=keys, capture=capture) for member in self.members]
-        routed, features = {}, {}
-        for i, output in enumerate(outputs):
-            routed.update({f"member{i}/{name}": x for name, x in output.routed.items()})
-            features.update({f"member{i}/{name}": x for name, x in output.features.items()})
+        kind, *others = {output.score_kind for output in outputs}
+        if others:
+            raise ValueError("some members of the ensemble score with logits and some with lengths")
+        of_members = [(f"member{i}/", output) for i, output in enumerate(outputs)]
+        routed = {at + name: x for at, output in of_members for name, x in output.routed.items()}
+        features = {at + name: x for at, out in of_members for name, x in out.features.items()}
         scores = jnp.mean(jnp.stack([output.scores for output in outputs]), axis=0)
-        kind = outputs[0].score_kind
         return Output(scores, routed=routed, features=features, score_kind=kind)
 
 
 def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDict]) -> nnx.Module:
     """Returns the ensemble of models restored by `capsjax.restore`; a single one is returned as is.
 
-    Raises ValueError if they are for different images or classes, or score in different ways.
+    Raises ValueError if they are for different images or classes.
     """
     if not models or len(models) != len(configs):
         raise ValueError(f"expected a config for each model, got {len(configs)} for {len(models)}")
@@ -50,6 +50,4 @@ def join(models: Sequence[nnx.Module], configs: Sequence[ml_collections.ConfigDi
                 raise ValueError(
                     f"member {n} of the ensemble has {key} {other[key]}, the first {first[key]}"
                 )
-    if len({gives_logits(model, first["input_shape"]) for model in models}) > 1:
-        raise ValueError("some members of the ensemble score with logits and some with lengths")
     return Ensemble(models)

@@ -34,8 +34,9 @@ def true_class_shares(
 ) -> Float[np.ndarray, "n"]:
     """Returns the share of a child's vote that a true class gets in the last routing, by image.
 
-    The mean over the children, and over the classes in the image, whose `targets` are 1. It is
-    1 / classes if couplings are equal: the network takes the mean of the votes and does not route.
+    The mean over the children, and over the classes in the image, whose `targets` are 1 (NaN if
+    there are none). It is 1 / classes if couplings are equal: the network does not route.
+
     Raises ValueError if the network routes nothing, or that routing does not divide children.
     """
     return next(iter(_by_layer(_true_shares, model, (images, targets), batch_size).values()))

@@ -47,7 +47,8 @@ def foreground_ari(
 ) -> Float[np.ndarray, "n"]:
     """Returns the adjusted Rand index of each image: 1 if slots and objects divide it alike.
 
-    Pixels of the background do not count. A pixel belongs to the slot with the largest share.
+    Pixels of the background do not count; an image without objects has 1. A pixel belongs to the
+    slot with the largest share.
     """
     with extra("data"):
         from sklearn.metrics import adjusted_rand_score

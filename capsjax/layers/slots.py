@@ -113,9 +113,7 @@ class SlotAttention(nnx.Module):
         """Draws slots from the learned Gaussian; see `__call__` for the keys."""
         shape = (self.num_slots, self.slot_size)
         keys = jnp.broadcast_to(jax.random.key(0), (num_examples,)) if keys is None else keys
-        if keys.shape[:1] != (num_examples,):
-            raise ValueError(
-                f"keys must be {num_examples}, from jax.random.split, got {keys.shape}"
-            )
+        if keys.shape != (num_examples,):
+            raise ValueError(f"keys must be {num_examples} of jax.random.split, got {keys.shape}")
         noise = jax.vmap(lambda key: jax.random.normal(key, shape, jnp.float32))(keys)
         return self.mean[...] + jnp.exp(self.log_std[...]) * noise.astype(self.mean[...].dtype)

@@ -46,7 +46,7 @@ def create(
     rngs: nnx.Rngs,
     **overrides: Any,
 ) -> nnx.Module:
-    """Builds a network with fresh parameters.
+    """Builds a network with fresh parameters, in training mode: see `model.eval()`.
 
     Args:
       name: one of `names()`.

@@ -55,6 +55,10 @@ class EfficientCapsNet(CapsuleChain):
         k = config.primary_kernel
         seen = grids(self.input_shape, [*windows, Window(k)] if k else windows)[len(windows) - 1]
         self.leaky = config.normalization == "instance"
+        if k and max(seen) > k + 1:  # the published 6×6 map is cut to 5×5
+            raise ValueError(f"primary_kernel {k} sees a corner of a map of {seen}: 0 sees it all")
+        if self.leaky and seen == (1, 1):
+            raise ValueError("instance normalization of a 1×1 map leaves nothing: enlarge images")
         sizes, he_normal = [self.input_shape[-1], *features], nnx.initializers.he_normal()
         self.convs = convolutions(sizes, windows, kernel_init=he_normal, rngs=rngs)
         norm = nnx.InstanceNorm if self.leaky else partial(batch_norm, momentum=0.99)

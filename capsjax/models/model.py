@@ -40,7 +40,7 @@ class Output(NamedTuple):
     Attributes:
       scores: what the loss and the accuracy use; the higher, the likelier the class.
       poses: the poses of the class capsules, None for networks that have none.
-      reconstruction: the decoder's image in [0, 1], None without a decoder; one for each mask
+      reconstruction: the decoder's image, in [0, 1] but for slots, or None; one for each mask
         if the model is given several.
       routed: by layer name, what each routing returned; empty unless with `capture=True`.
       features: by layer name, from the images up, the output of each layer (poses of capsules,
@@ -104,9 +104,10 @@ class Model(nnx.Module):
                 hint = "; one image needs a leading axis: images[None]"
             elif (*images.shape[1:], 1) == self.input_shape:
                 hint = "; grey images need an axis of channels: images[..., None]"
-            raise ValueError(
-                f"images must have shape [n, {wanted}], got {list(images.shape)}{hint}"
-            )
+            raise ValueError(f"images must be [n, {wanted}], got {list(images.shape)}{hint}")
+        if keys is not None and keys.shape != images.shape[:1]:
+            wanted = f"jax.random.split(jax.random.key(0), {len(images)})"
+            raise ValueError(f"keys must be one per image, {wanted}; got shape {keys.shape}")
         normalized = self.mean or self.std
         pixels = normalize(images, self.mean, self.std) if normalized else to_unit(images)
         output = self.forward(pixels, mask=mask, keys=keys, capture=capture)

@@ -313,22 +313,13 @@ _CIFAR10 = InvertedAttentionConfig()
 _CIFAR100 = replace(_CIFAR10, features=128, pose_size=36, hidden_capsules=(20,))
 _CIFAR10_RESNET = replace(_CIFAR10, backbone="resnet")
 _CIFAR100_RESNET = replace(_CIFAR100, backbone="resnet")
-_DIVERSE = InvertedAttentionConfig(
-    features=1024, primary_kernel=3, primary_strides=2, channels=16, pose_size=64, conv_strides=(1,)
-)
+_WIDE: dict[str, Any] = {"features": 1024, "primary_kernel": 3, "channels": 16}
+_DIVERSE = replace(_CIFAR10, **_WIDE, primary_strides=2, pose_size=64, conv_strides=(1,))
 _DIVERSE_VECTOR, _DIVERSE_42M = replace(_DIVERSE, form="vector"), replace(_DIVERSE, channels=64)
 _EM, _EM_RESNET = EMCapsNetConfig(), EMCapsNetConfig(backbone="resnet")
 _SIMPLE, _DYNAMIC = CapsNetConfig(reconstruction="none"), DynamicCapsNetConfig()
-_DYNAMIC_DIVERSE = DynamicCapsNetConfig(
-    backbone="simple",
-    features=1024,
-    primary_kernel=3,
-    primary_padding=0,
-    channels=16,
-    primary_pose=64,
-    num_conv_caps=1,
-    class_pose=64,
-)
+_DYNAMIC_SIMPLE = replace(_DYNAMIC, backbone="simple", primary_padding=0, num_conv_caps=1)
+_DYNAMIC_DIVERSE = replace(_DYNAMIC_SIMPLE, **_WIDE, primary_pose=64, class_pose=64)
 _CIFAR, _MULTIMNIST = (32, 32, 3), (36, 36, 1)
 _inverted = partial(Network, InvertedAttentionCapsNet)
 _dynamic = partial(Network, DynamicCapsNet)

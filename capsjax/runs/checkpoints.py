@@ -33,7 +33,7 @@ FOLDER = "checkpoints"
 def restore(
     path: str | os.PathLike[str], which: Which = "best"
 ) -> tuple[Model, ml_collections.ConfigDict]:
-    """Restores the trained network of a run and its config, from the checkpoint alone.
+    """Restores the trained network of a run, in evaluation mode, and its config.
 
     Args:
       path: the run's work directory, or a .safetensors file of experiments/release.py; local, or

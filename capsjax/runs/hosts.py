@@ -34,12 +34,18 @@ def connect(
     # loop itself agrees on where to stop, at the end of a dispatch.
     jax.config.update("jax_enable_preemption_service", False)
     addresses = (coordinator_address, num_processes, process_id)
-    jax.distributed.initialize(
-        *addresses,
-        # With all addresses, SLURM and Open MPI are not asked: they would leave it one GPU.
-        cluster_detection_method=None if None in addresses else "deactivate",
-        heartbeat_timeout_seconds=round(heartbeat_seconds),
-    )
+    try:
+        jax.distributed.initialize(
+            *addresses,
+            # With all addresses, SLURM and Open MPI are not asked: they would leave it one GPU.
+            cluster_detection_method=None if None in addresses else "deactivate",
+            heartbeat_timeout_seconds=round(heartbeat_seconds),
+        )
+    except ValueError as error:
+        needed = "Where JAX finds no cluster, each host needs all three"
+        raise ValueError(
+            f"coordinator_address, num_processes, process_id = {addresses}: {error} {needed}"
+        ) from error
 
 
 def check_connected() -> None:

@@ -92,7 +92,7 @@ def test_what_scores_are_is_known_without_computing(name, logits):
 )
 def test_what_has_no_summary(scores, labels, message):
     with pytest.raises(ValueError, match=message):
-        summarize(scores, np.asarray(labels))
+        summarize(scores, labels)
 
 
 def test_no_accuracy_of_scores_that_are_not_finite():

@@ -108,4 +108,4 @@ def test_networks_that_do_not_go_together(finished_run):
         ensemble.join([first.model, first.model], [first.config, other])
     convnet = models.create("gu2021_convnet_fc", (8, 8, 1), 10, rngs=nnx.Rngs(0), kernel_size=3)
     with pytest.raises(ValueError, match="score with logits and some with lengths"):
-        ensemble.join([first.model, convnet], [first.config, first.config])
+        ensemble.join([first.model, convnet], [first.config] * 2)(np.zeros((1, 8, 8, 1)))

@@ -114,7 +114,7 @@ def test_drawn_slots():
     slots = layer.first_slots(2, keys)
     assert not np.allclose(slots[0], slots[1])
     chex.assert_trees_all_close(layer(INPUTS, keys=keys), layer(INPUTS, slots), rtol=1e-6)
-    with pytest.raises(ValueError, match=r"keys must be 2, from jax.random.split, got \(1,\)"):
+    with pytest.raises(ValueError, match=r"keys must be 2 of jax.random.split, got \(1,\)"):
         layer(INPUTS, keys=keys[:1])  # which would share one draw
     same = layer.first_slots(2)
     np.testing.assert_array_equal(same[0], same[1])

@@ -58,3 +58,15 @@ def test_depthwise_capsules_are_a_grouped_convolution():
         for f in (lambda layer, maps: layer(maps), convolution)
     )
     chex.assert_trees_all_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("network", "side", "message"),
+    [
+        ("multimnist", 64, r"primary_kernel 5 sees a corner of a map of \(13, 13\)"),
+        ("smallnorb", 20, "instance normalization of a 1×1 map"),
+    ],
+)
+def test_images_that_it_would_not_see(network, side, message):
+    with pytest.raises(ValueError, match=message):
+        building.build(f"efficient_capsnet_{network}", (side, side, 1), 10, width=1 / 32)

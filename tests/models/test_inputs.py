@@ -1,6 +1,7 @@
 """Images as networks take them: checked, scaled to [0, 1] and normalised."""
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -52,3 +53,11 @@ def test_bad_normalization(mean, std, message):
 def test_bad_images(images, error, message):
     with pytest.raises(error, match=message):
         capsnet()(images)
+
+
+@pytest.mark.parametrize("keys", [jax.random.key(0), jax.random.split(jax.random.PRNGKey(0), 2)])
+def test_keys_are_one_for_each_image(keys):
+    with pytest.raises(
+        ValueError, match=r"one per image, jax.random.split\(jax.random.key\(0\), 2"
+    ):
+        capsnet()(UNIT, keys=keys)

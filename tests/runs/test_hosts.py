@@ -261,3 +261,11 @@ def test_the_config_of_host_0_counts(run, npz, tmp_path):
 def test_an_address_without_a_port():
     with pytest.raises(ValueError, match=r"must be HOST:PORT, got '10\.0\.0\.1'"):
         hosts.connect("10.0.0.1", 2, 0)
+
+
+def test_no_cluster_and_no_addresses(tmp_path):
+    train = [sys.executable, "experiments/train.py", "--config=configs/digits.py", "--distributed"]
+    ended = subprocess.run(
+        [*train, f"--workdir={tmp_path}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "Where JAX finds no cluster, each host needs all three" in ended.stderr
