@@ -166,6 +166,8 @@ def run(
     except ModuleNotFoundError as error:
         how = "" if "pip install" in str(error) else f": {_extras.install('experiments')}"
         sys.exit(f"error: {error}{how}")
+    except BrokenPipeError:  # of `… | head`
+        os._exit(1)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

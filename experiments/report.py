@@ -71,8 +71,8 @@ def of_results(workdir: Path, pages: Path) -> None:
     from _reproduce import results
     from papers import EXPERIMENTS, PAPERS
 
-    ours = (pages.parent / "papers").is_dir()  # docs/results, not somebody's own runs
-    findings = {name: paper.FINDING if ours else "" for name, paper in PAPERS.items()}
+    papers = pages.parent / "papers"  # beside docs/results, but not somebody's own pages
+    findings = {n: p.FINDING if (papers / f"{n}.md").is_file() else "" for n, p in PAPERS.items()}
     gathered = results.gather_all(results.folders(workdir), EXPERIMENTS)
     files = sum(len(results.write(comparisons, pages)) for comparisons in gathered.values())
     _cli.save(pages / "index.md", results.index(gathered, findings))

@@ -161,7 +161,9 @@ class Comparison:
             return float(ours[side][0]) if side in pixels else ours[side]
 
         tests = {name: difference(sample(claim.more) + claim.slack, sample(name)) for name in less}
-        # All must hold; the hardest one is shown.
+        # All must hold, but one of k refutes the claim: its p counts k times (Bonferroni).
+        tests |= {n: t._replace(p=min(1, len(less) * t.p)) for n, t in tests.items() if t.mean < 0}
+        # The hardest one is shown.
         verdicts = {decide(result) for result in tests.values()}
         verdict = next((v for v in (FAILS, CHANCE) if v in verdicts), HOLDS)
         # If all hold, the largest p is that of the claim.
@@ -182,8 +184,9 @@ class Comparison:
             lines = self.lines.items()
             concerned = [row for line, of in lines if {line, *of} & set(sides) for row in of]
         if claim.any_accuracy:  # what does better in the accuracy itself has learned all the same
-            floor = self.experiment.floor
-            concerned = [str(claim.more)] if floor and claim.metric == floor.metric else []
+            row = self.rows.get(str(claim.more))
+            floor = row and (row.floor or self.experiment.floor)
+            concerned = [row.name] if row and floor and claim.metric == floor.metric else []
         for name in concerned:
             if name in self.failed:
                 floor = self.rows[name].floor or self.experiment.floor

@@ -196,6 +196,8 @@ def in_words(verdict: Verdict, experiment: Experiment) -> str:
     rounded = f"within {0.5 / 10**digits:g} of"
     where = f"{apart} {'above' if mean > 0 else 'below'}" if float(apart) else rounded
     interval = f"{low:+.{digits}f} to {high:+.{digits}f}"
+    if isinstance(claim.less, tuple) and result.high < 0:
+        interval += f" before correction for {len(claim.less)} comparisons"
     text = f"{name[0]} is {where} {name[1]} (95 %: {interval}; {seeds} seeds)"
     if verdict.reason:
         text = f"{verdict.reason}; {text}"

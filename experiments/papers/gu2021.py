@@ -19,7 +19,7 @@ from papers.sabour2017 import (
 
 FINDING = (
     "in part: a ConvNet that averages its features is more robust to affine changes than CapsNet "
-    "(89.5 against 78.4 %), but not more robust than Aff-CapsNet, as far as three seeds tell."
+    "(89.5 against 78.4 %); whether more than Aff-CapsNet, three seeds cannot tell."
 )
 
 RUNS = 5  # "All scores are averaged over 5 runs across this paper"

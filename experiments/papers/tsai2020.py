@@ -211,8 +211,6 @@ FIGURE_4 = Experiment(
         *claims(
             "accuracy",
             ("dynamic routing loses with iterations", _at("dynamic", 1), *[_at("dynamic", 5)] * 2),
-            ("EM gains from a second iteration", "EM, r = 2", "EM, r = 1", "EM, r = 2"),
-            ("EM loses with more iterations", "EM, r = 2", *["EM, r = 5"] * 2),
             ("inverted gains from a second iteration", TWICE, _at("inverted", 1), TWICE),
             ("inverted beats dynamic", TWICE, "dynamic, r = 2", TWICE),
             ("LayerNorm helps", TWICE, _at(A, 2)),
@@ -221,7 +219,14 @@ FIGURE_4 = Experiment(
             ("inverted gains from five iterations", *[_at("inverted", n) for n in (5, 1, 5)]),
             ("sequential loses with five iterations", _at(B, 1), *[_at(B, 5)] * 2),
         ),
-        *claims("accuracy", (UNIFORM, 12.0, _at(A, 5)), any_accuracy=True),
+        *claims(
+            "accuracy",
+            # The paper's difference is 24 points: a row that does not learn is the effect.
+            ("EM gains from a second iteration", "EM, r = 2", "EM, r = 1", "EM, r = 2"),
+            ("EM loses with more iterations", "EM, r = 2", *["EM, r = 5"] * 2),
+            (UNIFORM, 12.0, _at(A, 5)),
+            any_accuracy=True,
+        ),
         *claims(
             "deviation over iterations",
             (f"{CHANGE} dynamic", "dynamic", "inverted", _at("dynamic", 5)),

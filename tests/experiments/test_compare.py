@@ -130,6 +130,18 @@ def test_a_claim_must_beat_all_of_its_controls():
     assert hardest.against == "c", "that with the largest p, which Holm's correction takes"
 
 
+def test_one_of_several_comparisons_refutes_only_after_correction():
+    below, above = (79.4, 79.9, 80.0), (80.4, 80.5, 80.9)
+    alone = verdict(a=below, b=above)
+    assert alone.verdict == "does not hold"
+    assert 0.025 < alone.difference.p < 0.05
+    of_two = verdict(replace(CLAIM, less=("b", "c")), a=below, b=above, c=(50.0, 50.1, 50.2))
+    assert (of_two.verdict, of_two.against) == ("within chance", "b")
+    assert of_two.difference.p == 2 * alone.difference.p
+    said = results.in_words(of_two, an_experiment(of_two.claim))
+    assert "before correction for 2 comparisons; 3 and 3 seeds" in said
+
+
 def test_what_did_not_learn_decides_nothing():
     floor = Floor("accuracy", 85.0)
     found = verdict(a=HIGH, b=(90.0, 80.0, 90.0), floor=floor)
@@ -138,6 +150,10 @@ def test_what_did_not_learn_decides_nothing():
     anyway = replace(CLAIM, any_accuracy=True)
     assert verdict(anyway, a=HIGH, b=(90.0, 80.0, 90.0), floor=floor).verdict == "within chance"
     assert verdict(anyway, a=LOW, b=LOW, floor=Floor("accuracy", 99.0)).reason.startswith("“a” did")
+    plain = an_experiment(anyway)
+    rows = tuple(replace(row, floor=Floor("accuracy", 99.0)) for row in plain.rows)
+    by_row = compare(replace(plain, rows=rows), "small", records(a=HIGH, b=LOW)).verdicts[0]
+    assert by_row.reason.startswith("“a” did not learn"), "a floor of the row alone"
     diverged = records(a=HIGH, b=HIGH)
     diverged["b"][1] |= {"failed": "at step 1 the loss is nan", "metrics": {}}
     found = compare(an_experiment(floor=floor), "small", diverged)
