@@ -27,9 +27,9 @@ class Ensemble(nnx.Module):
         kind, *others = {output.score_kind for output in outputs}
         if others:
             raise ValueError("some members of the ensemble score with logits and some with lengths")
-        of_members = [(f"member{i}/", output) for i, output in enumerate(outputs)]
-        routed = {at + name: x for at, output in of_members for name, x in output.routed.items()}
-        features = {at + name: x for at, out in of_members for name, x in out.features.items()}
+        members = {f"member{i}/": output for i, output in enumerate(outputs)}
+        routed = {at + name: x for at, out in members.items() for name, x in out.routed.items()}
+        features = {at + name: x for at, out in members.items() for name, x in out.features.items()}
         scores = jnp.mean(jnp.stack([output.scores for output in outputs]), axis=0)
         return Output(scores, routed=routed, features=features, score_kind=kind)
 

@@ -40,7 +40,7 @@ class Difference(NamedTuple):
     mean: float
     low: float  # of its 95 % interval
     high: float
-    p: float  # of Welch's t-test, two-sided; of Student's against a number
+    p: float  # two-sided: Welch's, Student's against a number; k times if one of k refutes
 
 
 class Verdict(NamedTuple):
@@ -123,7 +123,7 @@ class Comparison:
         return {name: what for name, what in reached.items() if what}
 
     def _too_little(self, row: Row) -> str:
-        floor, records = row.floor or self.experiment.floor, self.records[row.name]
+        floor, records = row.floor, self.records[row.name]
         if floor is None or row.network != "trained" or not records:
             return ""
         if row.name in self.diverged:
@@ -184,13 +184,12 @@ class Comparison:
             lines = self.lines.items()
             concerned = [row for line, of in lines if {line, *of} & set(sides) for row in of]
         if claim.any_accuracy:  # what does better in the accuracy itself has learned all the same
-            row = self.rows.get(str(claim.more))
-            floor = row and (row.floor or self.experiment.floor)
-            concerned = [row.name] if row and floor and claim.metric == floor.metric else []
+            better = [self.rows[side] for side in sides if side == claim.more and side in self.rows]
+            concerned = [r.name for r in better if r.floor and r.floor.metric == claim.metric]
         for name in concerned:
             if name in self.failed:
-                floor = self.rows[name].floor or self.experiment.floor
-                return f"“{name}” did not learn ({self.failed[name]}; required: {floor})"
+                required = self.rows[name].floor
+                return f"“{name}” did not learn ({self.failed[name]}; required: {required})"
         return ""
 
     def _unrouted(self, claim: Claim) -> str:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,11 +141,12 @@ class Experiment:
         return value if value is None or isinstance(value, Estimate) else Estimate(value)
 
     def at(self, scale: str) -> dict[str, Row]:
-        """Returns the rows of a scale by name; none if it does not have that scale."""
+        """Returns the rows of a scale by name, with their floors; none without that scale."""
         if scale not in self.scales:
             return {}
         only = self.scales[scale].only
-        return {row.name: row for row in self.rows if not only or row.name in only}
+        rows = (replace(row, floor=row.floor or self.floor) for row in self.rows)
+        return {row.name: row for row in rows if not only or row.name in only}
 
     def seeds(self, scale: str) -> int:
         """Returns how many runs each row has: at smoke scale one, as it only shows that it runs."""

@@ -3,6 +3,7 @@
 import ast
 import errno
 import os
+import subprocess
 import sys
 
 import _cli
@@ -122,3 +123,13 @@ def test_no_file_imports_a_script():
                 module = getattr(node, "module", None)
                 names = {alias.name for alias in node.names if module in (None, "experiments")}
                 assert not scripts & {module, *names}, file
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    """Such as `… | head`."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "experiments/reproduce.py", "--list", "gu2021/table5"]
+    ended = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (1, b"")

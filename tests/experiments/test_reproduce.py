@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import report
 import reproduce
 from _reproduce import figures, measures, results, runs
 from _reproduce.experiment import ENTROPY, SCALES, Column, Estimate, Measured, Row, Scale
@@ -307,6 +308,20 @@ def test_the_pages_are_those_of_the_records(tmp_path):
     findings = {name: paper.FINDING for name, paper in PAPERS.items()}
     assert (ROOT / "docs/results/index.md").read_text() == results.index(names, findings)
     assert "../papers" not in results.index(names, dict.fromkeys(findings, ""))
+
+
+def test_our_findings_do_not_stand_on_the_pages_of_others(tmp_path):
+    """Even beside a folder of papers."""
+    (tmp_path / "work" / "small").mkdir(parents=True)
+    (tmp_path / "work" / "small" / "about.json").write_text('{"scale": "small", "data": {}}')
+    (tmp_path / "papers").mkdir()
+    report.of_results(tmp_path / "work", tmp_path / "pages")
+    index = (tmp_path / "pages" / "index.md").read_text()
+    assert "| gu2021 |" in index
+    assert PAPERS["gu2021"].FINDING not in index
+    (tmp_path / "papers" / "gu2021.md").touch()
+    report.of_results(tmp_path / "work", tmp_path / "pages")
+    assert PAPERS["gu2021"].FINDING in (tmp_path / "pages" / "index.md").read_text()
 
 
 def test_rows_whose_data_are_missing_are_left_out_and_named(fails, tmp_path):
