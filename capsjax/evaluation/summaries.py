@@ -64,7 +64,7 @@ def summarize_multi_label(
 ) -> MultiLabelSummary:
     """Compares the classes that `rule` predicts with those present; see `summarize`."""
     _check_finite(scores)
-    predicted, present = np.asarray(_predicted(rule, logits, scores)), np.asarray(labels) > 0
+    predicted, present = np.asarray(_predicted(rule, logits, scores)), labels > 0
     return MultiLabelSummary(
         *_accuracy((predicted == present).all(-1), versions),
         present.sum(0),

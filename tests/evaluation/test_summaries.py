@@ -69,8 +69,7 @@ def test_several_classes_by_hand(rule, accuracy, found, mistaken):
     assert summary.mistaken.tolist() == mistaken
     # Logits of the same probabilities name the same.
     logits = np.log(SCORES / (1 - SCORES))
-    alike = summarize_multi_label(rule, logits, PRESENT.tolist(), logits=True)
-    assert alike.accuracy == summary.accuracy
+    assert summarize_multi_label(rule, logits, PRESENT, logits=True).accuracy == summary.accuracy
 
 
 @pytest.mark.parametrize(
