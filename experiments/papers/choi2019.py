@@ -203,9 +203,9 @@ TABLE_2 = Experiment(
             only=tuple(f"{n} conv-caps of 32" for n in (0, 1, 4)),
         ),
         "small": Scale(
-            "1/8 of the width, 5 epochs; only rows with a claim. One channel of capsules is "
-            "left of eight, so conv-caps have nothing to route. For augmentation five epochs are "
-            "too few (the paper: 200).",
+            "1/8 of the width, 5 epochs; 0, 1 and 4 conv-caps of 32, and 4 of 16. One channel of "
+            "capsules is left of eight, so conv-caps have nothing to route. For augmentation five "
+            "epochs are too few (the paper: 200).",
             SMALL | {"model.width": 1 / 8, "training.epochs": 5},
             only=tuple(f"{row}{plus}" for plus in PRINTED_TABLE_2 for row in IN_CLAIMS),
         ),

@@ -131,7 +131,7 @@ FIGURE_3 = Experiment(
             "1,000 test images.",
             SMALL_ROUTING,
             images=1000,
-            only=(HARD, "r = 6, η = 0.1", SOFT, R7, R7_UNTRAINED),
+            only=tuple(row.name for row in (*TRACED, *UNTRAINED) if "0.05" not in row.name),
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE, images=64, only=(HARD, SOFT)),
     },

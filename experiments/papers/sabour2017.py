@@ -207,7 +207,10 @@ RECONSTRUCTIONS = Experiment(
     },
     scales=LOOKS,
     figure=figures.pairs,
-    chosen=("the first five images that are classified correctly, and the first two that are not",),
+    chosen=(
+        "the first five images that are classified correctly, and the first two that are not",
+        INITIAL,
+    ),
 )
 
 PERTURBATION = Experiment(
@@ -221,5 +224,6 @@ PERTURBATION = Experiment(
         "eye; the range of a pixel tells only how much changes"
     },
     scales=LOOKS,
+    chosen=(INITIAL,),
     figure=figures.sheets,
 )
