@@ -18,8 +18,14 @@ class SlotAttention(nnx.Module):
       s ← GRU(s, slot_attention(LayerNorm(x), LayerNorm(s) W_q))
       s ← s + MLP(LayerNorm(s))                `num_iterations` times
 
-    As in Slot Attention for Video (google-research/slot-attention-video), whose parameters can be
-    loaded: tests/layers/test_slots.py maps their names.
+    As in Slot Attention for Video (google-research/slot-attention-video), whose parameters fit:
+
+      general_dense_{q, k, v}_0        query, key, value, without the axis of the one head
+      LayerNorm_0, LayerNorm_1         norm_slots, norm_inputs
+      GRU_0/GRUCell_0/{ir, iz, in}     gru.dense_i: side by side in its last axis
+      GRU_0/GRUCell_0/{hr, hz, hn}     gru.dense_h; hr and hz have no bias: zeros
+      MLP_0/LayerNorm_0                norm_mlp
+      MLP_0/dense_mlp_{0, 1}           hidden, out
 
     Args:
       in_features: D, the size of the inputs.
@@ -44,6 +50,7 @@ class SlotAttention(nnx.Module):
         rngs: nnx.Rngs,
     ):
         check_counts(num_slots=num_slots, num_iterations=num_iterations)
+        check_counts(in_features=in_features, slot_size=slot_size, mlp_size=mlp_size)
         self.in_features, self.num_slots, self.slot_size = in_features, num_slots, slot_size
         self.num_iterations, self.implicit = num_iterations, implicit
         glorot = nnx.initializers.glorot_uniform()
@@ -84,11 +91,13 @@ class SlotAttention(nnx.Module):
           keys: one per example for that draw; None: the same slots for all examples and calls.
           mask: see `capsjax.routing.slot_attention`.
         """
-        if inputs.ndim != 3:
-            raise ValueError(f"inputs must be [n, N, D], got shape {inputs.shape}")
+        if inputs.ndim != 3 or not inputs.shape[1]:
+            raise ValueError(f"inputs must be [n, N, D], N at least 1; got shape {inputs.shape}")
         check_poses(inputs, "inputs", in_features=self.in_features)
         start = self.first_slots(inputs.shape[0], keys) if slots is None else slots
-        check_poses(start, "slots", slot_size=self.slot_size)
+        if start.ndim != 3 or start.shape[::2] != (inputs.shape[0], self.slot_size):
+            expected = f"[{inputs.shape[0]}, J, {self.slot_size}], as many examples as inputs"
+            raise ValueError(f"slots must be {expected}; got shape {start.shape}")
         inputs = self.norm_inputs(inputs)
         # A loop's carry must have the dtype and devices that the loop returns.
         start = start.astype(jnp.promote_types(start.dtype, inputs.dtype))

@@ -256,7 +256,10 @@ def placed_like(x: Array | np.ndarray, other: Array | np.ndarray) -> Array:
     """
     x = jnp.expand_dims(jnp.asarray(x), range(other.ndim - x.ndim))
     # With JAX 0.12 `zeros_like` has no devices either, unless there is a `jax.set_mesh`.
-    return jnp.add(x, jnp.where(False, jax.lax.stop_gradient(other), 0).astype(x.dtype))
+    placed = jnp.add(x, jnp.where(False, jax.lax.stop_gradient(other), 0).astype(x.dtype))
+    # The backward pass of a loop keeps a copy of each iteration, but one of what stays the same.
+    kinds = {(str(t), t.sharding.mesh.axis_names) for t in map(jax.typeof, (x, placed))}
+    return x if len(kinds) == 1 else placed
 
 
 def einsum(subscripts: str, *operands: Array) -> Array:

@@ -41,7 +41,7 @@ PROCEDURES = {
     "dynamic_large": "e",
     "uniform": "a",
 }
-# One iteration of slot attention: examples, inputs N, their size D (that of slots too), slots J.
+# Three iterations of slot attention: examples, inputs N, their size D (that of slots too), slots J.
 SLOTS = {"slots_7": (64, 16_384, 64, 7), "slots_11": (32, 4096, 64, 11)}
 PLAIN = "_plain"  # after these names: the published formulas, which form keys and values
 
@@ -114,12 +114,16 @@ def _uniform(poses: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def _slots(x: jax.Array, q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> jax.Array:
-    return slot_attention(x, q, w_k, w_v).poses
+    return jax.lax.fori_loop(0, 3, lambda _, q: slot_attention(x, q, w_k, w_v).poses, q)
 
 
 def _plain_slots(x: jax.Array, q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> jax.Array:
     keys, values = x @ w_k, x @ w_v  # [n, N, D]
-    logits = jnp.einsum("bjd,bnd->bjn", q / math.sqrt(q.shape[-1]), keys)
-    shares = jax.nn.softmax(logits, axis=-2)
-    shares /= jnp.sum(shares, axis=-1, keepdims=True) + 1e-8
-    return jnp.einsum("bjn,bnd->bjd", shares, values)
+
+    def iterate(_: int, q: jax.Array) -> jax.Array:
+        logits = jnp.einsum("bjd,bnd->bjn", q / math.sqrt(q.shape[-1]), keys)
+        shares = jax.nn.softmax(logits, axis=-2)
+        shares /= jnp.sum(shares, axis=-1, keepdims=True) + 1e-8
+        return jnp.einsum("bjn,bnd->bjd", shares, values)
+
+    return jax.lax.fori_loop(0, 3, iterate, q)

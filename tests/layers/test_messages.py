@@ -25,9 +25,11 @@ from capsjax.routing import inverted_attention_routing
         # As many class numbers as there are classes: they would broadcast.
         ("Decoder", (3, 4, (5, 6, 1)), [(2, 3, 4), (3,)], r"\(3,\); for class numbers .*one_hot"),
         ("EMClassCapsules", (2, 3, 16), [(4, 4, 2, 8), (4, 4, 2)], "channels = 2 and pose_size"),
-        ("SlotAttention", (5, 3, 4, 6), [(7, 5)], r"inputs must be \[n, N, D\], got .* \(7, 5\)"),
+        ("SlotAttention", (5, 3, 4, 6), [(7, 5)], r"inputs must be \[n, N, D\], N .* \(7, 5\)"),
         ("SlotAttention", (5, 3, 4, 6), [(2, 7, 4)], "inputs must be in_features = 5"),
-        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 5), (2, 3, 5)], "slots must be slot_size = 4"),
+        ("SlotAttention", (5, 3, 4, 6), [(2, 0, 5)], "N at least 1; got shape"),
+        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 5), (2, 3, 5)], r"slots must be \[2, J, 4\], as"),
+        ("SlotAttention", (5, 3, 4, 6), [(2, 7, 5), (1, 3, 4)], r"slots must be \[2, J, 4\], as"),
     ],
 )
 def test_arrays_that_do_not_fit(layer, sizes, shapes, message):

@@ -22,81 +22,96 @@ def build(**options):
         return x + 0.3 * jax.random.normal(next(keys), x.shape)
 
     nnx.update(layer, jax.tree.map(move, nnx.state(layer)))
-    bias = layer.gru.dense_h.bias
-    bias[...] = bias[...].at[: 2 * S].set(0)
     return layer
 
 
-def linen_parameters(layer):
-    """The layer's parameters under the names of Slot Attention for Video."""
+# Of savi/modules/attention.py, as Linen names them: a LayerNorm where it is made, not called.
+PUBLISHED = {
+    **{f"general_dense_{letter}_0/kernel": (size, 1, S) for letter, size in zip("qkv", (S, D, D))},
+    **{f"LayerNorm_0/{name}": (S,) for name in ("scale", "bias")},
+    **{f"LayerNorm_1/{name}": (D,) for name in ("scale", "bias")},
+    **{f"GRU_0/GRUCell_0/{name}/kernel": (S, S) for name in ("ir", "iz", "in", "hr", "hz", "hn")},
+    **{f"GRU_0/GRUCell_0/{name}/bias": (S,) for name in ("ir", "iz", "in", "hn")},
+    **{f"MLP_0/LayerNorm_0/{name}": (S,) for name in ("scale", "bias")},
+    "MLP_0/dense_mlp_0/kernel": (S, HIDDEN),
+    "MLP_0/dense_mlp_0/bias": (HIDDEN,),
+    "MLP_0/dense_mlp_1/kernel": (HIDDEN, S),
+    "MLP_0/dense_mlp_1/bias": (S,),
+}
 
-    def own(module):
-        return nnx.to_pure_dict(nnx.state(module))
 
-    def gates(module, names):
-        kernels, biases = (jnp.split(x[...], 3, axis=-1) for x in (module.kernel, module.bias))
-        return {
-            name: {"kernel": kernel, "bias": bias}
-            for name, kernel, bias in zip(names, kernels, biases, strict=True)
-        }
-
-    tree = {
-        "LayerNorm_0": own(layer.norm_inputs),
-        "LayerNorm_1": own(layer.norm_slots),
-        "GRUCell_0": gates(layer.gru.dense_i, ("ir", "iz", "in"))
-        | gates(layer.gru.dense_h, ("hr", "hz", "hn")),
-        "MLP_0": {
-            "LayerNorm_0": own(layer.norm_mlp),
-            "dense_mlp_0": own(layer.hidden),
-            "dense_mlp_1": own(layer.out),
-        },
+def load(layer, p):
+    """Gives the layer the published parameters, by the table of its docstring."""
+    for letter, name in zip("qkv", ("query", "key", "value"), strict=True):
+        getattr(layer, name)[...] = p[f"general_dense_{letter}_0/kernel"][:, 0]
+    gru, mlp, no_bias = "GRU_0/GRUCell_0", "MLP_0", jnp.zeros(S)
+    for module, names in ((layer.gru.dense_i, "ir iz in"), (layer.gru.dense_h, "hr hz hn")):
+        for what, axis in (("kernel", 1), ("bias", 0)):
+            parts = [p.get(f"{gru}/{name}/{what}", no_bias) for name in names.split()]
+            getattr(module, what)[...] = jnp.concatenate(parts, axis)
+    rest = {
+        "LayerNorm_0": layer.norm_slots,
+        "LayerNorm_1": layer.norm_inputs,
+        f"{mlp}/LayerNorm_0": layer.norm_mlp,
+        f"{mlp}/dense_mlp_0": layer.hidden,
+        f"{mlp}/dense_mlp_1": layer.out,
     }
-    for letter, name in (("q", "query"), ("k", "key"), ("v", "value")):
-        tree[f"general_dense_{letter}_0"] = {"kernel": getattr(layer, name)[...][:, None]}
-    return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
+    for path, module in rest.items():
+        for what in ("scale", "kernel", "bias"):
+            if f"{path}/{what}" in p:
+                getattr(module, what)[...] = p[f"{path}/{what}"]
 
 
 def plain(p, slots, inputs, iterations):
     """The published formulas: keys and values are formed, and their shares kept."""
 
-    def norm(x, p):
+    def norm(x, at):
         x = x - x.mean(-1, keepdims=True)
-        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * p["scale"] + p["bias"]
+        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+        return x * p[f"{at}/scale"] + p[f"{at}/bias"]
 
-    def dense(x, p):
-        return x @ p["kernel"] + p["bias"]
+    def dense(x, at):
+        return x @ p[f"{at}/kernel"] + p.get(f"{at}/bias", 0)
 
     def sigmoid(x):
         return 1 / (1 + np.exp(-x))
 
-    inputs = norm(inputs, p["LayerNorm_0"])
-    key, value = (inputs @ p[f"general_dense_{name}_0"]["kernel"][:, 0] for name in "kv")
+    inputs, gru = norm(inputs, "LayerNorm_1"), "GRU_0/GRUCell_0"
+    key, value = (inputs @ p[f"general_dense_{name}_0/kernel"][:, 0] for name in "kv")
     for _ in range(iterations):
-        query = norm(slots, p["LayerNorm_1"]) @ p["general_dense_q_0"]["kernel"][:, 0]
+        query = norm(slots, "LayerNorm_0") @ p["general_dense_q_0/kernel"][:, 0]
         logits = query / np.sqrt(S) @ key.T
         attention = np.exp(logits) / np.exp(logits).sum(0)
         updates = attention / (attention.sum(-1, keepdims=True) + 1e-8) @ value
-        g = p["GRUCell_0"]
-        reset = sigmoid(dense(updates, g["ir"]) + slots @ g["hr"]["kernel"])
-        keep = sigmoid(dense(updates, g["iz"]) + slots @ g["hz"]["kernel"])
-        new = np.tanh(dense(updates, g["in"]) + reset * dense(slots, g["hn"]))
+        reset = sigmoid(dense(updates, f"{gru}/ir") + dense(slots, f"{gru}/hr"))
+        keep = sigmoid(dense(updates, f"{gru}/iz") + dense(slots, f"{gru}/hz"))
+        new = np.tanh(dense(updates, f"{gru}/in") + reset * dense(slots, f"{gru}/hn"))
         slots = (1 - keep) * new + keep * slots
-        m = p["MLP_0"]
-        hidden = np.maximum(dense(norm(slots, m["LayerNorm_0"]), m["dense_mlp_0"]), 0)
-        slots = slots + dense(hidden, m["dense_mlp_1"])
+        hidden = np.maximum(dense(norm(slots, "MLP_0/LayerNorm_0"), "MLP_0/dense_mlp_0"), 0)
+        slots = slots + dense(hidden, "MLP_0/dense_mlp_1")
     return slots, attention.T
 
 
 @pytest.mark.parametrize("iterations", [1, 3])
-def test_the_published_formulas(iterations):
-    layer = build(num_iterations=iterations)
+def test_the_published_formulas_with_the_published_parameters(iterations):
+    layer, rng = build(num_iterations=iterations), np.random.default_rng(0)
+    p = {name: rng.normal(scale=0.5, size=shape) for name, shape in PUBLISHED.items()}
+    load(layer, p)
     slots = jax.random.normal(jax.random.key(2), (2, J, S))
     routed = layer(INPUTS, slots)
-    p = linen_parameters(layer)
     for n in range(2):
         expected = plain(p, *(np.asarray(x[n], np.float64) for x in (slots, INPUTS)), iterations)
         np.testing.assert_allclose(routed.poses[n], expected[0], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(routed.coupling[n], expected[1], rtol=1e-5, atol=1e-5)
+
+
+def test_iterations_share_the_inputs_that_the_backward_pass_keeps():
+    def held(iterations):
+        layer = build(num_iterations=iterations)
+        _, pull = jax.vjp(lambda inputs: layer(inputs).poses, INPUTS)
+        return [x.shape for x in jax.tree.leaves(pull) if N in x.shape]
+
+    assert held(5) == held(2)
 
 
 def test_slots_are_as_wide_as_the_inputs_and_parameters():
