@@ -27,7 +27,10 @@ def build(**options):
 
 # Of savi/modules/attention.py, as Linen names them: a LayerNorm where it is made, not called.
 PUBLISHED = {
-    **{f"general_dense_{letter}_0/kernel": (size, 1, S) for letter, size in zip("qkv", (S, D, D))},
+    **{
+        f"general_dense_{letter}_0/kernel": (size, 1, S)
+        for letter, size in zip("qkv", (S, D, D), strict=True)
+    },
     **{f"LayerNorm_0/{name}": (S,) for name in ("scale", "bias")},
     **{f"LayerNorm_1/{name}": (D,) for name in ("scale", "bias")},
     **{f"GRU_0/GRUCell_0/{name}/kernel": (S, S) for name in ("ir", "iz", "in", "hr", "hz", "hn")},
