@@ -161,7 +161,9 @@ def run(
         args = _parse(parser, list(sys.argv[1:] if argv is None else argv))
         with contextlib.redirect_stdout(io.StringIO() if args.quiet else sys.stdout):
             for file in args.imports:
-                _import(file)
+                sys.path.append(os.path.dirname(os.path.abspath(file)))  # for what it imports
+                with _configs.errors_by_line(file):
+                    runpy.run_path(file)
             main(args)
     except ModuleNotFoundError as error:
         how = "" if "pip install" in str(error) else f": {_extras.install('experiments')}"
@@ -188,13 +190,6 @@ def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namesp
         key.removeprefix("--config."): getattr(args, key[2:].replace("-", "_")) for key in keys
     }
     return args
-
-
-def _import(file: str) -> None:
-    """Runs a user's file, which may call `capsjax.models.register`."""
-    sys.path.append(os.path.dirname(os.path.abspath(file)))  # for what it imports itself
-    with _configs.errors_by_line(file):
-        runpy.run_path(file)
 
 
 def write(text: str, output: epath.Path | None, run: str, name: str) -> epath.Path:

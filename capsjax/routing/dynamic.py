@@ -13,7 +13,6 @@ from capsjax.routing.kernels import softmax
 from capsjax.routing.routed import Routed
 from capsjax.routing.votes import (
     Broadcast,
-    Coupling,
     Poses,
     VotesLike,
     as_votes,
@@ -93,7 +92,11 @@ def dynamic_routing(
 
     def couple(agreed: Array, before: Array | float | None) -> _Coupled:
         """Returns sums and coupling of the logits b; a soft update mixes it with that before."""
-        coupling = _softmax(agreed, leaky=leaky)
+        if leaky:  # with one more logit of 0
+            padded = jnp.pad(agreed, [(0, 0)] * (agreed.ndim - 1) + [(0, 1)])
+            coupling = softmax(padded)[..., :-1]
+        else:
+            coupling = softmax(agreed)
         coupling = hold(coupling if before is None else mix(coupling, before))
         return votes.combine(coupling), coupling
 
@@ -143,11 +146,3 @@ def uniform_routing(
       activation: applied to the last axis in place of squash.
     """
     return dynamic_routing(votes, num_iterations=1, bias=bias, activation=activation)
-
-
-def _softmax(logits: Coupling, *, leaky: bool) -> Coupling:
-    """Returns the softmax over the parents, with one more logit of 0 if `leaky`."""
-    if not leaky:
-        return softmax(logits)
-    padded = jnp.pad(logits, [(0, 0)] * (logits.ndim - 1) + [(0, 1)])
-    return softmax(padded)[..., :-1]

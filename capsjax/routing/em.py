@@ -103,10 +103,15 @@ def em_routing(
 
     def maximize(relative: Array, largest: Array, iteration: Array | int) -> _Parents:
         """Does an M-step for R = relative · largest; `largest` is [..., 1, J]."""
-        moments = _moments(votes, jnp.broadcast_to(activations * relative, full))
+        use, activate, floor = costs
+        sums, squares, total = _moments(votes, jnp.broadcast_to(activations * relative, full))
+        divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
+        means, variances = sums / divisor, squares / divisor + floor
+        mass = total * largest[..., 0, :]  # Σ_i R_ij a_i
+        cost = jnp.sum(use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
         schedule = inverse_temperature
         value = jnp.asarray(schedule(iteration) if callable(schedule) else schedule, dtype)
-        return _m_step(moments, largest[..., 0, :], value, *costs)
+        return _Parents(means, variances, value * (activate - cost))
 
     def iterate(state: tuple[Array, _Parents], iteration: Array) -> tuple[Any, None]:
         log_coupling = normalize(_e_step(state[1], votes))
@@ -176,23 +181,6 @@ def _moments(votes: Any, weights: Coupling) -> tuple[Poses, Poses, Array]:
     sums, total = votes.combine(weights), jnp.sum(weights, axis=-2)
     means = sums / jnp.maximum(total, LEAST_TOTAL)[..., None]
     return sums, votes.scatter(weights, means), total
-
-
-def _m_step(
-    moments: tuple[Poses, Poses, Array],
-    largest: Float[Array, "*#batch #J"],
-    inverse_temperature: Float[Array, ""],
-    beta_use: Float[Array, "*#batch #J"],
-    beta_activate: Float[Array, "*#batch #J"],
-    variance_floor: Float[Array, ""],
-) -> _Parents:
-    """Does the M-step of procedure 1, from moments for weights w = R_ij a_i / `largest`."""
-    sums, squares, total = moments
-    divisor = jnp.maximum(total, LEAST_TOTAL)[..., None]
-    means, variances = sums / divisor, squares / divisor + variance_floor
-    mass = total * largest  # Σ_i R_ij a_i
-    cost = jnp.sum(beta_use[..., None] + 0.5 * jnp.log(variances), axis=-1) * mass
-    return _Parents(means, variances, inverse_temperature * (beta_activate - cost))
 
 
 def _e_step(parents: _Parents, votes: Any) -> Coupling:

@@ -56,7 +56,11 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
         return release.read(path, which)
     workdir = _files.absolute(path)
     if which == "mean":
-        return _mean(workdir)
+        latest = read(workdir, "latest")
+        steps = finished(workdir)[: latest.config.checkpoints.keep]
+        states = [nnx.state(read(workdir, step).model) for step in steps]
+        nnx.update(latest.model, jax.tree.map(lambda *x: sum(x) / len(x), *states))
+        return latest
     step = _choose(workdir, which)
     directory = workdir / FOLDER / str(step)
     config, history, _ = about_of(directory)
@@ -64,14 +68,6 @@ def read(path: str | os.PathLike[str], which: Which = "best") -> Checkpoint:
         saved = checkpointer.restore(directory / "model")
     variables = paths.by_path(saved["params"]) | paths.by_path(saved["rest"])
     return Checkpoint(trained_model(config, variables, directory), config, history, step)
-
-
-def _mean(workdir: epath.Path) -> Checkpoint:
-    latest = read(workdir, "latest")
-    steps = finished(workdir)[: latest.config.checkpoints.keep]
-    states = [nnx.state(read(workdir, step).model) for step in steps]
-    nnx.update(latest.model, jax.tree.map(lambda *x: sum(x) / len(x), *states))
-    return latest
 
 
 def reader() -> ocp.StandardCheckpointer:

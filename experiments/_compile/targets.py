@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +20,7 @@ class Gpu(NamedTuple):
     cache_mib: float  # of the second-level cache
 
 
-@dataclass(frozen=True)
-class Chip:
+class Chip(NamedTuple):
     """What is published about one device, as JAX counts devices."""
 
     name: str  # of the target, before the colon
@@ -82,8 +80,7 @@ _LIMITS = {
 }
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A machine to compile for."""
 
     name: str  # as a user writes it: `v5e:2x4`, `h100`, `h100:8`, `cpu`

@@ -49,7 +49,10 @@ def couplings(
     answer, networks = partial(_maps, path), _networks(model, config)
     maps = [in_batches(answer, each, [seen], batch_size=AT_ONCE) for each in networks.values()]
     means, num = np.stack([mean for mean, _ in maps]), len(images)
-    rows, columns = _axes(maps[-1][1][num:], images.shape[1:])
+    probed, side = maps[-1][1][num:], images.shape[1]
+    # The poses of a position change with what it sees. Rounding may differ by the place in a batch.
+    changed = np.abs(probed[1:] - probed[0]).max((-1, -2)) > 1e-5 * np.abs(probed[0]).max()
+    rows, columns = _axis(changed[:side].any(2).T), _axis(changed[side:].any(1).T)
     return Couplings(means[:, :num], path[-1], rows, columns, list(networks))
 
 
@@ -125,16 +128,6 @@ def _probes(shape: tuple[int, ...]) -> UInt8[np.ndarray, "k h w c"]:
     for column in range(width):
         probes[1 + height + column, :, column] = other[:, column]
     return probes
-
-
-def _axes(
-    poses: Float[np.ndarray, "k rows columns c d"], shape: tuple[int, ...]
-) -> tuple[Axis, Axis]:
-    """Finds where positions look: their `poses` change with a row or column of `_probes`."""
-    # Rounding may differ by the place in a batch.
-    changed = np.abs(poses[1:] - poses[0]).max((-1, -2)) > 1e-5 * np.abs(poses[0]).max()
-    by_row, by_column = changed[: shape[0]].any(2), changed[shape[0] :].any(1)
-    return _axis(by_row.T), _axis(by_column.T)
 
 
 def _axis(touched: Bool[np.ndarray, "k side"]) -> Axis:

@@ -44,8 +44,7 @@ class FinishedRun(NamedTuple):
         """Returns the first test images, and a 1 for each class that is in them."""
         examples = self.examples().examples
         number = min(number or self.images, self.images, len(examples))
-        rendered = tasks.render(examples, np.arange(number))
-        return rendered.images, rendered.labels
+        return tasks.render(examples, np.arange(number))[:2]
 
     def first_images(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns the first test images, and their classes."""
@@ -72,11 +71,8 @@ class Pixels(nnx.Module):
         return Output(scores, poses, features={"pixels": flat})
 
 
-Measure = Callable[[FinishedRun], Measured]
-
-
 @options_first
-def all_of(run: FinishedRun, *measures: Measure) -> Measured:
+def all_of(run: FinishedRun, *measures: Callable[[FinishedRun], Measured]) -> Measured:
     """Combines several measurements."""
     results = [measure(run) for measure in measures]
     return Measured(*(dict(ChainMap(*parts)) for parts in zip(*results, strict=True)))
@@ -196,8 +192,7 @@ def alignment(run: FinishedRun) -> Measured:
         both = (aligned[f"{factor}{sign}"].direction for sign in "+-")
         cosines = np.asarray(direction_cosines(*both))
         counts, edges = np.histogram(cosines, bins=40, range=(-1, 1))
-        series[f"{factor} counts"] = [int(count) for count in counts]
-        series["edges"] = [float(edge) for edge in edges]
+        series |= {f"{factor} counts": counts.tolist(), "edges": edges.tolist()}
         metrics[f"{factor}: cos > 0.8"] = 100 * float(np.mean(cosines > 0.8))
         metrics[f"{factor}: cos < -0.8"] = 100 * float(np.mean(cosines < -0.8))
     return Measured(metrics, series)
