@@ -257,7 +257,7 @@ def placed_like(x: Array | np.ndarray, other: Array | np.ndarray) -> Array:
     x = jnp.expand_dims(jnp.asarray(x), range(other.ndim - x.ndim))
     # With JAX 0.12 `zeros_like` has no devices either, unless there is a `jax.set_mesh`.
     placed = jnp.add(x, jnp.where(False, jax.lax.stop_gradient(other), 0).astype(x.dtype))
-    # The backward pass of a loop keeps a copy of each iteration, but one of what stays the same.
+    # For its backward pass a loop keeps what is made in an iteration once for each iteration.
     kinds = {(str(t), t.sharding.mesh.axis_names) for t in map(jax.typeof, (x, placed))}
     return x if len(kinds) == 1 else placed
 
