@@ -257,7 +257,8 @@ def placed_like(x: Array | np.ndarray, other: Array | np.ndarray) -> Array:
     x = jnp.expand_dims(jnp.asarray(x), range(other.ndim - x.ndim))
     # With JAX 0.12 `zeros_like` has no devices either, unless there is a `jax.set_mesh`.
     placed = jnp.add(x, jnp.where(False, jax.lax.stop_gradient(other), 0).astype(x.dtype))
-    # For its backward pass a loop keeps what is made in an iteration once for each iteration.
+    # For its backward pass a loop keeps a copy of `placed` for each iteration, of `x` only one.
+    # Meshes are compared by their axes: that of experiments/compile.py also names its GPU.
     kinds = {(str(t), t.sharding.mesh.axis_names) for t in map(jax.typeof, (x, placed))}
     return x if len(kinds) == 1 else placed
 

@@ -249,7 +249,7 @@ TABLE_3 = Experiment(
         "small": replace(
             AFFNIST_SCALES["small"],
             about=f"{AFFNIST_SCALES['small'].about} ConvNet-Avg with 3×3 is at 44 to 48 % after 16 "
-            "and gains half a point an epoch. No kernels of 5×5.",
+            "and gains about a point an epoch. No kernels of 5×5.",
             only=tuple(
                 _sized(name, k) for name in SIZED for k in ((3, 7) if name == FC else (3, 7, 9, 11))
             ),
@@ -494,9 +494,9 @@ FIGURE_3 = Experiment(
         ),
         "small": Scale(
             f"{ABOUT_SMALL}; 40 epochs of a twentieth of the others as first digits, so at most 40 "
-            "images of each are seen; three sizes. With one of each, ConvNet-FC(LK) no longer "
-            "gains at the end (26 to 35 %). Its dense layers are made so wide that it is as large "
-            "as CapsNet (369,239 and 369,568 parameters).",
+            "images of each are seen; three sizes. With one of each, ConvNet-FC(LK) stays at 26 "
+            "to 35 % of held-out images. Its dense layers are made so wide that it is as large as "
+            "CapsNet (369,239 and 369,568 parameters).",
             SMALL | HELD_OUT | {"data.train_fraction": 0.05},
             only=tuple(f"{name}, ×{n}" for name in BY_DATA for n in (1, 10, 1000)),
         ),
