@@ -230,7 +230,7 @@ def index(names: Mapping[str, Sequence[Comparison]], findings: Mapping[str, str]
         of_paper = [v for name in names if name.startswith(f"{paper}/") for v in verdicts[name]]
         by_paper.append([links[paper], *_counts(after_holm(of_paper))])
     every = [_line(name, comparisons, verdicts[name]) for name, comparisons in names.items()]
-    heads = ("", "scale", "seeds", *VERDICTS, "the paper's difference would have been seen")
+    heads = ("", "scale", "seeds", *VERDICTS, "would detect the paper's difference")
     return markdown(
         "What we found",
         [
@@ -252,7 +252,9 @@ def _counts(verdicts: Iterable[str]) -> list[str]:
 
 def _line(name: str, comparisons: Sequence[Comparison], verdicts: Sequence[Verdict]) -> list[str]:
     run = [comparison for comparison in comparisons if comparison.was_run]
-    seeds = sorted({len(r) for comparison in run for r in comparison.records.values() if r})
+    # Raw pixels need one run.
+    trained = [(c.records[row.name], row) for c in run for row in c.rows.values()]
+    seeds = sorted({len(r) for r, row in trained if r and row.network != "pixels"})
     asked = [verdict.seen for verdict in verdicts if verdict.seen is not None]
     return [
         f"[{name}]({comparisons[0].stem}.md)",

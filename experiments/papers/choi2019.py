@@ -10,7 +10,7 @@ from capsjax.evaluation.alignment import TRANSFORMATIONS
 from papers.gu2021 import SEMANTIC_SCALES
 
 FINDING = (
-    "in part: on JPEG-compressed CIFAR-10 attention routing beats a CapsNet of 43 % of its size "
+    "in part: on JPEG-compressed CIFAR-10 AR CapsNet beats a CapsNet of 43 % of its size "
     "(70.5 against 63.6 %), but poses that move along lines, the paper's evidence for "
     "equivariance, are found in a CNN, untrained networks and raw pixels too."
 )
@@ -194,6 +194,7 @@ TABLE_2 = Experiment(
     untested={
         "no hyperparameters degrade it severely": "no threshold is given; the table shows all",
         "without conv-caps it overfits": "the paper's explanation, not a measurement",
+        "a capsule-scale operation is a key factor": "the paper has no network without one",
     },
     scales={
         "full": Scale(ABOUT_FULL),
@@ -273,8 +274,8 @@ def _ratios_of(digit: int) -> tuple[Column, ...]:
     return columns(f"Alignment ratio, digit {digit}", heads, digits=3)
 
 
-def _each(text: str, *sides: Any, of: str = "", **options: Any) -> list[Claim]:
-    return [Claim(f"{name}: {text}", f"{name}{of}", *sides, **options) for name in TRANSFORMATIONS]
+def _each(text: str, *sides: Any, of: str = "") -> list[Claim]:
+    return [Claim(f"{name}: {text}", f"{name}{of}", *sides) for name in TRANSFORMATIONS]
 
 
 TABLE_3 = Experiment(
@@ -293,15 +294,16 @@ TABLE_3 = Experiment(
         *_each("more aligned than random vectors (.462) and the controls", AR, (RANDOM, *CONTROLS)),
         *_each("digit 5 is more aligned too", AR, (RANDOM, *CONTROLS), of=", digit 5"),
         *_each("MNIST+ is more aligned too", "MNIST+", (RANDOM, *CONTROLS)),
-        *_each("MNIST+ is at most 0.05 below MNIST", "MNIST+", AR, slack=0.05),
     ),
     untested={
         "digit 8 has the highest ratio, digit 5 the lowest": "a choice among ten digits, for which "
         "there is no rule here; how far each is beyond the best of the others is in the table",
         "as equivariant as CapsNet (abstract)": "the paper measures no CapsNet; a row here does",
+        "MNIST+ is comparable to MNIST": "so are the controls: if 0.05 less is comparable, raw "
+        "pixels are in all six transformations",
     },
     scales=EQUIVARIANCE_SCALES,
-    chosen=(*BASELINES, "“comparable” with shifts in training: not more than 0.05 below", *CHOSEN),
+    chosen=(*BASELINES, *CHOSEN),
     different=(
         "the reference for random vectors is simulated: the paper's .311 does not follow from its "
         "formula",

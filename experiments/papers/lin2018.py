@@ -274,7 +274,7 @@ FIGURE_7 = Experiment(
         "which pairs are in A and B, but for the seven that are printed (docs/data.md)",
         "A1B keeps one layer that was trained on A and trains the two others anew on B, for as "
         "many epochs; the first training of B1B and B2B is row B of the same run",
-        "the floor applies on B; the accuracy of the networks trained on A was not recorded",
+        "the floor applies on B; accuracies on A and couplings were not recorded",
     ),
     different=DIFFERENT,
 )
