@@ -42,11 +42,6 @@ class LazyImages:
 Images = UInt8[np.ndarray, "n h w c"] | LazyImages
 
 
-def select(images: Images, indices: Int[np.ndarray, "m"] | slice) -> Images:
-    """Returns the images at `indices`, as an array or, of `LazyImages`, still lazy."""
-    return images.select(indices) if isinstance(images, LazyImages) else images[indices]
-
-
 def exceeds(num_bytes: int, budget_mb: float | None) -> bool:
     """Tells whether `num_bytes` exceeds a budget in units of 2**20 bytes (None: no limit)."""
     return budget_mb is not None and num_bytes > budget_mb * 2**20

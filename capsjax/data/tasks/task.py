@@ -20,7 +20,7 @@ from capsjax._names import lookup
 from capsjax._options import Options, decay, fraction, positive
 from capsjax.data.accuracy import Rule
 from capsjax.data.dataset import Dataset
-from capsjax.data.lazy_images import Images, select
+from capsjax.data.lazy_images import Images, LazyImages
 from capsjax.data.sources import VALIDATION_SPLITS
 from capsjax.data.splits import stratified_holdout
 
@@ -202,8 +202,10 @@ class Task:
 
 
 def take(of: Dataset | Source, indices: Int[np.ndarray, "n"] | slice = slice(None)) -> Source:
-    """Returns the images at `indices`, and their labels."""
-    return Source(select(of.images, indices), of.labels[indices])
+    """Returns the images at `indices`, as an array or still lazy, and their labels."""
+    images = of.images
+    chosen = images.select(indices) if isinstance(images, LazyImages) else images[indices]
+    return Source(chosen, of.labels[indices])
 
 
 def fixed_set(source: Source, recipe: Recipe, versions: int = 1, seed: int = 0) -> EvaluationSet:
