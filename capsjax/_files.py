@@ -46,9 +46,10 @@ def is_local(path: str | os.PathLike[str]) -> bool:
 
 
 def write_atomically(path: str | os.PathLike[str], contents: str | bytes) -> None:
-    """Writes a file, text as UTF-8, that is there whole or not at all if this is interrupted."""
+    """Writes a file whole or not at all; what UTF-8 lacks of a text is written as an escape."""
+    data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
     with replacing(path) as file:
-        file.write(contents.encode() if isinstance(contents, str) else contents)
+        file.write(data)
 
 
 @contextmanager

@@ -204,14 +204,8 @@ def write(text: str, output: epath.Path | None, run: str, name: str) -> epath.Pa
     else:
         place = os.path.join(run, name)
     file = output or _files.absolute(place)
-    save(file, text)
+    _files.write_atomically(file, text)
     return file
-
-
-def save(file: str | os.PathLike[str], contents: str | bytes) -> None:
-    """Writes a file whole or not at all; what UTF-8 lacks of a text is written as an escape."""
-    data = contents.encode(errors="backslashreplace") if isinstance(contents, str) else contents
-    _files.write_atomically(file, data)
 
 
 def table_console() -> Console:

@@ -25,6 +25,8 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
+from capsjax._files import write_atomically
+
 PROGRAMS = ("training", "validation")
 
 
@@ -111,7 +113,7 @@ def run(args: argparse.Namespace) -> None:
             too_large.append(f"{program}: {error}")
         result["programs"][program] = record
     if args.output:
-        _cli.save(args.output, json.dumps(result, indent=2) + "\n")
+        write_atomically(args.output, json.dumps(result, indent=2) + "\n")
     if too_large:
         raise ValueError("; ".join(too_large))
 

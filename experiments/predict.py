@@ -31,7 +31,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import capsjax
-from capsjax import evaluation, runs
+from capsjax import _files, evaluation, runs
 
 BAR_WIDTH = 20
 TABLES = 5  # more images than this have a line each
@@ -106,7 +106,8 @@ def main(args: argparse.Namespace) -> None:
             terminal.print(f"Written to {args.output}.", markup=False)
     if args.export:
         shape, platforms = checkpoint.config.task.input_shape, evaluation.export.PLATFORMS
-        _cli.save(args.export, evaluation.export.export_scores(checkpoint.model, shape))
+        contents = evaluation.export.export_scores(checkpoint.model, shape)
+        _files.write_atomically(args.export, contents)
         said = f"for {', '.join(platforms)}; jax {jax.__version__}"
         terminal.print(f"Written to {args.export}, {said}.", markup=False)
     if broken:
@@ -278,7 +279,7 @@ def write(
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerows(rows)
         text = buffer.getvalue()
-    _cli.save(path, text)
+    _files.write_atomically(path, text)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from _provenance import commit, versions
 from _scoring import score
 
 import capsjax
-from capsjax import runs, training
+from capsjax import _files, runs, training
 
 CARD = Path(__file__).with_name("release_card.md")
 
@@ -73,7 +73,7 @@ def main(args: argparse.Namespace) -> None:
         left_out=", with a decoder that is left out here" if args.without_decoder else "",
         recipe=json.dumps(recipe, indent=2, ensure_ascii=False),
     )
-    _cli.save(card, text)
+    _files.write_atomically(card, text)
     runs.display.say(
         f"Written to {file} ({file.stat().length:,} bytes), with its card {card}: "
         f"{100 * summary.accuracy:.2f} % of {len(scores):,} images."

@@ -75,7 +75,7 @@ def of_results(workdir: Path, pages: Path) -> None:
     findings = {n: p.FINDING if (papers / f"{n}.md").is_file() else "" for n, p in PAPERS.items()}
     gathered = results.gather_all(results.folders(workdir), EXPERIMENTS)
     files = sum(len(results.write(comparisons, pages)) for comparisons in gathered.values())
-    _cli.save(pages / "index.md", results.index(gathered, findings))
+    _files.write_atomically(pages / "index.md", results.index(gathered, findings))
     print(f"{files + 1} files in {pages}: begin with index.md.")
 
 

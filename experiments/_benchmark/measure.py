@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import _cli
 import jax
 import jax.numpy as jnp
 from _provenance import commit
 
+from capsjax._files import write_atomically
 from capsjax.runs.about import cores
 
 
@@ -54,7 +54,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, float]:
 def save(file: Path | None, report: dict[str, Any]) -> None:
     """Writes what was measured, if a file was named."""
     if file:
-        _cli.save(file, json.dumps(report, indent=2))
+        write_atomically(file, json.dumps(report, indent=2))
 
 
 def with_gradient(f: Callable[..., jax.Array], num_arguments: int) -> Callable[..., Any]:

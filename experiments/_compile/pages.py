@@ -10,6 +10,7 @@ import _cli
 
 from _compile.catalogue import ROOT, SCALED_BATCHES, SCALES
 from _compile.targets import CHIPS_BY_NAME, Chip
+from capsjax._files import write_atomically
 
 DOCS = ROOT / "docs"
 RECORDS = DOCS / "accelerators/records.json"  # of the list
@@ -39,10 +40,10 @@ def write(records: Sequence[Record]) -> None:
     # Without what only a person at the terminal looks at.
     left_out = {"largest_buffers", "kernels", "sources", "compile_seconds"}
     kept = [{k: v for k, v in record.items() if k not in left_out} for record in records]
-    _cli.save(RECORDS, json.dumps(kept, indent=1) + "\n")
-    _cli.save(DOCS / "accelerators.md", accelerators(records, NOTES.read_text()))
+    write_atomically(RECORDS, json.dumps(kept, indent=1) + "\n")
+    write_atomically(DOCS / "accelerators.md", accelerators(records, NOTES.read_text()))
     file = DOCS / "scaling.md"
-    _cli.save(file, in_place(file.read_text(), scaling(records)))
+    write_atomically(file, in_place(file.read_text(), scaling(records)))
 
 
 def accelerators(records: Sequence[Record], notes: str = "") -> str:

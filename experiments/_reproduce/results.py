@@ -25,7 +25,7 @@ from _reproduce.compare import (
 )
 from _reproduce.experiment import ENTROPY, PARAMETERS, SCALES, SHARE, Estimate, Experiment
 from _reproduce.runs import Store, key_of, outcome, read_json, recorded
-from capsjax._files import replacing
+from capsjax._files import replacing, write_atomically
 
 MEANINGLESS = "This run proves the path only. Its numbers mean nothing."
 NO_RECORDS = "Not run yet, so nothing is decided."
@@ -77,7 +77,7 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
     """Writes NAME.md, and NAME.png where it has a figure and was run; returns the files."""
     page = folder / f"{comparisons[0].stem}.md"
     picture = page.with_suffix(".png")
-    _cli.save(page, markdown(comparisons[0].name, blocks(comparisons)))
+    write_atomically(page, markdown(comparisons[0].name, blocks(comparisons)))
     shown = pictured(comparisons)
     if shown is None:
         picture.unlink(missing_ok=True)

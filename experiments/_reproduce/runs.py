@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import _cli
 import _configs
 import jax
 import ml_collections
@@ -21,7 +20,7 @@ from _provenance import commit, machine, versions
 from _reproduce import measures
 from _reproduce.experiment import Experiment, Measured, Overrides, Row
 from _reproduce.measures import FinishedRun
-from capsjax._files import digest, lock, replacing
+from capsjax._files import digest, lock, replacing, write_atomically
 from capsjax._names import differences
 from capsjax.data import tasks
 from capsjax.evaluation import ensemble
@@ -266,7 +265,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def write_json(file: Path, record: Mapping[str, Any]) -> None:
     """Writes all or nothing: an interrupted write leaves no half file."""
-    _cli.save(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def trainings(

@@ -9,6 +9,7 @@ import sys
 import _cli
 import pytest
 
+from capsjax._files import write_atomically
 from tests.processes import ROOT, printed
 
 SCRIPTS = sorted(file.name for file in (ROOT / "experiments").glob("[!_]*.py"))
@@ -92,14 +93,14 @@ def test_what_is_not_installed_is_named():
 
 def test_files_are_written_whole(tmp_path, monkeypatch):
     file = tmp_path / "file.csv"
-    _cli.save(file, "a\udcffé")
+    write_atomically(file, "a\udcffé")
     assert file.read_text() == "a\\udcffé"
 
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert f"No space left on device: '{file}'" in run(lambda args: _cli.save(file, "new"))
+    assert f"No space left on device: '{file}'" in run(lambda args: write_atomically(file, "new"))
     assert file.read_text() == "a\\udcffé"
     assert list(tmp_path.iterdir()) == [file]
 
