@@ -23,12 +23,9 @@ PAGE = Path(__file__).with_name("accelerators.md").read_text(encoding="utf-8").r
 
 def in_short(record: Record) -> str:
     """Returns a few words for a line of progress."""
-    if "not_finished" in record:
-        return f"not finished in {record['not_finished']} CPU seconds"
-    if "does_not_fit" in record:
-        return "does not fit"
-    if "failed" in record:
-        return record["failed"]
+    for why, (*_, said) in UNFINISHED.items():
+        if why in record:
+            return said.format(record[why])
     cycles = record["estimated"]["cycles"]
     said = "" if cycles is None else f", {cycles / 1e6:.2f} M cycles"
     total = _mb(record["memory"]["total"])
@@ -101,16 +98,16 @@ COLUMNS: Mapping[str, Callable[[Record], str]] = {
     "ms (estimate)": lambda r: _estimated(r, "milliseconds", 1, ".3g"),
     "images/s (estimate)": lambda r: _estimated(r, "images_per_second", 1, ",.0f"),
 }
-# What a program without a result says instead of it, in which column of the table.
+# What a program without a result says instead of it: in which column of the table, and in a line.
 UNFINISHED = {
-    "not_finished": ("compiling, CPU s", "> {}"),
-    "does_not_fit": ("memory, MB", "does not fit"),
-    "failed": ("compiling, CPU s", "fails"),
+    "not_finished": ("compiling, CPU s", "> {}", "not finished in {} CPU seconds"),
+    "does_not_fit": ("memory, MB", "does not fit", "does not fit"),
+    "failed": ("compiling, CPU s", "fails", "{}"),
 }
 
 
 def _cell(column: str, record: Record) -> str:
-    for why, (place, text) in UNFINISHED.items():
+    for why, (place, text, _) in UNFINISHED.items():
         if why in record:
             return text.format(record[why]) if column == place else "?"
     return COLUMNS[column](record)
