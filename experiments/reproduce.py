@@ -120,7 +120,7 @@ def run(store: "Store", chosen: Mapping[str, Experiment], args: argparse.Namespa
 def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
     """Prints a table of all names."""
     from _reproduce import results
-    from _reproduce.runs import source_of, trainings
+    from _reproduce.runs import trainings
 
     table = Table("name", "data", "claims", "what", "runs", "with a rule")
     left = list[str]()
@@ -133,7 +133,7 @@ def _list(store: "Store", experiments: Mapping[str, Experiment]) -> None:
         comparison = results.gather(store, name, experiment)
         table.add_row(
             name,
-            ", ".join(sorted({source_of(config) for config in configs})),
+            ", ".join(sorted({c.data.get("source", c.data.name) for c in configs})),
             results.summary([comparison]),
             experiment.title,
             str(len(rows) * experiment.seeds(store.scale)),

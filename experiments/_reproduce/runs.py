@@ -300,11 +300,6 @@ def _config(
     return config
 
 
-def source_of(config: ml_collections.ConfigDict) -> str:
-    """Returns the data set that images are read from: the task's, or that which it is made from."""
-    return config.data.source if config.data.name in tasks.generated() else config.data.name
-
-
 def slug(text: str) -> str:
     """Returns `text` as a part of a file name; without a hyphen."""
     return re.sub(r"[^\w.=+]+", "_", text).strip("_")

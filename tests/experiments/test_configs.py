@@ -5,7 +5,7 @@ import jax
 import ml_collections
 import pytest
 from _reproduce.experiment import SCALES
-from _reproduce.runs import source_of, trainings
+from _reproduce.runs import trainings
 from flax import nnx
 from papers import EXPERIMENTS
 
@@ -131,7 +131,7 @@ def test_every_row_is_its_config_and_what_it_declares(name):
                 "seeds": 1,
             }
             config = trainings(experiment, row, scale, 0, {})[-1]
-            source = source_of(config)
+            source = config.data.get("source", config.data.name)
             assert source == "blobs" or (source == "digits") == (scale == "smoke")
             ours = configs.flatten(config)
             if row.pretrained:
