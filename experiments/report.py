@@ -114,7 +114,7 @@ def of_runs(args: argparse.Namespace) -> None:
     if len(answers) > 1:
         from _report import comparison  # it takes seconds to import SciPy's statistics
 
-        text = comparison.page(args.runs, answers, versions(), [again(results.dataset, args.which)])
+        text = comparison.page(answers, versions(), [again(results.dataset, args.which)])
         _write(args, text, "comparison.html")
     else:
         from _report.pages import of_run
@@ -182,7 +182,7 @@ def _answers(
     rendered = capsjax.data.tasks.render(data.examples)
     labels = rendered.labels.argmax(-1).astype("int32")
     dataset = capsjax.data.Dataset(rendered.images, labels, data.class_names, data.name, data.split)
-    return Results(checkpoint, history, dataset, scores, summary)
+    return Results(run, checkpoint, history, dataset, scores, summary)
 
 
 if __name__ == "__main__":

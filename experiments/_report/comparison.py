@@ -27,14 +27,13 @@ SECTIONS = {
 class Group(NamedTuple):
     """Runs of one config, which differ in their seeds alone."""
 
-    names: list[str]  # of the runs, their directories
-    runs: list[Results]  # what they answered, all on the same images
+    runs: list[Results]  # all on the same images
 
     @property
     def name(self) -> str:
         """The name that people see."""
-        first, *others = self.names
-        return f"{first} and {counted(len(others), 'more seed')}" if others else first
+        first, *others = self.runs
+        return f"{first.name} and {counted(len(others), 'more seed')}" if others else first.name
 
     @property
     def config(self) -> dict[str, Any]:
@@ -57,20 +56,17 @@ class Group(NamedTuple):
         return votes.argmax(-1)
 
 
-def page(
-    names: Sequence[str], runs: Sequence[Results], versions: dict[str, str], lines: Sequence[str]
-) -> str:
+def page(runs: Sequence[Results], versions: dict[str, str], lines: Sequence[str]) -> str:
     """Writes one HTML document by the command `lines`, which refers to nothing outside itself."""
-    first, groups = runs[0].dataset, grouped(names, runs)
-    for name, run in zip(names, runs, strict=True):
+    first, groups = runs[0].dataset, grouped(runs)
+    for run in runs:
         if not _same_images(first, run.dataset):
             raise ValueError(
-                f"{names[0]} and {name} were evaluated on different images ({first.name} and "
-                f"{run.dataset.name}): name one data set that fits all runs with --dataset=NAME"
+                f"{runs[0].name} and {run.name} were evaluated on different images ({first.name} "
+                f"and {run.dataset.name}): name one data set that fits all runs with --dataset=NAME"
             )
     # Seeds of a single config are compared with each other.
-    alone = [Group([name], [run]) for name, run in zip(names, runs, strict=True)]
-    columns = groups if len(groups) > 1 else alone
+    columns = groups if len(groups) > 1 else [Group([run]) for run in runs]
     title = f"{len(runs)} runs on {first.name}"
     images = f"{len(first.labels):,} images of the {first.split} split."
     written = f"Page written with {pages.said(versions)}."
@@ -96,16 +92,15 @@ def _same_images(a: Dataset, b: Dataset) -> bool:
     return same and (files or np.array_equal(a.images, b.images))
 
 
-def grouped(names: Sequence[str], runs: Sequence[Results]) -> list[Group]:
+def grouped(runs: Sequence[Results]) -> list[Group]:
     """Groups the runs by config, in the order of the first of each."""
     groups: list[Group] = []
-    for name, run in zip(names, runs, strict=True):
-        config = Group([name], [run]).config
-        same = next((group for group in groups if group.config == config), Group([], []))
-        if not same.runs:
-            groups.append(same)
-        same.names.append(name)
-        same.runs.append(run)
+    for alone in (Group([run]) for run in runs):
+        same = next((group for group in groups if group.config == alone.config), None)
+        if same is None:
+            groups.append(alone)
+        else:
+            same.runs.extend(alone.runs)
     return groups
 
 
@@ -136,12 +131,12 @@ def _accuracy(groups: Sequence[Group]) -> Html:
             shares = [100 * run.summary.accuracy for run in group.runs]
             spread = f"{np.mean(shares):.2f} ± {np.std(shares, ddof=1):.2f} %"
             rows.append([group.name, spread, "", "", "", f"{len(shares)} seeds"])
-        for name, run in zip(group.names, group.runs, strict=True):
+        for run in group.runs:
             low, high = run.summary.interval
             share, interval = percent(run.summary.accuracy), f"{100 * low:.1f} to {percent(high)}"
             parameters = f"{num_parameters(run.checkpoint.model):,}"
             step, seed = f"{run.checkpoint.step:,}", str(run.checkpoint.config.seed)
-            rows.append([name, share, interval, parameters, step, seed])
+            rows.append([run.name, share, interval, parameters, step, seed])
     text = "Each accuracy with its 95 % interval (Wilson's), for other images of the same kind."
     seeds = "Several seeds: the mean and the standard deviation (over n − 1)."
     heads = ["", "accuracy", "95 % interval", "parameters", "step", "seed"]

@@ -22,6 +22,7 @@ MAX_MISTAKES = 12
 class Results(NamedTuple):
     """A network, its training, and its answers on a split."""
 
+    name: str  # its directory, or the file of a released network
     checkpoint: Checkpoint  # the network
     history: History  # of the whole run, which may be longer than the checkpoint's
     dataset: Dataset  # the split it was evaluated on

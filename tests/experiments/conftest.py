@@ -76,4 +76,4 @@ def results(tiny_run, npz):
     score = nnx.jit(lambda model, images: model(images).scores)
     scores = np.asarray(score(checkpoint.model, dataset.images))
     summary = summaries.summarize(scores, dataset.labels)
-    return Results(checkpoint, checkpoint.history, dataset, scores, summary)
+    return Results("runs/a0", checkpoint, checkpoint.history, dataset, scores, summary)

@@ -124,18 +124,18 @@ def test_several_runs(results):
     checkpoint = results.checkpoint
     other = checkpoint.config.copy_and_resolve_references()
     other.seed = 1
-    seed = results._replace(checkpoint=checkpoint._replace(config=other))
+    seed = results._replace(name="runs/a1", checkpoint=checkpoint._replace(config=other))
     changed = other.copy_and_resolve_references()
     changed.training.batch_size = 12
     labels = results.dataset.labels
     scores = np.eye(10, dtype=np.float32)[labels]
     perfect = results._replace(
+        name="runs/<b>",
         checkpoint=checkpoint._replace(config=changed),
         scores=scores,
         summary=summaries.summarize(scores, labels),
     )
-    names = ["runs/a0", "runs/a1", "runs/<b>"]
-    html = Page(comparison.page(names, [results, seed, perfect], {}, ["again"]))
+    html = Page(comparison.page([results, seed, perfect], {}, ["again"]))
     assert "runs/a0 and 1 more seed" in html.text
     share = 100 * results.summary.accuracy
     assert f"{share:.2f} ± 0.00 %" in html.text
@@ -145,19 +145,19 @@ def test_several_runs(results):
     assert f"Wrong in runs/a0 and 1 more seed alone: {min(wrong, 24)}" in html.text
     assert "Wrong in runs/<b> alone: 0" in html.text
     assert "0 images are wrong in both." in html.text
-    seeds = Page(comparison.page(names[:2], [results, seed], {}, []))
+    seeds = Page(comparison.page([results, seed], {}, []))
     assert "have one config and differ in their seed" in seeds.text
     assert f"{wrong} images are wrong in both." in seeds.text
     # Two of five are right, and no wrong class has more.
     said = [np.full_like(labels, k) for k in (labels[0], labels[0], 9, 9, 8)]
     five = [seed._replace(scores=np.eye(10, dtype=np.float32)[k]) for k in said]
     assert labels[0] not in (8, 9)
-    assert comparison.Group([], five).wrong[0]
-    assert comparison.Group([], five).mistaken_for[0] == 9
+    assert comparison.Group(five).wrong[0]
+    assert comparison.Group(five).mistaken_for[0] == 9
     data = results.dataset
     other = perfect._replace(dataset=data._replace(images=255 - data.images))
     with pytest.raises(ValueError, match="different images"):
-        comparison.page(names[:2], [results, other], {}, [])
+        comparison.page([results, other], {}, [])
     # Networks of two sizes see the same files of a folder.
     folder, larger = data._replace(name="folder:x"), np.repeat(data.images, 2, axis=1)
     assert comparison._same_images(folder, folder._replace(images=larger))
