@@ -20,7 +20,14 @@ from capsjax.training import objective
 from capsjax.training.state import DEVICES, init_state, num_parameters, set_training
 from capsjax.training.step import update
 
-HEADS = ("network", "parameters", "ms per step", "peak memory", "of it temporary", "compiling")
+COLUMNS = {
+    "network": "`{name}`",
+    "parameters": "{parameters:,}",
+    "ms per step": "{milliseconds:.0f}",
+    "peak memory": "{megabytes:.0f} MB",
+    "of it temporary": "{temporary_megabytes:.0f} MB",
+    "compiling": "{compile_seconds:.0f} s",
+}
 
 
 def run(options: argparse.Namespace) -> None:
@@ -34,18 +41,9 @@ def run(options: argparse.Namespace) -> None:
         records.append(step_of(name, options.batch_size, options.repeats))
         jax.clear_caches()
         save(options.output, {"about": about, "networks": records})
-    rows = [
-        (
-            f"`{r['name']}`",
-            f"{r['parameters']:,}",
-            f"{1e3 * r['seconds']:.0f}",
-            f"{r['megabytes']:.0f} MB",
-            f"{r['temporary_megabytes']:.0f} MB",
-            f"{r['compile_seconds']:.0f} s",
-        )
-        for r in records
-    ]
-    print(f"{about}\n\n{_cli.markdown_table(HEADS, rows)}")
+    shown = [record | {"milliseconds": 1e3 * record["seconds"]} for record in records]
+    rows = [[cell.format_map(record) for cell in COLUMNS.values()] for record in shown]
+    print(f"{about}\n\n{_cli.markdown_table([*COLUMNS], rows)}")
 
 
 def step_of(name: str, batch_size: int, repeats: int) -> dict[str, Any]:
