@@ -1,7 +1,6 @@
 """Two sets that come with scikit-learn, split by fixed seed: they need no download."""
 
 import numpy as np
-from jaxtyping import Float, UInt8
 
 from capsjax._extras import extra
 from capsjax.data.dataset import Examples, Source
@@ -24,24 +23,18 @@ class Digits(Source):
 
     def read(self, split: str) -> Examples:
         with extra("data"):
+            from PIL import Image
             from sklearn.datasets import load_digits
 
         digits = load_digits()
         chosen = with_test_split(digits.target)[split]
-        images = np.stack([_enlarge(image) for image in digits.images[chosen]])
+        greys = np.round(digits.images[chosen] * (255 / 16)).astype(np.uint8)  # of 0 … 16
+        size = (SIZE - 2 * MARGIN, SIZE - 2 * MARGIN)
+        # PIL resamples 8-bit images in fixed point: the same bytes on every machine.
+        large = (Image.fromarray(grey).resize(size, Image.Resampling.BICUBIC) for grey in greys)
+        # Training may shift the ink into the margin.
+        images = np.stack([np.pad(np.asarray(image), MARGIN) for image in large])[..., None]
         return Examples(images, digits.target[chosen].astype(np.int32), tuple("0123456789"))
-
-
-def _enlarge(image: Float[np.ndarray, "8 8"]) -> UInt8[np.ndarray, "28 28 1"]:
-    """Enlarges values 0 … 16, bicubically; training may shift the ink into the margin."""
-    with extra("data"):
-        from PIL import Image
-
-    grey = np.round(image * (255 / 16)).astype(np.uint8)
-    inside = SIZE - 2 * MARGIN
-    # PIL resamples 8-bit images in fixed point: the same bytes on every machine.
-    large = Image.fromarray(grey).resize((inside, inside), Image.Resampling.BICUBIC)
-    return np.pad(np.asarray(large), MARGIN)[..., None]
 
 
 class Blobs(Source):
