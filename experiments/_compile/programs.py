@@ -78,16 +78,14 @@ def programs(config: ml_collections.ConfigDict, devices: Sequence[Any]) -> dict[
 
 
 def _training(setup: Training) -> jax.stages.Lowered:
-    state = jax.eval_shape(lambda: setup.init_state())
-    images = setup.task.train.images
-    flat = jax.ShapeDtypeStruct((len(images), flat_size(images.shape[1:])), images.dtype)
-    source = DeviceSource(setup.task.train.labels, flat, np.int32(0))
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    return setup.dispatch().lower(state, _shapes(source), key, _shapes(np.int32(0)))
+    images, labels = setup.task.train
 
+    def arguments() -> tuple[Any, ...]:
+        flat = jnp.zeros((len(images), flat_size(images.shape[1:])), images.dtype)
+        source = DeviceSource(labels, flat, np.int32(0))
+        return setup.init_state(), source, jax.random.key(0), np.int32(0)
 
-def _shapes(tree: Any) -> Any:
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
+    return setup.dispatch().lower(*jax.eval_shape(arguments))
 
 
 def procedure(name: str, *, gradient: bool) -> tuple[Callable[..., Any], tuple[Any, ...], int]:
@@ -102,7 +100,7 @@ def procedure(name: str, *, gradient: bool) -> tuple[Callable[..., Any], tuple[A
         function = _plain_slots if name.endswith(PLAIN) else _slots
     else:
         row = ROWS[PROCEDURES[name]](NO_BUDGET)
-        shapes = _shapes(row.arguments)
+        shapes = jax.eval_shape(lambda: row.arguments)
         function = _uniform if name == "uniform" else row.capsjax
     if gradient:
         function = with_gradient(function, len(shapes))
