@@ -225,12 +225,11 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(float(np.mean(values)), std, len(values))
 
 
-@options_first
-def deviation(comparison: Comparison, metric: str) -> dict[str, dict[int, float]]:
-    """Derives, for each line, the standard deviation of `metric` over its rows (divided by n)."""
+def deviation(comparison: Comparison) -> dict[str, dict[int, float]]:
+    """Derives, for each line, the standard deviation of accuracy over its rows (divided by n)."""
     deviations = {}
     for line, names in comparison.lines.items():
-        rows = [comparison.values(name, metric) for name in names]
+        rows = [comparison.values(name, "accuracy") for name in names]
         common = sorted(set.intersection(*map(set, rows)))
         deviations[line] = {seed: float(np.std([row[seed] for row in rows])) for seed in common}
     return deviations

@@ -104,17 +104,14 @@ def curves(
     _finish(axes, xlabel, ylabel)
 
 
-@options_first
-def trace(
-    axes: Axes, comparison: Comparison, x: str, y: str, steps: str, xlabel: str, ylabel: str
-) -> None:
-    """Draws the means of series `y` against those of `x`, later points darker.
+def trace(axes: Axes, comparison: Comparison) -> None:
+    """Draws the mean test accuracy against the mean entropy of couplings, later points darker.
 
-    A grey line joins the points of equal training steps, the series `steps`.
+    A grey line joins the points of equal training steps.
     """
     at_step: dict[float, list[Sequence[float]]] = {}
     for number, (row, records) in enumerate(comparison.records.items()):
-        if found := _series(records, x, y, steps):
+        if found := _series(records, "entropy", "test", "test steps"):
             xs, ys = found[0].mean(axis=0), found[1].mean(axis=0)
             for step, *point in zip(found[2][0], xs, ys, strict=True):
                 at_step.setdefault(step, []).append(point)
@@ -124,7 +121,7 @@ def trace(
             axes.plot([], [], "o", color=colour, label=row)
     for points in at_step.values():
         axes.plot(*zip(*points, strict=True), color="#bbbbbb", linewidth=0.8, zorder=1)
-    _finish(axes, xlabel, ylabel)
+    _finish(axes, "mean entropy, nats", "test accuracy, %")
 
 
 @options_first

@@ -144,14 +144,13 @@ def network(run: FinishedRun) -> Measured:
     return Measured(size.metrics | {ENTROPY: 100 * lowest} | true)
 
 
-@options_first
-def entropy_trace(run: FinishedRun, layer: str) -> Measured:
-    """Measures the mean entropy of `layer`'s coupling after each epoch (Lin et al. 2018)."""
+def entropy_trace(run: FinishedRun) -> Measured:
+    """Measures the mean entropy of the first routing after each epoch (Lin et al. 2018)."""
     images, _ = run.first_images()
     steps = list(run.history.validation_accuracy())
     # A network that was not trained is measured as it is.
     networks = (then.checkpoint.model for then in (run.by_epoch() if steps else [run]))
-    entropies = [float(routing_entropies(model, images)[layer].mean()) for model in networks]
+    entropies = [float(routing_entropies(model, images)["capsules1"].mean()) for model in networks]
     return Measured(
         {"entropy at the end": entropies[-1], "fall of the entropy": entropies[0] - entropies[-1]},
         {"entropy steps": steps, "entropy": entropies} if steps else {},

@@ -95,9 +95,7 @@ UNTRAINED = tuple(
 FIGURE_3 = Experiment(
     title="Entropy of the first routing's couplings during training (figure 3)",
     rows=(*TRACED, *UNTRAINED),
-    measure=measures.all_of(
-        measures.entropy_trace("capsules1"), measures.TESTED, measures.test_curve
-    ),
+    measure=measures.all_of(measures.entropy_trace, measures.TESTED, measures.test_curve),
     columns=(
         Column("entropy at the end", "Mean entropy, nats", "at the end", digits=3),
         Column("fall of the entropy", "Mean entropy, nats", "fall since the first epoch", digits=5),
@@ -138,7 +136,7 @@ FIGURE_3 = Experiment(
     floor=LEARNED,
     figure=figures.beside(
         figures.curves("entropy steps", "entropy", "steps", "mean entropy, nats"),
-        figures.trace("entropy", "test", "test steps", "mean entropy, nats", "test accuracy, %"),
+        figures.trace,
     ),
     chosen=CHOSEN,
     different=(*DIFFERENT, "the printed formula's extra 1/J is left out"),

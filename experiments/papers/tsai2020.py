@@ -203,7 +203,7 @@ FIGURE_4 = Experiment(
         Column(
             "deviation over iterations",
             "Standard deviation over 1 to 5 iterations, of accuracy in %",
-            derive=deviation("accuracy"),
+            derive=deviation,
             printed={line: printed for line, (_, _, printed) in LINES.items()},
         ),
     ),

@@ -221,7 +221,7 @@ def test_a_difference_that_counts_as_seen_is_found_in_three_quarters_of_cases(ru
 def test_a_deviation_over_a_line():
     """The printed .64 of dynamic routing in Tsai et al. 2020, figure 4."""
     printed = dict(zip("abcde", (84.08, 83.30, 82.88, 82.90, 82.11), strict=True))
-    spread = Column("spread", "", derive=deviation("accuracy"), printed={"dynamic": 0.64})
+    spread = Column("spread", "", derive=deviation, printed={"dynamic": 0.64})
     experiment = an_experiment(
         Claim("it varies", "spread", "dynamic", 0.0),
         rows=tuple(Row(name, "digits", line="dynamic") for name in printed),
@@ -282,8 +282,8 @@ def test_verdicts_in_words():
 def test_lines_of_equal_steps_join_the_traces():
     made = records(a=(0.0,), b=(0.0,))
     for x, (record,) in zip((1, 3), made.values(), strict=True):
-        record["series"] = {"x": [x, x + 1], "y": [1, 2], "n": [5, 9]}
-    draw = figures.beside(figures.trace("x", "y", "n", "x", "y"))
+        record["series"] = {"entropy": [x, x + 1], "test": [1, 2], "test steps": [5, 9]}
+    draw = figures.beside(figures.trace)
     (axes,) = draw(compare(an_experiment(), "small", made)).axes
     grey = [line.get_xydata().tolist() for line in axes.lines if line.get_linewidth() == 0.8]
     assert grey == [[[1, 1], [3, 1]], [[2, 2], [4, 2]]]
