@@ -50,18 +50,16 @@ def lines(
 
 
 @options_first
-def bars(
-    axes: Axes, comparison: Comparison, metric: str, groups: Sequence[str], ylabel: str
-) -> None:
-    """Draws `metric` as bars: a group for each x (its place in `groups`), a bar for each line."""
+def bars(axes: Axes, comparison: Comparison, groups: Sequence[str]) -> None:
+    """Draws accuracies as bars: a group for each x (its place in `groups`), a bar for each line."""
     width = 0.8 / len(comparison.lines)
     for number, (line, rows) in enumerate(comparison.lines.items()):
-        if ours := _estimates(comparison, metric, rows):
+        if ours := _estimates(comparison, "accuracy", rows):
             places, means, stds = map(np.array, zip(*ours, strict=True))
             places = places + (number + 0.5) * width - 0.4
             axes.bar(places, means, width, yerr=stds, capsize=2, label=line)
     axes.set_xticks(range(len(groups)), groups)
-    _finish(axes, "", ylabel)
+    _finish(axes, "", "accuracy on B, %")
 
 
 def _estimates(
@@ -74,34 +72,28 @@ def _estimates(
 
 
 @options_first
-def curves_by_line(comparison: Comparison, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
+def curves_by_line(comparison: Comparison, steps: str, y: str, ylabel: str) -> Figure:
     """Draws a panel of `curves` for each line."""
-    return beside(*(curves(x, y, xlabel, ylabel, line) for line in comparison.lines))(comparison)
+    return beside(*(curves(steps, y, ylabel, line) for line in comparison.lines))(comparison)
 
 
 @options_first
 def curves(
-    axes: Axes,
-    comparison: Comparison,
-    x: str,
-    y: str,
-    xlabel: str,
-    ylabel: str,
-    line: str | None = None,
+    axes: Axes, comparison: Comparison, steps: str, y: str, ylabel: str, line: str | None = None
 ) -> None:
-    """Draws the means of series `y` against `x`, ± deviations, for the rows of one line or all."""
+    """Draws the means of series `y` by `steps`, ± deviations, for the rows of one line or all."""
     rows = [*comparison.records]
     if line is not None:
         rows = [*comparison.lines.get(line, {})]
         axes.set_title(line, fontsize=9)
     for number, row in enumerate(rows):
-        if found := _series(comparison.records[row], x, y):
-            (steps, *_), values = found
+        if found := _series(comparison.records[row], steps, y):
+            (x, *_), values = found
             colour = colormaps["viridis"](number / max(1, len(rows) - 1))
             mean, std = values.mean(axis=0), values.std(axis=0)
-            axes.plot(steps, mean, color=colour, label=row, marker="." if len(mean) < 20 else None)
-            axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
-    _finish(axes, xlabel, ylabel)
+            axes.plot(x, mean, color=colour, label=row, marker="." if len(mean) < 20 else None)
+            axes.fill_between(x, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
+    _finish(axes, "steps", ylabel)
 
 
 def trace(axes: Axes, comparison: Comparison) -> None:
@@ -125,14 +117,14 @@ def trace(axes: Axes, comparison: Comparison) -> None:
 
 
 @options_first
-def histogram(axes: Axes, comparison: Comparison, counts: str, edges: str) -> None:
-    """Draws a histogram of the series `counts` for each row, in per cent; controls dotted."""
+def histogram(axes: Axes, comparison: Comparison, factor: str) -> None:
+    """Draws a histogram of the cosines of a factor for each row, in per cent; controls dotted."""
     for row, records in comparison.records.items():
-        if found := _series(records, counts, edges):
+        if found := _series(records, f"{factor} counts", "edges"):
             share = 100 * found[0].sum(axis=0) / found[0].sum()
             style = "-" if comparison.rows[row].network == "trained" else ":"
             axes.stairs(share, found[1][0], linestyle=style, linewidth=1.4, label=row)
-    axes.set_title(counts.removesuffix(" counts"), fontsize=9)
+    axes.set_title(factor, fontsize=9)
     _finish(axes, "cosine", "images, %")
 
 

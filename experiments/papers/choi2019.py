@@ -356,6 +356,6 @@ FIGURE_4 = Experiment(
         for side, _, peak in PEAKS
     ),
     scales=EQUIVARIANCE_SCALES,
-    figure=figures.beside(*(figures.histogram(f"{of} counts", "edges") for of in FACTORS)),
+    figure=figures.beside(*map(figures.histogram, FACTORS)),
     chosen=("the paper prints a histogram; we chose what counts as a peak", *BASELINES, *CHOSEN),
 )

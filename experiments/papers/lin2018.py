@@ -83,7 +83,7 @@ FIGURE_2 = Experiment(
         ),
         "smoke": Scale(ABOUT_SMOKE, SMOKE, only=(HARD, SOFT)),
     },
-    figure=figures.curves_by_line("test steps", "test", "steps", "test accuracy, %"),
+    figure=figures.curves_by_line("test steps", "test", "test accuracy, %"),
     chosen=(*CHOSEN, "which r and η: the figure's legend is not in the text"),
     different=DIFFERENT,
 )
@@ -135,7 +135,7 @@ FIGURE_3 = Experiment(
     },
     floor=LEARNED,
     figure=figures.beside(
-        figures.curves("entropy steps", "entropy", "steps", "mean entropy, nats"),
+        figures.curves("entropy steps", "entropy", "mean entropy, nats"),
         figures.trace,
     ),
     chosen=CHOSEN,
@@ -266,7 +266,7 @@ FIGURE_7 = Experiment(
         "CapsNet's drop is minor, and layers of B serve new ones above": "no threshold is given; "
         "the table shows it"
     },
-    figure=figures.beside(figures.bars("accuracy", ("B", *TESTS), "accuracy on B, %")),
+    figure=figures.beside(figures.bars(("B", *TESTS))),
     chosen=(
         *CHOSEN,
         "which pairs are in A and B, but for the seven that are printed (docs/data.md)",

@@ -256,7 +256,7 @@ FIGURE_4 = Experiment(
     },
     figure=figures.beside(
         *(
-            figures.curves("steps", "validation", "steps", "validation accuracy, %", line)
+            figures.curves("steps", "validation", "validation accuracy, %", line)
             for line in ("dynamic", "EM", "inverted")
         ),
         figures.lines("accuracy", "routing iterations", "accuracy, %"),
@@ -330,7 +330,7 @@ FIGURE_5 = Experiment(
             only=("dynamic, vector", "inverted, matrix", "CNN"),
         ),
     },
-    figure=figures.curves_by_line("training steps", "training", "steps", "training accuracy, %"),
+    figure=figures.curves_by_line("training steps", "training", "training accuracy, %"),
     chosen=(
         "weight decay and momentum are those of the paper's networks for CIFAR",
         "the binary cross-entropy is the mean over the classes: with the sum, a narrow network "
