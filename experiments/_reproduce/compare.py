@@ -237,13 +237,13 @@ def deviation(comparison: Comparison) -> dict[str, dict[int, float]]:
 
 @options_first
 def drop(
-    comparison: Comparison, metric: str, below: Mapping[str, str] | None = None
+    comparison: Comparison, below: Mapping[str, str] | None = None
 ) -> dict[str, dict[int, float]]:
-    """Derives, by row and seed, how far `metric` is below that of a row, or of its line's first."""
+    """Derives, by row and seed, how far accuracy is below that of a row, or of its line's first."""
     first = {name: first for first, *others in comparison.lines.values() for name in others}
     drops = {}
     for name, other in (below or first).items():
-        base, own = comparison.values(other, metric), comparison.values(name, metric)
+        base, own = (comparison.values(row, "accuracy") for row in (other, name))
         drops[name] = {seed: base[seed] - own[seed] for seed in sorted(base.keys() & own.keys())}
     return drops
 

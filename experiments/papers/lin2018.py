@@ -228,13 +228,13 @@ FIGURE_7 = Experiment(
             "drop",
             "MultiMNIST, domain B",
             "below the network's own B, seed by seed",
-            derive=drop("accuracy"),
+            derive=drop(),
         ),
         Column(
             "cost",
             "What layers of A cost",
             "A*n*B below B*n*B, seed by seed",
-            derive=drop("accuracy", PAIRS),
+            derive=drop(PAIRS),
         ),
     ),
     claims=claims(

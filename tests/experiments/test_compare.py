@@ -242,7 +242,7 @@ def test_drops_are_paired_by_seed():
             Row("a", "digits", line="x", floor=Floor("accuracy", 50.0)),
             Row("b", "digits", line="x"),
         ),
-        columns=(Column("accuracy", "A"), Column("drop", "D", derive=drop("accuracy"))),
+        columns=(Column("accuracy", "A"), Column("drop", "D", derive=drop())),
     )
     made = records(a=(90.0, 60.0, 75.0), b=(89.0, 59.1, 73.9, 1.0))
     found = compare(experiment, "small", made)
