@@ -114,7 +114,8 @@ def is_image_name(path: Path) -> bool:
 
 def _open(path: str | os.PathLike[str]) -> tuple[Any, list[str]]:
     """Returns the image of 8 bits, turned as the camera noted, and what was done to it."""
-    from PIL import Image, ImageOps
+    with extra("data"):
+        from PIL import Image, ImageOps
 
     try:
         with Image.open(path) as file:

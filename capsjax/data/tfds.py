@@ -200,7 +200,8 @@ class _Records:
 
 def _image_and_label_keys(info: Any, where: str) -> tuple[list[str], str]:
     """Returns the keys of the images, the input first, and of the label: as named, or the only."""
-    import tensorflow_datasets as tfds
+    with extra("data"):
+        import tensorflow_datasets as tfds
 
     features = info.features if isinstance(info.features, tfds.features.FeaturesDict) else {}
     images = [k for k, f in features.items() if isinstance(f, tfds.features.Image)]
