@@ -169,6 +169,7 @@ def _of_scaling(record: Record) -> tuple[str, int, int]:
 
 def exchange(record: Record, chip: Chip, chips: int) -> tuple[float, float]:
     """Milliseconds of sending what the collectives of a step hold, and of waiting for them."""
+    assert chip.interconnect
     collectives = record["collectives"].values()
     size = sum(c["bytes"] for c in collectives)
     number = sum(c["number"] for c in collectives)

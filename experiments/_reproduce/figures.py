@@ -51,7 +51,7 @@ def lines(
 
 @options_first
 def bars(axes: Axes, comparison: Comparison, groups: Sequence[str]) -> None:
-    """Draws accuracies as bars: a group for each x (its place in `groups`), a bar for each line."""
+    """Draws accuracies on B as bars: groups by x (the place in `groups`), a bar for each line."""
     width = 0.8 / len(comparison.lines)
     for number, (line, rows) in enumerate(comparison.lines.items()):
         if ours := _estimates(comparison, "accuracy", rows):

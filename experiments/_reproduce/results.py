@@ -252,9 +252,9 @@ def _counts(verdicts: Iterable[str]) -> list[str]:
 
 def _line(name: str, comparisons: Sequence[Comparison], verdicts: Sequence[Verdict]) -> list[str]:
     run = [comparison for comparison in comparisons if comparison.was_run]
-    # Raw pixels need one run.
-    trained = [(c.records[row.name], row) for c in run for row in c.rows.values()]
-    seeds = sorted({len(r) for r, row in trained if r and row.network != "pixels"})
+    # Raw pixels have no seeds.
+    rows = [(c.records[name], row) for c in run for name, row in c.rows.items()]
+    seeds = sorted({len(r) for r, row in rows if r and row.network != "pixels"})
     asked = [verdict.seen for verdict in verdicts if verdict.seen is not None]
     return [
         f"[{name}]({comparisons[0].stem}.md)",
